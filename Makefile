@@ -1,0 +1,55 @@
+# The toolbox. Bare `make` lists what is here.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+.PHONY: help setup check fmt test sim bench proto docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the pinned tools and this package (quick the second time)
+
+$(STAMP): pyproject.toml scripts/find_python
+	@python="$$(scripts/find_python)"; echo "setup: using $$python"; \
+	  [ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+check: $(STAMP) ## format, lint, types, layers, generated code and generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m scripts.generate_proto --check
+	$(BIN)/python -m scripts.generate_docs --check
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_layers.py tests/unit/test_repository.py
+
+fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches for that long
+	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1))
+
+bench: $(STAMP) ## measure throughput as ratios taken in one run
+	$(BIN)/python -m holdfast.lab.bench
+
+proto: $(STAMP) ## regenerate src/holdfast/proto from proto/*.proto
+	$(BIN)/python -m scripts.generate_proto
+
+docs: $(STAMP) ## regenerate the documents that are made from code
+	$(BIN)/python -m scripts.generate_docs
+
+clean: ## remove .venv and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
