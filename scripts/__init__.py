@@ -1,0 +1,1 @@
+"""Tools of the repository; run each as `python -m scripts.NAME`."""

@@ -1,0 +1,338 @@
+from . import holdfast_pb2 as _holdfast_pb2
+from . import taskqueue_public_pb2 as _taskqueue_public_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobOptions(_message.Message):
+    __slots__ = ("queue", "priority", "not_before_ms", "max_attempts", "max_losses", "timeout_ms", "payload", "headers", "backoff", "retry_of")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    RETRY_OF_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    priority: int
+    not_before_ms: int
+    max_attempts: int
+    max_losses: int
+    timeout_ms: int
+    payload: bytes
+    headers: _containers.ScalarMap[str, str]
+    backoff: _holdfast_pb2.Backoff
+    retry_of: str
+    def __init__(self, queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., max_losses: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., backoff: _Optional[_Union[_holdfast_pb2.Backoff, _Mapping]] = ..., retry_of: _Optional[str] = ...) -> None: ...
+
+class RunningJob(_message.Message):
+    __slots__ = ("job_id", "token")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    token: int
+    def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+
+class RunningJobs(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[RunningJob]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[RunningJob, _Mapping]]] = ...) -> None: ...
+
+class CreateJobRequest(_message.Message):
+    __slots__ = ("spec", "client_request_id", "options")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    spec: _taskqueue_public_pb2.JobSpec
+    client_request_id: str
+    options: JobOptions
+    def __init__(self, spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., client_request_id: _Optional[str] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
+
+class CreateJobResponse(_message.Message):
+    __slots__ = ("job_id", "status", "existing", "created_at_ms")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EXISTING_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    status: _taskqueue_public_pb2.JobStatus
+    existing: bool
+    created_at_ms: int
+    def __init__(self, job_id: _Optional[str] = ..., status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., existing: _Optional[bool] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
+
+class DeleteJobIfStatusRequest(_message.Message):
+    __slots__ = ("job_id", "expected_status")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    expected_status: _taskqueue_public_pb2.JobStatus
+    def __init__(self, job_id: _Optional[str] = ..., expected_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
+
+class DeleteJobIfStatusResponse(_message.Message):
+    __slots__ = ("deleted", "current_status")
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    current_status: _taskqueue_public_pb2.JobStatus
+    def __init__(self, deleted: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
+
+class GetJobRecordRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class GetJobRecordResponse(_message.Message):
+    __slots__ = ("summary", "failure_reason", "spec", "options")
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    summary: _taskqueue_public_pb2.JobSummary
+    failure_reason: str
+    spec: _taskqueue_public_pb2.JobSpec
+    options: JobOptions
+    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
+
+class ListJobRecordsRequest(_message.Message):
+    __slots__ = ("status_filter", "page", "sort")
+    STATUS_FILTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    SORT_FIELD_NUMBER: _ClassVar[int]
+    status_filter: _containers.RepeatedScalarFieldContainer[_taskqueue_public_pb2.JobStatus]
+    page: _taskqueue_public_pb2.PageRequest
+    sort: _taskqueue_public_pb2.JobSort
+    def __init__(self, status_filter: _Optional[_Iterable[_Union[_taskqueue_public_pb2.JobStatus, str]]] = ..., page: _Optional[_Union[_taskqueue_public_pb2.PageRequest, _Mapping]] = ..., sort: _Optional[_Union[_taskqueue_public_pb2.JobSort, str]] = ...) -> None: ...
+
+class ListJobRecordsResponse(_message.Message):
+    __slots__ = ("jobs", "page")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[_taskqueue_public_pb2.JobSummary]
+    page: _taskqueue_public_pb2.PageResponse
+    def __init__(self, jobs: _Optional[_Iterable[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]]] = ..., page: _Optional[_Union[_taskqueue_public_pb2.PageResponse, _Mapping]] = ...) -> None: ...
+
+class TransitionJobStatusRequest(_message.Message):
+    __slots__ = ("job_id", "expected_from_status", "to_status", "actor", "reason")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FROM_STATUS_FIELD_NUMBER: _ClassVar[int]
+    TO_STATUS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    expected_from_status: _taskqueue_public_pb2.JobStatus
+    to_status: _taskqueue_public_pb2.JobStatus
+    actor: str
+    reason: str
+    def __init__(self, job_id: _Optional[str] = ..., expected_from_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., to_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., actor: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class TransitionJobStatusResponse(_message.Message):
+    __slots__ = ("applied", "current_status")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    applied: bool
+    current_status: _taskqueue_public_pb2.JobStatus
+    def __init__(self, applied: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
+
+class SetCancelRequestedRequest(_message.Message):
+    __slots__ = ("job_id", "cancel_requested", "reason")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    cancel_requested: bool
+    reason: str
+    def __init__(self, job_id: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class SetCancelRequestedResponse(_message.Message):
+    __slots__ = ("applied", "current_status")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    applied: bool
+    current_status: _taskqueue_public_pb2.JobStatus
+    def __init__(self, applied: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
+
+class EnqueueJobRequest(_message.Message):
+    __slots__ = ("job_id", "enqueued_at_ms", "queue", "priority", "not_before_ms")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ENQUEUED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    enqueued_at_ms: int
+    queue: str
+    priority: int
+    not_before_ms: int
+    def __init__(self, job_id: _Optional[str] = ..., enqueued_at_ms: _Optional[int] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
+
+class EnqueueJobResponse(_message.Message):
+    __slots__ = ("accepted",)
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    def __init__(self, accepted: _Optional[bool] = ...) -> None: ...
+
+class DequeueJobRequest(_message.Message):
+    __slots__ = ("worker_id",)
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    worker_id: str
+    def __init__(self, worker_id: _Optional[str] = ...) -> None: ...
+
+class DequeueJobResponse(_message.Message):
+    __slots__ = ("found", "job_id")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    job_id: str
+    def __init__(self, found: _Optional[bool] = ..., job_id: _Optional[str] = ...) -> None: ...
+
+class RemoveJobIfPresentRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class RemoveJobIfPresentResponse(_message.Message):
+    __slots__ = ("removed",)
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    removed: bool
+    def __init__(self, removed: _Optional[bool] = ...) -> None: ...
+
+class WorkerHeartbeatRequest(_message.Message):
+    __slots__ = ("worker_id", "heartbeat_at_ms", "capacity_hint", "running")
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_HINT_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    worker_id: str
+    heartbeat_at_ms: int
+    capacity_hint: int
+    running: RunningJobs
+    def __init__(self, worker_id: _Optional[str] = ..., heartbeat_at_ms: _Optional[int] = ..., capacity_hint: _Optional[int] = ..., running: _Optional[_Union[RunningJobs, _Mapping]] = ...) -> None: ...
+
+class WorkerHeartbeatResponse(_message.Message):
+    __slots__ = ("accepted", "next_heartbeat_in_ms", "cancel")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_HEARTBEAT_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    next_heartbeat_in_ms: int
+    cancel: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, accepted: _Optional[bool] = ..., next_heartbeat_in_ms: _Optional[int] = ..., cancel: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FetchWorkRequest(_message.Message):
+    __slots__ = ("worker_id",)
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    worker_id: str
+    def __init__(self, worker_id: _Optional[str] = ...) -> None: ...
+
+class FetchWorkResponse(_message.Message):
+    __slots__ = ("assigned", "job_id", "spec", "retry_after_ms", "token", "options", "attempt")
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    assigned: bool
+    job_id: str
+    spec: _taskqueue_public_pb2.JobSpec
+    retry_after_ms: int
+    token: int
+    options: JobOptions
+    attempt: int
+    def __init__(self, assigned: _Optional[bool] = ..., job_id: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., retry_after_ms: _Optional[int] = ..., token: _Optional[int] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class ReportWorkOutcomeRequest(_message.Message):
+    __slots__ = ("worker_id", "job_id", "outcome", "runtime_ms", "failure_reason", "output_summary", "output_bytes", "checksum", "token")
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_MS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    worker_id: str
+    job_id: str
+    outcome: _taskqueue_public_pb2.JobOutcome
+    runtime_ms: int
+    failure_reason: str
+    output_summary: str
+    output_bytes: bytes
+    checksum: str
+    token: int
+    def __init__(self, worker_id: _Optional[str] = ..., job_id: _Optional[str] = ..., outcome: _Optional[_Union[_taskqueue_public_pb2.JobOutcome, str]] = ..., runtime_ms: _Optional[int] = ..., failure_reason: _Optional[str] = ..., output_summary: _Optional[str] = ..., output_bytes: _Optional[bytes] = ..., checksum: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+
+class ReportWorkOutcomeResponse(_message.Message):
+    __slots__ = ("accepted",)
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    def __init__(self, accepted: _Optional[bool] = ...) -> None: ...
+
+class StoreResultRequest(_message.Message):
+    __slots__ = ("job_id", "terminal_status", "runtime_ms", "output_summary", "output_bytes", "checksum")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_STATUS_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_MS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    terminal_status: _taskqueue_public_pb2.JobStatus
+    runtime_ms: int
+    output_summary: str
+    output_bytes: bytes
+    checksum: str
+    def __init__(self, job_id: _Optional[str] = ..., terminal_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., runtime_ms: _Optional[int] = ..., output_summary: _Optional[str] = ..., output_bytes: _Optional[bytes] = ..., checksum: _Optional[str] = ...) -> None: ...
+
+class StoreResultResponse(_message.Message):
+    __slots__ = ("stored", "already_exists", "current_terminal_status")
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_EXISTS_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_TERMINAL_STATUS_FIELD_NUMBER: _ClassVar[int]
+    stored: bool
+    already_exists: bool
+    current_terminal_status: _taskqueue_public_pb2.JobStatus
+    def __init__(self, stored: _Optional[bool] = ..., already_exists: _Optional[bool] = ..., current_terminal_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
+
+class GetResultRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class GetResultResponse(_message.Message):
+    __slots__ = ("found", "job_id", "terminal_status", "runtime_ms", "output_summary", "output_bytes", "checksum")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_STATUS_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_MS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    job_id: str
+    terminal_status: _taskqueue_public_pb2.JobStatus
+    runtime_ms: int
+    output_summary: str
+    output_bytes: bytes
+    checksum: str
+    def __init__(self, found: _Optional[bool] = ..., job_id: _Optional[str] = ..., terminal_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., runtime_ms: _Optional[int] = ..., output_summary: _Optional[str] = ..., output_bytes: _Optional[bytes] = ..., checksum: _Optional[str] = ...) -> None: ...
