@@ -27,9 +27,7 @@ def render(module_name: str) -> str | None:
 def stale_documents(root: Path) -> dict[str, str]:
     """Every document whose file differs from what its module writes, with the text it should have."""
     rendered = {name: render(module) for name, module in DOCUMENTS.items()}
-    return {
-        name: text for name, text in rendered.items() if text is not None and _read(root / name) != text
-    }
+    return {name: text for name, text in rendered.items() if text is not None and _read(root / name) != text}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

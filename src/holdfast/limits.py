@@ -1,0 +1,115 @@
+"""Every limit and default by name, each with its reason.
+
+A limit is part of the interface: raise it with care, never lower it.
+"""
+
+from typing import Final
+
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+_GIB: Final = 1024 * _MIB
+_SECOND_MS: Final = 1_000
+_DAY_MS: Final = 24 * 60 * 60 * _SECOND_MS
+
+# --- what a job may carry ---
+
+# Arguments, not files: a payload is held in memory until its job ends.
+PAYLOAD_BYTES_MAX: Final = _MIB
+# Part of the frozen contract; a larger output makes the job FAILED with OUTPUT_TOO_LARGE.
+OUTPUT_BYTES_MAX: Final = 256 * _KIB
+# A line for people in lists and logs, not a second output.
+SUMMARY_CHARS_MAX: Final = 1_024
+# Reasons are kept in the journal for ever and shown whole.
+REASON_CHARS_MAX: Final = 1_024
+# Names of queues, workers and holdfast.v1 types appear in metrics, paths and shells.
+NAME_CHARS_MAX: Final = 128
+NAME_PATTERN: Final = r"[A-Za-z0-9._-]{1,128}"
+# In taskqueue.v1 a type is free text, as long as it can be printed on one line.
+TYPE_CHARS_MAX: Final = 128
+# Labels are for finding and grouping jobs; every one is held in memory.
+LABELS_MAX: Final = 64
+LABEL_KEY_CHARS_MAX: Final = 128
+LABEL_VALUE_CHARS_MAX: Final = 1_024
+# Headers carry trace contexts and the like; the same caps as labels.
+HEADERS_MAX: Final = LABELS_MAX
+HEADER_KEY_CHARS_MAX: Final = LABEL_KEY_CHARS_MAX
+HEADER_VALUE_CHARS_MAX: Final = LABEL_VALUE_CHARS_MAX
+# Room for a UUID, a URL or a digest; every key is held as long as its job.
+REQUEST_ID_CHARS_MAX: Final = 256
+# Enough for a UUID and for any id that another backend makes.
+JOB_ID_CHARS_MAX: Final = 128
+
+# --- how a job is run ---
+
+# More tries than this is a loop; use a schedule.
+ATTEMPTS_MAX: Final = 100
+ATTEMPTS_DEFAULT: Final = 1
+# A job that loses its worker this often is likely what kills it.
+LOSSES_MAX: Final = 100
+LOSSES_DEFAULT: Final = 3
+# Larger is more urgent. Ten steps are as many as people keep apart; the default leaves room on both sides.
+PRIORITY_MAX: Final = 9
+PRIORITY_DEFAULT: Final = 4
+# The queue of jobs that name none.
+QUEUE_DEFAULT: Final = "default"
+# A delay beyond a year is most likely a mistake in its unit.
+DELAY_MS_MAX: Final = 366 * _DAY_MS
+# A job that runs longer than a day should be cut into jobs.
+TIMEOUT_MS_MAX: Final = _DAY_MS
+# Beyond an hour nobody waits for the next try; a schedule says it better.
+BACKOFF_MS_MAX: Final = 60 * 60 * _SECOND_MS
+
+# --- what one request may carry ---
+
+# One batch is one event and one frame: these bound the time that others wait behind it.
+BATCH_JOBS_MAX: Final = 1_000
+BATCH_BYTES_MAX: Final = 4 * _MIB
+# One message: a whole batch and its framing.
+MESSAGE_BYTES_MAX: Final = 5 * _MIB
+# Part of the frozen contract.
+PAGE_SIZE_DEFAULT: Final = 50
+PAGE_SIZE_MAX: Final = 200
+# An offset in decimal; the cap keeps hostile digits away from the parser of integers.
+PAGE_TOKEN_CHARS_MAX: Final = 19
+# One grant is one event; a worker that wants more asks again.
+LEASES_PER_GRANT_MAX: Final = 1_000
+# More slots than this in one process are better spread over several.
+SLOTS_MAX: Final = 1_000
+
+# --- what the coordinator holds ---
+
+# Beyond these, submits are refused while work goes on: memory is bounded by intent, not by the kernel.
+JOBS_HELD_MAX: Final = 5_000_000
+BYTES_HELD_MAX: Final = 2 * _GIB
+# Part of the frozen contract, for storage in memory; on disk a key lives as long as its job.
+DEDUP_KEYS_DEFAULT: Final = 10_000
+
+# --- time ---
+
+# Part of the frozen contract: a worker is given up after it missed about four heartbeats.
+HEARTBEAT_MS: Final = 1_000
+WORKER_TIMEOUT_MS: Final = 4_000
+# Part of the frozen contract: how long a worker that found no work should wait before it asks again.
+FETCH_RETRY_MS_DEFAULT: Final = 200
+FETCH_RETRY_MS_MIN: Final = 50
+FETCH_RETRY_MS_MAX: Final = 1_000
+# Long enough for a pause of the machine, short enough that lost work starts again soon.
+LEASE_MS_DEFAULT: Final = 30_000
+LEASE_MS_MIN: Final = 10
+LEASE_MS_MAX: Final = 3_600_000
+
+# Part of the frozen contract: how long a caller waits for an answer when it does not say.
+DEADLINE_MS_SUBMIT: Final = 3_000
+DEADLINE_MS_CANCEL: Final = 3_000
+DEADLINE_MS_STATUS: Final = 1_000
+DEADLINE_MS_RESULT: Final = 1_000
+DEADLINE_MS_LIST: Final = 1_000
+DEADLINE_MS_INTERNAL: Final = 1_000
+DEADLINE_MS_FETCH: Final = 1_500
+DEADLINE_MS_HEARTBEAT: Final = 1_000
+
+# Part of the frozen contract: how a client repeats a call that may be repeated.
+RETRY_FIRST_MS: Final = 100
+RETRY_FACTOR: Final = 2.0
+RETRY_MS_MAX: Final = 1_000
+RETRY_ATTEMPTS: Final = 4

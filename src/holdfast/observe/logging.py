@@ -1,0 +1,144 @@
+"""Logs: one JSON object a line on stderr, or the same events rendered for people on a terminal.
+
+Every line has `ts_ms, level, service, method, event, message`, and `job_id`, `worker_id`, `grpc_code` where
+they apply. Event names are stable. Neither payloads nor secrets are logged.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, MutableMapping
+from typing import Any, BinaryIO, Literal, Protocol
+
+import msgspec
+import structlog
+
+Format = Literal["auto", "json", "text"]
+
+FIELDS_FIRST = (
+    "ts_ms",
+    "level",
+    "service",
+    "method",
+    "event",
+    "job_id",
+    "worker_id",
+    "grpc_code",
+    "message",
+)
+_ALWAYS_PRESENT = frozenset({"method", "message"})
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def configure(
+    *, service: str, level: str = "info", log_format: Format = "auto", stream: BinaryIO | None = None
+) -> None:
+    """Sets up structlog for this process; the one place where that is done."""
+    stream = stream or sys.stderr.buffer
+    renders_text = is_text(log_format, stream)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            _stamp(service),
+            *(_text_tail() if renders_text else [_render_json]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.BytesLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+def is_text(log_format: Format, stream: BinaryIO) -> bool:
+    """Whether the lines are for people: as told, or by whether the stream is a terminal."""
+    return stream.isatty() if log_format == "auto" else log_format == "text"
+
+
+class LineWriter(Protocol):
+    """Where records that are already complete go, many at a time."""
+
+    def write(self, records: Iterable[msgspec.Struct]) -> None:
+        """Writes one line a record. A failing stream raises OSError; some lines may have been written."""
+
+
+class JsonLines:
+    """The fast path for records such as state transitions: one encode and one write for all of them."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._encoder = msgspec.json.Encoder()
+
+    def write(self, records: Iterable[msgspec.Struct]) -> None:
+        lines = self._encoder.encode_lines(list(records))
+        if lines:
+            self._stream.write(lines)
+            self._stream.flush()
+
+
+class TextLines:
+    """The same records for people."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, records: Iterable[msgspec.Struct]) -> None:
+        lines = "".join(f"{render_text(msgspec.structs.asdict(record))}\n" for record in records)
+        if lines:
+            self._stream.write(lines.encode("utf-8", "backslashreplace"))
+            self._stream.flush()
+
+
+def line_writer(log_format: Format, stream: BinaryIO) -> LineWriter:
+    return TextLines(stream) if is_text(log_format, stream) else JsonLines(stream)
+
+
+def render_text(fields: MutableMapping[str, Any]) -> str:
+    """`12:00:00.123 info  job.finished  job_id=… message`; a value's control characters are escaped."""
+    rest = " ".join(
+        f"{name}={_printable(value)}"
+        for name, value in fields.items()
+        if name not in {"ts_ms", "level", "event", "message"} and value not in ("", None)
+    )
+    parts = (
+        _clock(int(fields.get("ts_ms", 0))),
+        f"{fields.get('level', 'info')!s:<7}",
+        str(fields.get("event", "")),
+        rest,
+        _printable(fields.get("message", "")),
+    )
+    return "  ".join(part for part in parts if part)
+
+
+def _printable(value: object) -> str:
+    # Text of jobs is hostile: an escape sequence must not reach the terminal.
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
+
+
+def _clock(ts_ms: int) -> str:
+    seconds, millis = divmod(ts_ms, 1_000)
+    return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{millis:03}"
+
+
+def _stamp(service: str) -> structlog.typing.Processor:
+    def stamp(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["ts_ms"] = time.time_ns() // 1_000_000
+        event.setdefault("service", service)
+        first = {
+            name: event.get(name, "") for name in FIELDS_FIRST if name in event or name in _ALWAYS_PRESENT
+        }
+        return first | {name: value for name, value in event.items() if name not in first}
+
+    return stamp
+
+
+def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
+    return _encode(event)
+
+
+def _text_tail() -> list[structlog.typing.Processor]:
+    def render(_logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
+        return render_text(event).encode("utf-8", "backslashreplace")
+
+    return [render]

@@ -1,0 +1,243 @@
+"""The settings of `holdfast up` and `holdfast server`: read once, here, and validated whole.
+
+A value comes from a flag, else from the environment (`HOLDFAST_LEASE_MS`), else from a file (`holdfast.toml`,
+or `[tool.holdfast]` in `pyproject.toml`), else from its default. Where each value came from is kept. All
+problems are reported together.
+"""
+
+import ipaddress
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from holdfast import limits
+from holdfast.errors import InvalidArgumentError
+
+ENVIRONMENT_PREFIX = "HOLDFAST_"
+MEMORY = "memory://"
+
+_DAY_MS = 86_400_000
+_MIB = 1_048_576
+
+
+def _whole(minimum: int, maximum: int, unit: str) -> msgspec.Meta:
+    text = f"a whole number of {unit} from {minimum} to {maximum}"
+    return msgspec.Meta(ge=minimum, le=maximum, description=text)
+
+
+Data = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^(memory://|(?!\w+://)[^\0]+)$", description="a directory, or memory://"),
+]
+Host = Annotated[str, msgspec.Meta(min_length=1, description="an address to listen on")]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 0 to 65535 (0: any that is free)")]
+Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs at a time")]
+LeaseMs = Annotated[int, _whole(limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "milliseconds")]
+PeriodMs = Annotated[int, _whole(10, 3_600_000, "milliseconds")]
+SpanMs = Annotated[int, _whole(0, 3_660 * _DAY_MS, "milliseconds")]
+Count = Annotated[int, _whole(0, 1_000_000_000, "entries")]
+Size = Annotated[int, _whole(0, 1 << 50, "bytes")]
+FileSize = Annotated[int, _whole(65_536, 1 << 40, "bytes")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    msgspec.Meta(description="one of debug, info, warning, error"),
+]
+LogFormat = Annotated[Literal["auto", "json", "text"], msgspec.Meta(description="one of auto, json, text")]
+Switch = Annotated[bool, msgspec.Meta(description="true or false")]
+WorkerId = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^({limits.NAME_PATTERN})?$",
+        description=f"at most {limits.NAME_CHARS_MAX} of letters, digits, dot, underscore and hyphen",
+    ),
+]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a server can be told."""
+
+    #: Where jobs are kept.
+    data: Data = "./holdfast-data"
+    host: Host = "127.0.0.1"
+    port: Port = 50_051
+    #: Jobs that the built-in worker runs at a time.
+    slots: Slots = 8
+    lease_ms: LeaseMs = limits.LEASE_MS_DEFAULT
+    heartbeat_ms: PeriodMs = limits.HEARTBEAT_MS
+    worker_timeout_ms: PeriodMs = limits.WORKER_TIMEOUT_MS
+    #: Waiting this long counts as much as one step of priority; 0: priority is strict.
+    aging_ms: SpanMs = 60_000
+    #: A finished job is forgotten when it is older than this, or beyond these many jobs or bytes.
+    retain_ms: SpanMs = _DAY_MS
+    retain_jobs: Count = 1_000_000
+    retain_bytes: Size = 512 * _MIB
+    #: How far back history and time travel reach.
+    history_ms: SpanMs = 7 * _DAY_MS
+    #: A segment of the journal is closed at this size; a snapshot is made after so many bytes.
+    segment_bytes: FileSize = 64 * _MIB
+    snapshot_bytes: FileSize = 256 * _MIB
+    log_level: LogLevel = "info"
+    log_format: LogFormat = "auto"
+    #: Request ids remembered at most; 0: each as long as its job.
+    dedup_keys_max: Count = 0
+    #: Allows listening beyond loopback without TLS and tokens.
+    insecure: Switch = False
+    reflection: Switch = False
+    #: Empty: the name of the host.
+    worker_id: WorkerId = ""
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.data == MEMORY
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The settings, and for every field where its value came from."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+class SettingsError(InvalidArgumentError):
+    """The settings contradict themselves or the rules; `problems` lists everything that is wrong."""
+
+    def __init__(self, problems: Collection[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems), reason="SETTINGS_INVALID")
+
+
+class Given(NamedTuple):
+    """One value as somebody gave it."""
+
+    name: str
+    value: object
+    origin: str
+    #: Text stands for numbers and switches: true of flags and of the environment, not of files.
+    is_text: bool
+
+
+FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {
+    field.name: field for field in msgspec.structs.fields(Settings)
+}
+
+
+def load(
+    *,
+    flags: Mapping[str, object | None],
+    environment: Mapping[str, str],
+    folder: Path,
+    other_variables: Collection[str] = (),
+) -> Loaded:
+    """Settings from everywhere; raises SettingsError with every problem found.
+
+    A flag of None was not given. `other_variables` are HOLDFAST_ names that belong to other commands.
+    """
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(FIELDS, "default")
+    # From the weakest to the strongest, so that the last one stays.
+    for given in (
+        *_from_files(folder, problems),
+        *_from_environment(environment, other_variables, problems),
+        *_from_flags(flags),
+    ):
+        values[given.name] = _convert(given, problems)
+        origins[given.name] = given.origin
+    if not problems:
+        settings = Settings(**values)
+        problems.extend(_contradictions(settings))
+    if problems:
+        raise SettingsError(problems)
+    return Loaded(settings, origins)
+
+
+def _from_flags(flags: Mapping[str, object | None]) -> Iterator[Given]:
+    for name, value in flags.items():
+        assert name in FIELDS, f"a flag for an unknown setting: {name}"
+        if value is not None:
+            yield Given(name, value, f"flag --{name.replace('_', '-')}", is_text=True)
+
+
+def _from_environment(
+    environment: Mapping[str, str], other_variables: Collection[str], problems: list[str]
+) -> Iterator[Given]:
+    known = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in FIELDS}
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in other_variables:
+            continue
+        if variable in known:
+            yield Given(known[variable], value, f"environment {variable}", is_text=True)
+        else:
+            problems.append(_unknown("environment variable", variable, [*known, *other_variables]))
+
+
+def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:
+    own = _read_toml(folder / "holdfast.toml", problems)
+    shared = _table(_table(_read_toml(folder / "pyproject.toml", problems), "tool"), "holdfast")
+    if own and shared:
+        problems.append("expected settings to be in one file, got both holdfast.toml and pyproject.toml")
+    name, table = ("holdfast.toml", own) if own else ("pyproject.toml", shared)
+    for key, value in table.items():
+        if key in FIELDS:
+            yield Given(key, value, f"file {name}", is_text=False)
+        else:
+            problems.append(_unknown(f"key in {name}", key, list(FIELDS)))
+
+
+def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
+    table = document.get(key, {})
+    return table if isinstance(table, dict) else {key: table}
+
+
+def _read_toml(path: Path, problems: list[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        problems.append(f"expected {path.name} to be a readable TOML file, got: {error}")
+        return {}
+
+
+def _unknown(what: str, name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"expected every {what} to be a known one, got {name}{hint}"
+
+
+def _convert(given: Given, problems: list[str]) -> object:
+    field = FIELDS[given.name]
+    value = given.value
+    if field.type in (LogLevel, LogFormat) and isinstance(value, str):
+        value = value.lower()
+    try:
+        return msgspec.convert(value, field.type, strict=not given.is_text)
+    except msgspec.ValidationError:
+        wanted = get_args(field.type)[1].description
+        problems.append(f"expected {given.name} to be {wanted}, got {given.value!r} ({given.origin})")
+        return field.default
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    if settings.worker_timeout_ms <= settings.heartbeat_ms:
+        yield (
+            f"expected worker_timeout_ms to be more than heartbeat_ms ({settings.heartbeat_ms}), "
+            f"got {settings.worker_timeout_ms}"
+        )
+    if not (settings.insecure or is_loopback(settings.host)):
+        yield (
+            f"expected host to be a loopback address unless --insecure is given, got {settings.host!r}; "
+            "there is no TLS or token here to protect the jobs"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address; a name other than localhost could mean anything."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
