@@ -48,8 +48,9 @@ ATTEMPTS_DEFAULT: Final = 1
 LOSSES_MAX: Final = 100
 LOSSES_DEFAULT: Final = 3
 # Larger is more urgent. Ten steps are as many as people keep apart; the default leaves room on both sides.
+PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 9
-PRIORITY_DEFAULT: Final = 4
+PRIORITY_DEFAULT: Final = 5
 # The queue of jobs that name none.
 QUEUE_DEFAULT: Final = "default"
 # A delay beyond a year is most likely a mistake in its unit.

@@ -1,0 +1,153 @@
+"""Everything the journal says, in memory: jobs, leases, order, keys, counters, and a digest of it.
+
+Invariants:
+- Only `apply` methods change a book; replay of the same events gives an equal one.
+- `digest` is the sum over all jobs of a hash of what can change about them. It costs two hashes a transition,
+  so it is known at every position, and the journal stores it with every frame: a replay that would end in
+  another state is noticed at the first frame that differs. Hashes of integer tuples do not depend on the
+  process's hash seed.
+- Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
+  transitions together.
+"""
+
+from collections import deque
+
+from holdfast.core import lifecycle
+from holdfast.core.dedup import Dedup
+from holdfast.core.lifecycle import NOWHERE, TERMINAL
+from holdfast.core.listing import Listing
+from holdfast.core.model import Job, Lease, Template
+from holdfast.core.ready_queue import ReadyQueue
+
+#: Changes whenever `fingerprint` or what it covers does; a journal written under another is not compared.
+DIGEST_VERSION = 1
+DIGEST_MASK = (1 << 64) - 1
+
+_TEMPLATES_MAX = 10_000
+
+
+def fingerprint(job: Job) -> int:
+    """A hash of what can change about a job, equal in every process."""
+    return hash(
+        (
+            job.number,
+            job.state,
+            job.token,
+            job.not_before_ms,
+            job.failures,
+            job.losses,
+            job.cancel_requested,
+            job.finished_ms,
+        )
+    )
+
+
+class Book:
+    """The state that the ledger's parts share."""
+
+    __slots__ = (
+        "_templates",
+        "bytes_held",
+        "dedup",
+        "digest",
+        "finished",
+        "finished_bytes",
+        "jobs",
+        "last_ms",
+        "leases",
+        "listing",
+        "next_number",
+        "next_token",
+        "ready",
+        "tokens_of",
+    )
+
+    def __init__(self, dedup_keys_max: int = 0) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.leases: dict[int, Lease] = {}
+        self.tokens_of: dict[str, dict[int, None]] = {}
+        self.ready = ReadyQueue()
+        self.listing = Listing()
+        self.dedup = Dedup(dedup_keys_max)
+        self.finished: deque[Job] = deque()
+        self.finished_bytes = 0
+        self.bytes_held = 0
+        self.next_number = 1
+        self.next_token = 1
+        self.last_ms = 0
+        self.digest = 0
+        self._templates: dict[Template, Template] = {}
+
+    def intern(self, template: Template) -> Template:
+        """One object for equal templates; a bounded saving of memory, nothing more."""
+        known = self._templates.get(template)
+        if known is None:
+            if len(self._templates) >= _TEMPLATES_MAX:
+                self._templates.clear()
+            known = self._templates[template] = template
+        return known
+
+    def is_known(self, template: Template) -> bool:
+        """Whether an equal template was accepted before, and so needs no second validation."""
+        return template in self._templates
+
+    def leave(self, job: Job) -> None:
+        """Before any field of a job changes."""
+        self.digest = (self.digest - fingerprint(job)) & DIGEST_MASK
+        self.listing.counts_of[job.chunk][job.state] -= 1
+
+    def enter(self, job: Job, state: int) -> None:
+        """After its fields have changed: the job is in this state now."""
+        lifecycle.check(job.state, state)
+        job.state = state
+        self.digest = (self.digest + fingerprint(job)) & DIGEST_MASK
+        self.listing.counts_of[job.chunk][state] += 1
+
+    def touch(self, job: Job) -> None:
+        """After the fields of a job have changed that stays in its state."""
+        self.digest = (self.digest + fingerprint(job)) & DIGEST_MASK
+        self.listing.counts_of[job.chunk][job.state] += 1
+
+    def finish(self, job: Job, at_ms: int) -> None:
+        """A job entered a terminal state; it will be forgotten in this order."""
+        assert job.state in TERMINAL
+        output_bytes = len(job.result.output) if job.result else 0
+        self.bytes_held += output_bytes
+        self.finished_bytes += job.bytes_held
+        self.finished.append(job)
+        assert job.finished_ms == at_ms
+
+    def forget_oldest(self) -> None:
+        """Drops the job that finished first, with its key."""
+        job = self.finished.popleft()
+        self.finished_bytes -= job.bytes_held
+        self.bytes_held -= job.bytes_held
+        self.leave(job)
+        if job.extra:
+            self.dedup.remove(job.extra.request_id, job)
+        del self.jobs[job.id]
+        self.listing.forget(job)
+        job.payload, job.result, job.extra = b"", None, None
+
+    def drop_lease(self, token: int) -> Lease:
+        """Ends a lease; its job is the caller's to place."""
+        lease = self.leases.pop(token)
+        tokens = self.tokens_of[lease.worker]
+        del tokens[token]
+        if not tokens:
+            del self.tokens_of[lease.worker]
+        return lease
+
+    def audit(self) -> None:
+        """Checks every cross-reference of the book; slow, for tests and offline verification."""
+        assert self.digest == sum(fingerprint(job) for job in self.jobs.values()) & DIGEST_MASK
+        by_state = dict.fromkeys(range(NOWHERE + 1, max(lifecycle.State) + 1), 0)
+        for job in self.jobs.values():
+            by_state[job.state] += 1
+            assert (job.state == lifecycle.RUNNING) == (job.token in self.leases), job
+        for state, count in by_state.items():
+            assert self.listing.count([state]) == count
+        assert by_state[lifecycle.RUNNING] == len(self.leases) == sum(map(len, self.tokens_of.values()))
+        assert sum(by_state[state] for state in TERMINAL) == len(self.finished)
+        assert self.bytes_held == sum(job.bytes_held for job in self.jobs.values())
+        assert all(token < self.next_token for token in self.leases)

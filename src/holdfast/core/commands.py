@@ -1,0 +1,152 @@
+"""What can be asked of the ledger, and what it answers.
+
+A command is decided at one instant and leads to one event, or to a reply without one, or to a refusal, which is
+a value: the caller was wrong or late, and nothing happened.
+"""
+
+import msgspec
+
+from holdfast.core.events import AnyEvent
+from holdfast.core.lifecycle import State
+from holdfast.core.model import NewJob, Template
+from holdfast.errors import Code
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why nothing happened: a status code, a stable reason, a sentence."""
+
+    code: Code
+    reason: str
+    message: str
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Accept these jobs; ids were minted by the caller."""
+
+    templates: list[Template]
+    jobs: list[NewJob]
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """For each job its id (the earlier one for a repeated request) or an empty string, with the refusals."""
+
+    job_ids: list[str]
+    at_ms: int
+    refusals: dict[int, Refusal]
+    existing: frozenset[int] = frozenset()
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Cancel a queued job at once, ask for the end of a running one."""
+
+    job_id: str
+    reason: str
+
+
+class CancelReply(msgspec.Struct, frozen=True):
+    """The job's state now; `token` names the lease whose holder should be told."""
+
+    state: State
+    was_terminal: bool
+    token: int = 0
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Grant up to `count` jobs of these routes and queues (all queues if none is named)."""
+
+    worker: str
+    routes: frozenset[str]
+    queues: frozenset[str]
+    count: int
+    lease_ms: int
+
+
+class GrantedLease(msgspec.Struct, frozen=True, gc=False):
+    """What a worker needs to run one job."""
+
+    token: int
+    job_id: str
+    template: Template
+    payload: bytes
+    attempt: int
+    extra: object = None
+
+
+class Extend(msgspec.Struct, frozen=True):
+    """A heartbeat. With `held`, leases older than `grace_ms` that are not in it are taken back."""
+
+    worker: str
+    lease_ms: int
+    held: frozenset[int] | None = None
+    grace_ms: int = 0
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """Which of the worker's leases hold, and which of their jobs should be stopped."""
+
+    held: list[int]
+    cancels: list[int]
+
+
+class ReportRow(msgspec.Struct, frozen=True, gc=False):
+    """How one attempt ended, as its worker says. Token 0 means the lease this worker holds on the job."""
+
+    job_id: str
+    token: int
+    state: int
+    output: bytes = b""
+    summary: str = ""
+    failure_reason: str = ""
+    runtime_ms: int = 0
+    is_retryable: bool = True
+    retry_after_ms: int = 0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Outcomes from one worker."""
+
+    worker: str
+    rows: list[ReportRow]
+
+
+class ReportReply(msgspec.Struct, frozen=True):
+    """For each row an empty string if it counts, or the reason why it does not."""
+
+    refused: list[str]
+
+
+class Revoke(msgspec.Struct, frozen=True):
+    """Take leases of one worker back: those named, or all of them."""
+
+    worker: str
+    reason: str
+    is_spent: bool
+    tokens: frozenset[int] | None = None
+
+
+class Expire(msgspec.Struct, frozen=True):
+    """Take back every lease whose time is over."""
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Forget finished jobs that are past what is retained."""
+
+    retain_ms: int
+    retain_jobs: int
+    retain_bytes: int
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A coordinator begins to serve."""
+
+    epoch: int
+
+
+AnyCommand = Submit | Cancel | Lease | Extend | Report | Revoke | Expire | Evict | Start
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """One event or none, and what to say once it is durable."""
+
+    event: AnyEvent | None
+    reply: object = None

@@ -1,0 +1,108 @@
+"""What happened: the entries of the journal.
+
+One command leads to one event or to none. An event says what was decided, never how: applying it needs no
+clock, no setting and no soft state. The tags and the order of fields are part of the on-disk format: fields
+are only ever added at the end, with a default, and a tag is never reused (see `journal/__init__.py`).
+"""
+
+import msgspec
+
+from holdfast.core.model import NewJob, Result, Template
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """Common to all: the log time at which it was decided, which never goes back."""
+
+    at_ms: int
+
+
+class Started(Event, frozen=True, tag=1):
+    """A coordinator began to serve under this epoch."""
+
+    epoch: int
+
+
+class Created(Event, frozen=True, tag=2):
+    """Jobs were accepted, in this order."""
+
+    templates: list[Template]
+    jobs: list[NewJob]
+
+
+class Granted(Event, frozen=True, tag=3):
+    """Leases were given to one worker; tokens count up from `first_token` in the order of the ids."""
+
+    worker: str
+    lease_ms: int
+    first_token: int
+    job_ids: list[str]
+
+
+class Extended(Event, frozen=True, tag=4):
+    """A heartbeat moved the expiry of these leases."""
+
+    worker: str
+    lease_ms: int
+    tokens: list[int]
+
+
+class Revocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of one job whose lease was taken back; `is_spent` counts against its loss budget."""
+
+    token: int
+    state: int
+    is_spent: bool
+
+
+class Revoked(Event, frozen=True, tag=5):
+    """Leases were taken back: `expired`, `disconnected`, `not-running` or `released`."""
+
+    worker: str
+    reason: str
+    rows: list[Revocation]
+
+
+class RefusedReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A report that changed nothing, kept so that it can be explained."""
+
+    job_id: str
+    token: int
+    reason: str
+
+
+class Reported(Event, frozen=True, tag=6):
+    """A worker reported how attempts ended; refused rows are evidence and change no state."""
+
+    worker: str
+    results: list[Result]
+    refused: list[RefusedReport]
+
+
+class CancelAccepted(Event, frozen=True, tag=7):
+    """A cancel took effect (`state` CANCELED) or was noted for a running job (`state` RUNNING)."""
+
+    job_id: str
+    state: int
+    reason: str
+
+
+class Evicted(Event, frozen=True, tag=8):
+    """The oldest finished jobs were forgotten."""
+
+    count: int
+
+
+AnyEvent = Started | Created | Granted | Extended | Revoked | Reported | CancelAccepted | Evicted
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[AnyEvent])
+
+
+def encode(events: list[AnyEvent]) -> bytes:
+    """The body of one frame."""
+    return _encoder.encode(events)
+
+
+def decode(body: bytes) -> list[AnyEvent]:
+    """The events of one frame; raises `msgspec.ValidationError` for what no version ever wrote."""
+    return _decoder.decode(body)

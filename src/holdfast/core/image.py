@@ -1,0 +1,206 @@
+"""A ledger as bytes: the content of a snapshot.
+
+Only what events made is written; lanes, indexes and keys are rebuilt from the jobs, so that a snapshot cannot
+disagree with itself. The chunks are canonical: equal states give equal bytes, and their hash is the full digest.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+
+from holdfast.core.book import Book
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.core.lifecycle import QUEUED
+from holdfast.core.model import Extra, Job, Lease, Result, Template
+from holdfast.core.ready_queue import FRESH
+
+_JOBS_PER_CHUNK = 2_000
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    position: int
+    last_ms: int
+    next_number: int
+    next_token: int
+    digest: int
+
+
+class _JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    id: str
+    template: int
+    payload: bytes
+    number: int
+    created_ms: int
+    not_before_ms: int
+    extra: Extra | None
+    state: int
+    token: int
+    attempts: int
+    failures: int
+    losses: int
+    started_ms: int
+    finished_ms: int
+    cancel_requested: bool
+    result: Result | None
+
+
+class _LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    token: int
+    job_id: str
+    worker: str
+    granted_ms: int
+    lease_ms: int
+    expires_ms: int
+
+
+class _Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """Exactly one part is filled, in the order head, jobs, leases, finished."""
+
+    head: _Head | None = None
+    templates: list[Template] = []
+    jobs: list[_JobRow] = []
+    leases: list[_LeaseRow] = []
+    finished: list[str] = []
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Chunk)
+
+
+def dump(ledger: Ledger) -> Iterator[bytes]:
+    """The state in chunks of bounded size."""
+    book = ledger.book
+    head = _Head(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest)
+    yield _encoder.encode(_Chunk(head=head))
+    jobs = iter(book.jobs.values())
+    while rows := list(islice(jobs, _JOBS_PER_CHUNK)):
+        yield _encoder.encode(_job_chunk(rows))
+    leases = iter(book.leases.values())
+    while held := list(islice(leases, _JOBS_PER_CHUNK)):
+        yield _encoder.encode(_Chunk(leases=[_lease_row(lease) for lease in held]))
+    finished = iter(book.finished)
+    while ended := list(islice(finished, _JOBS_PER_CHUNK)):
+        yield _encoder.encode(_Chunk(finished=[job.id for job in ended]))
+
+
+def _job_chunk(jobs: list[Job]) -> _Chunk:
+    indexes: dict[Template, int] = {}
+    rows = []
+    for job in jobs:
+        template = indexes.setdefault(job.template, len(indexes))
+        rows.append(_job_row(job, template))
+    return _Chunk(templates=list(indexes), jobs=rows)
+
+
+def _job_row(job: Job, template: int) -> _JobRow:
+    return _JobRow(
+        job.id,
+        template,
+        job.payload,
+        job.number,
+        job.created_ms,
+        job.not_before_ms,
+        job.extra,
+        job.state,
+        job.token,
+        job.attempts,
+        job.failures,
+        job.losses,
+        job.started_ms,
+        job.finished_ms,
+        job.cancel_requested,
+        job.result,
+    )
+
+
+def _lease_row(lease: Lease) -> _LeaseRow:
+    return _LeaseRow(
+        lease.token, lease.job.id, lease.worker, lease.granted_ms, lease.lease_ms, lease.expires_ms
+    )
+
+
+def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
+    """The ledger that `dump` was given; raises `msgspec.ValidationError` for bytes it never wrote."""
+    book = Book(config.dedup_keys_max)
+    head: _Head | None = None
+    for data in chunks:
+        chunk = _decoder.decode(data)
+        head = chunk.head or head
+        _load_jobs(book, chunk, head)
+        _load_leases(book, chunk.leases)
+        for job_id in chunk.finished:
+            book.finished.append(book.jobs[job_id])
+            book.finished_bytes += book.jobs[job_id].bytes_held
+    if head is None:
+        raise msgspec.ValidationError("the image has no head")
+    book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
+    if book.digest != head.digest:
+        raise msgspec.ValidationError("the image does not give the state that it was made from")
+    return Ledger(config, book, head.position)
+
+
+def _load_jobs(book: Book, chunk: _Chunk, head: _Head | None) -> None:
+    templates = [book.intern(template) for template in chunk.templates]
+    for row in chunk.jobs:
+        assert head is not None
+        job = _job(row, templates[row.template], book.listing.chunk_for(row.created_ms))
+        book.jobs[job.id] = job
+        book.listing.jobs_in(job.chunk).append(job)
+        book.touch(job)
+        book.bytes_held += job.bytes_held
+        if job.extra and job.extra.request_id:
+            book.dedup.add(job.extra.request_id, job)
+        if job.state == QUEUED:
+            _load_waiting(book, job, head.last_ms)
+
+
+def _job(row: _JobRow, template: Template, chunk: int) -> Job:
+    return Job(
+        row.id,
+        template,
+        row.payload,
+        row.number,
+        chunk,
+        row.created_ms,
+        row.not_before_ms,
+        row.extra,
+        row.state,
+        0,
+        row.token,
+        row.attempts,
+        row.failures,
+        row.losses,
+        row.started_ms,
+        row.finished_ms,
+        row.cancel_requested,
+        row.result,
+    )
+
+
+def _load_waiting(book: Book, job: Job, last_ms: int) -> None:
+    if job.not_before_ms > last_ms:
+        book.ready.put_delayed(job)
+        return
+    lane = book.ready.lane_of(job)
+    lane.fresh.append(job)
+    job.place = FRESH
+    lane.ready += 1
+
+
+def _load_leases(book: Book, rows: list[_LeaseRow]) -> None:
+    for row in rows:
+        job = book.jobs[row.job_id]
+        book.leases[row.token] = Lease(
+            row.token, job, row.worker, row.granted_ms, row.lease_ms, row.expires_ms, row.expires_ms
+        )
+        book.tokens_of.setdefault(row.worker, {})[row.token] = None
+
+
+def full_digest(ledger: Ledger) -> str:
+    """SHA-256 over the whole state, for comparing two ledgers completely."""
+    digest = hashlib.sha256()
+    for chunk in dump(ledger):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,257 @@
+"""LeaseManager: who may run what, and until when.
+
+Invariants: at most one lease per job; a token is used once and only grows; an expired lease is never revived;
+a report counts only under the current, unexpired lease. Time takes leases away and does nothing else.
+
+Deadlines run in served time and are soft: replay does not build them, `resume` does. A heap entry may be stale
+(its lease ended or was extended); it is checked when it comes up, so a heartbeat touches no heap.
+"""
+
+import heapq
+
+from holdfast import limits
+from holdfast.core import commands, retries
+from holdfast.core.book import Book
+from holdfast.core.commands import Decision, Extend, GrantedLease, Heard, Report, ReportReply, ReportRow, Revoke
+from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revocation, Revoked
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL
+from holdfast.core.model import Job, Lease, Now, Result
+from holdfast.core.ready_queue import LaneKey
+from holdfast.core.tasks import end
+
+LOSSES_SPENT = "WORKER_LOST"
+OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
+
+
+class LeaseManager:
+    """The part of the ledger that owns the right to run."""
+
+    __slots__ = ("_book", "_deadlines", "_served_ms", "_watching", "aging_ms")
+
+    def __init__(self, book: Book, aging_ms: int) -> None:
+        self._book = book
+        self.aging_ms = aging_ms
+        self._deadlines: list[tuple[int, int, int]] = []
+        self._served_ms = 0
+        self._watching = False
+
+    # -- time
+
+    def resume(self, now: Now) -> None:
+        """Replay is over: what remains of each lease is no more than it was ever given."""
+        self._served_ms = now.served_ms
+        self._watching = True
+        self._deadlines = []
+        for lease in self._book.leases.values():
+            remaining_ms = min(lease.expires_ms - now.log_ms, lease.lease_ms)
+            lease.deadline_ms = now.served_ms + remaining_ms
+            self._deadlines.append((lease.deadline_ms, lease.token, 1))
+        heapq.heapify(self._deadlines)
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest served time at which a lease can expire; may be early, never late."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def is_expiry_due(self, now: Now) -> bool:
+        """Whether some lease is past its deadline."""
+        heap = self._deadlines
+        return bool(heap) and heap[0][0] <= now.served_ms and bool(self._overdue(now.served_ms))
+
+    def observe(self, now: Now) -> None:
+        """Deadlines of leases granted or extended by the next event count from here."""
+        self._served_ms = now.served_ms
+
+    # -- decisions
+
+    def lease(self, command: commands.Lease, now: Now) -> Decision:
+        """Grants the next jobs that this worker may run, in order."""
+        book = self._book
+        book.ready.promote(now.log_ms)
+
+        def wants(key: LaneKey) -> bool:
+            queue, route, _ = key
+            return route in command.routes and (not command.queues or queue in command.queues)
+
+        jobs = book.ready.choose(wants, command.count, self.aging_ms)
+        if not jobs:
+            return Decision(None, [])
+        token = book.next_token
+        event = Granted(now.log_ms, command.worker, command.lease_ms, token, [job.id for job in jobs])
+        granted = [
+            GrantedLease(token + i, job.id, job.template, job.payload, job.attempts + 1, job.extra) for i, job in enumerate(jobs)
+        ]
+        return Decision(event, granted)
+
+    def extend(self, command: Extend, now: Now) -> Decision:
+        """One event moves the expiry of all that the worker holds, or takes back what it does not run."""
+        tokens = self._book.tokens_of.get(command.worker, ())
+        leases = [self._book.leases[token] for token in tokens]
+        held, lost = [], []
+        for lease in leases:
+            if command.held is None or lease.token in command.held or now.log_ms - lease.granted_ms < command.grace_ms:
+                held.append(lease)
+            else:
+                lost.append(lease)
+        reply = Heard([lease.token for lease in held], [lease.token for lease in held if lease.job.cancel_requested])
+        if lost:
+            rows = [self._revocation(lease.job, is_spent=False) for lease in lost]
+            return Decision(Revoked(now.log_ms, command.worker, "not-running", rows), reply)
+        live = [lease.token for lease in held if lease.deadline_ms > now.served_ms]
+        return Decision(Extended(now.log_ms, command.worker, command.lease_ms, live) if live else None, reply)
+
+    def report(self, command: Report, now: Now) -> Decision:
+        """One event for all rows: those under a current lease count, the others are evidence."""
+        results: list[Result] = []
+        refused: list[RefusedReport] = []
+        reasons: list[str] = []
+        seen: set[int] = set()
+        for row in command.rows:
+            lease, reason = self._current(command.worker, row, now)
+            if lease is not None and lease.token not in seen:
+                seen.add(lease.token)
+                results.append(self._result(lease.job, lease.token, row, now))
+            elif reason:
+                refused.append(RefusedReport(row.job_id[: limits.JOB_ID_CHARS_MAX], row.token, reason))
+            reasons.append(reason)
+        event = Reported(now.log_ms, command.worker, results, refused) if results or refused else None
+        return Decision(event, ReportReply(reasons))
+
+    def revoke(self, command: Revoke, now: Now) -> Decision:
+        """Takes leases of a worker back before their time."""
+        tokens = [
+            token for token in self._book.tokens_of.get(command.worker, ()) if command.tokens is None or token in command.tokens
+        ]
+        if not tokens:
+            return Decision(None, [])
+        rows = [self._revocation(self._book.leases[token].job, is_spent=command.is_spent) for token in tokens]
+        return Decision(Revoked(now.log_ms, command.worker, command.reason, rows), tokens)
+
+    def expire(self, now: Now) -> Decision:
+        """Takes back every lease whose deadline has passed."""
+        rows, workers, tokens = [], set(), []
+        for lease in self._overdue(now.served_ms):
+            rows.append(self._revocation(lease.job, is_spent=True))
+            workers.add(lease.worker)
+            tokens.append((lease.worker, lease.token))
+        worker = workers.pop() if len(workers) == 1 else ""
+        return Decision(Revoked(now.log_ms, worker, "expired", rows) if rows else None, tokens)
+
+    def _overdue(self, served_ms: int) -> list[Lease]:
+        """Leases past their deadline. They stay watched until an event ends them."""
+        heap, leases, found = self._deadlines, self._book.leases, []
+        while heap and heap[0][0] <= served_ms:
+            _, first, count = heapq.heappop(heap)
+            for token in range(first, first + count):
+                lease = leases.get(token)
+                if lease is None:
+                    continue
+                if lease.deadline_ms <= served_ms:
+                    found.append(lease)
+                else:
+                    heapq.heappush(heap, (lease.deadline_ms, token, 1))
+        for lease in found:
+            heapq.heappush(heap, (lease.deadline_ms, lease.token, 1))
+        return found
+
+    def _current(self, worker: str, row: ReportRow, now: Now) -> tuple[Lease | None, str]:
+        """The lease that a report speaks for, or why there is none; both empty for a repeated report."""
+        job = self._book.jobs.get(row.job_id)
+        if job is None:
+            return None, "UNKNOWN_JOB"
+        token = row.token or job.token
+        lease = self._book.leases.get(token)
+        if lease is not None and lease.job is job:
+            if lease.worker != worker:
+                return None, "NOT_THE_HOLDER"
+            return (lease, "") if lease.deadline_ms > now.served_ms else (None, "LEASE_EXPIRED")
+        if job.state in TERMINAL:
+            is_repeat = job.result is not None and job.result.token == row.token != 0 and job.state == row.state
+            return None, "" if is_repeat else "ALREADY_FINISHED"
+        return None, "STALE_TOKEN"
+
+    def _result(self, job: Job, token: int, row: ReportRow, now: Now) -> Result:
+        """What a report under a current lease leads to."""
+        if len(row.output) > limits.OUTPUT_BYTES_MAX:
+            summary = f"the output of {len(row.output)} bytes is over the limit of {limits.OUTPUT_BYTES_MAX}"
+            return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
+        summary, why = row.summary[: limits.SUMMARY_CHARS_MAX], row.failure_reason[: limits.REASON_CHARS_MAX]
+        if row.state == DONE or (row.state == CANCELED and job.cancel_requested):
+            return Result(token, row.state, row.output, summary, "", row.runtime_ms)
+        failures, template = job.failures + 1, job.template
+        if not row.is_retryable or failures >= template.max_attempts:
+            return Result(token, FAILED, row.output, summary, why, row.runtime_ms)
+        if job.cancel_requested:
+            return Result(token, CANCELED, b"", "canceled between attempts", why, row.runtime_ms)
+        wait_ms = row.retry_after_ms or retries.delay_ms(template.backoff, job.id, failures)
+        return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now.log_ms + wait_ms)
+
+    def _revocation(self, job: Job, *, is_spent: bool) -> Revocation:
+        """What a lost lease leads to: another worker, or the end of a job that costs too many."""
+        if job.cancel_requested:
+            return Revocation(job.token, CANCELED, is_spent)
+        if is_spent and job.losses >= job.template.max_losses:
+            return Revocation(job.token, FAILED, is_spent)
+        return Revocation(job.token, QUEUED, is_spent)
+
+    # -- application
+
+    def apply_granted(self, event: Granted) -> None:
+        """Moves jobs from their lanes to their holder."""
+        book, at_ms, worker = self._book, event.at_ms, event.worker
+        book.ready.promote(at_ms)
+        expires_ms, deadline_ms = at_ms + event.lease_ms, self._served_ms + event.lease_ms
+        tokens = book.tokens_of.setdefault(worker, {})
+        assert event.first_token == book.next_token
+        jobs, leases, take = book.jobs, book.leases, book.ready.take
+        for token, job_id in enumerate(event.job_ids, event.first_token):
+            job = jobs[job_id]
+            take(job)
+            book.leave(job)
+            job.token = token
+            job.attempts += 1
+            job.started_ms = at_ms
+            book.enter(job, RUNNING)
+            leases[token] = Lease(token, job, worker, at_ms, event.lease_ms, expires_ms, deadline_ms)
+            tokens[token] = None
+        book.next_token += len(event.job_ids)
+        if self._watching:
+            heapq.heappush(self._deadlines, (deadline_ms, event.first_token, len(event.job_ids)))
+
+    def apply_extended(self, event: Extended) -> None:
+        """Moves expiry; the heap notices when the old entry comes up."""
+        expires_ms, deadline_ms = event.at_ms + event.lease_ms, self._served_ms + event.lease_ms
+        leases = self._book.leases
+        for token in event.tokens:
+            lease = leases[token]
+            lease.lease_ms, lease.expires_ms, lease.deadline_ms = event.lease_ms, expires_ms, deadline_ms
+
+    def apply_revoked(self, event: Revoked) -> None:
+        """Ends leases and places their jobs."""
+        book = self._book
+        for row in event.rows:
+            job = book.drop_lease(row.token).job
+            book.leave(job)
+            job.losses += row.is_spent
+            if row.state == QUEUED:
+                self._requeue(job, event.at_ms)
+            else:
+                reason = LOSSES_SPENT if row.state == FAILED else ""
+                summary = f"its lease ended ({event.reason}) after {job.attempts} attempts"
+                end(book, job, Result(0, row.state, summary=summary, failure_reason=reason), event.at_ms)
+
+    def apply_reported(self, event: Reported) -> None:
+        """Ends leases with their results; refused rows change nothing."""
+        book, at_ms = self._book, event.at_ms
+        for result in event.results:
+            job = book.drop_lease(result.token).job
+            book.leave(job)
+            if result.state == QUEUED:
+                job.failures += 1
+                job.not_before_ms = result.not_before_ms
+                self._requeue(job, at_ms)
+            else:
+                end(book, job, result, at_ms)
+
+    def _requeue(self, job: Job, at_ms: int) -> None:
+        self._book.enter(job, QUEUED)
+        self._book.ready.put_back(job, at_ms)

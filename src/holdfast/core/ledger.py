@@ -1,0 +1,92 @@
+"""The ledger: a state machine over events.
+
+`decide(command, now)` reads the state and answers with one event, a reply, or a refusal; it changes nothing.
+`apply(event)` changes the state and cannot fail. Replay is `apply` alone. Decisions live in `TaskManager` and
+`LeaseManager`; this class joins them and keeps the position.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from holdfast.core import commands, events
+from holdfast.core.book import Book
+from holdfast.core.commands import AnyCommand, Decision, Refusal
+from holdfast.core.events import AnyEvent
+from holdfast.core.leases import LeaseManager
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Job, Now
+from holdfast.core.tasks import TaskManager
+
+ALL_STATES = frozenset(State)
+
+
+class LedgerConfig(msgspec.Struct, frozen=True):
+    """What decisions depend on. `apply` never reads it, except that dedup keys are bounded in memory."""
+
+    aging_ms: int = 60_000
+    dedup_keys_max: int = 0
+
+
+class Ledger:
+    """All jobs, as the events so far have made them."""
+
+    __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "tasks")
+
+    def __init__(self, config: LedgerConfig, book: Book | None = None, position: int = 0) -> None:
+        self.config = config
+        self.book = book or Book(config.dedup_keys_max)
+        self.position = position
+        self.tasks = TaskManager(self.book)
+        self.leases = LeaseManager(self.book, config.aging_ms)
+        self._decides: dict[type, Callable[[Any, Now], Decision | Refusal]] = {
+            commands.Submit: self.tasks.submit,
+            commands.Cancel: self.tasks.cancel,
+            commands.Evict: self.tasks.evict,
+            commands.Lease: self.leases.lease,
+            commands.Extend: self.leases.extend,
+            commands.Report: self.leases.report,
+            commands.Revoke: self.leases.revoke,
+            commands.Expire: lambda _, now: self.leases.expire(now),
+            commands.Start: lambda start, now: Decision(events.Started(now.log_ms, start.epoch)),
+        }
+        self._applies: dict[type, Callable[[Any], None]] = {
+            events.Started: lambda _: None,
+            events.Created: self.tasks.apply_created,
+            events.CancelAccepted: self.tasks.apply_cancel,
+            events.Evicted: self.tasks.apply_evicted,
+            events.Granted: self.leases.apply_granted,
+            events.Extended: self.leases.apply_extended,
+            events.Revoked: self.leases.apply_revoked,
+            events.Reported: self.leases.apply_reported,
+        }
+
+    def decide(self, command: AnyCommand, now: Now) -> Decision | Refusal:
+        """What this command leads to at this instant; nothing changes."""
+        assert now.log_ms >= self.book.last_ms, "log time must not go back"
+        self.leases.observe(now)
+        return self._decides[type(command)](command, now)
+
+    def apply(self, event: AnyEvent) -> None:
+        """Makes the event part of the state."""
+        book = self.book
+        assert event.at_ms >= book.last_ms, "events must be in log time order"
+        book.last_ms = event.at_ms
+        self._applies[type(event)](event)
+        self.position += 1
+
+    @property
+    def digest(self) -> int:
+        """A hash of the state, equal wherever the same events were applied."""
+        return self.book.digest
+
+    def job(self, job_id: str) -> Job | None:
+        """The job, as long as it is kept."""
+        return self.book.jobs.get(job_id)
+
+    def page(
+        self, states: Collection[int], offset: int, size: int, *, newest_first: bool
+    ) -> tuple[list[Job], bool]:
+        """A page of jobs by creation, and whether more follow; no states means all of them."""
+        return self.book.listing.page(states or ALL_STATES, offset, size, newest_first=newest_first)

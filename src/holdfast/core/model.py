@@ -1,0 +1,142 @@
+"""What a job is.
+
+Invariants:
+- `Template`, `Extra`, `NewJob` and `Result` are values: they cross the journal and never change.
+- `Job` is the one mutable record of a job, changed by `apply` alone.
+- `Job` and `Lease` are exempt from garbage collection tracking (a million of them must not slow every
+  collection down), so they must never be part of a reference cycle: neither points back at a container.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.core.lifecycle import QUEUED
+from holdfast.limits import ATTEMPTS_DEFAULT, BACKOFF_MS_MAX, LOSSES_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
+
+FIXED, EXPONENTIAL, QUADRATIC = range(3)
+
+#: The built-in type whose handler runs every job of the frozen contract that has no handler of its own.
+SIM_TYPE = "sim"
+
+
+class Now(NamedTuple):
+    """The time inside a command.
+
+    `log_ms` orders history and is written into events: it follows the wall clock but never goes back.
+    `served_ms` runs only while the coordinator is listening; leases are measured with it.
+    """
+
+    log_ms: int
+    served_ms: int
+
+
+class Backoff(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How long a failed job waits: the kind, the base and the cap, in milliseconds."""
+
+    kind: int = EXPONENTIAL
+    base_ms: int = 1_000
+    max_ms: int = BACKOFF_MS_MAX
+
+
+class Template(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What all jobs of one kind share, so that a batch states it once and memory holds it once."""
+
+    type: str
+    queue: str = QUEUE_DEFAULT
+    priority: int = PRIORITY_DEFAULT
+    max_attempts: int = ATTEMPTS_DEFAULT
+    max_losses: int = LOSSES_DEFAULT
+    timeout_ms: int = 0
+    backoff: Backoff = Backoff()
+    #: Submitted through the frozen contract: runs as simulated work where no handler knows its type.
+    simulated: bool = False
+
+    @property
+    def route(self) -> str:
+        """The type that a worker must know to be given this job."""
+        return SIM_TYPE if self.simulated else self.type
+
+
+class Extra(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What few jobs have; kept apart so that the many without it pay one pointer."""
+
+    request_id: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    work_duration_ms: int = 0
+    payload_size_bytes: int = 0
+    retry_of: str = ""
+
+
+class NewJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One job of a submission; `template` is an index into the templates beside it."""
+
+    id: str
+    template: int
+    payload: bytes = b""
+    not_before_ms: int = 0
+    extra: Extra | None = None
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a job ended, or how one attempt of it did (`state` is QUEUED: it will be tried again).
+
+    `token` is that of the lease it was reported under, 0 where no worker reported it.
+    """
+
+    token: int
+    state: int
+    output: bytes = b""
+    summary: str = ""
+    failure_reason: str = ""
+    runtime_ms: int = 0
+    not_before_ms: int = 0
+
+
+class Job(msgspec.Struct, gc=False):
+    """The record of one job. `number` is its place in submit order, for ever."""
+
+    id: str
+    template: Template
+    payload: bytes
+    number: int
+    chunk: int
+    created_ms: int
+    not_before_ms: int = 0
+    extra: Extra | None = None
+    state: int = QUEUED
+    place: int = 0
+    token: int = 0
+    attempts: int = 0
+    failures: int = 0
+    losses: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    cancel_requested: bool = False
+    result: Result | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The key under which its submitter may repeat the submission; empty if there is none."""
+        return self.extra.request_id if self.extra else ""
+
+    @property
+    def bytes_held(self) -> int:
+        """What it counts against the budget of held bytes."""
+        return len(self.payload) + (len(self.result.output) if self.result else 0)
+
+
+class Lease(msgspec.Struct, gc=False):
+    """The right of one worker to run one job, until time or its worker's loss revokes it.
+
+    `expires_ms` is in log time and survives a restart; `deadline_ms` is in served time and does not.
+    """
+
+    token: int
+    job: Job
+    worker: str
+    granted_ms: int
+    lease_ms: int
+    expires_ms: int
+    deadline_ms: int

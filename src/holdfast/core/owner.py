@@ -1,0 +1,30 @@
+"""Which of N nodes owns a key: the locked routing rule, and ids that their minter owns."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+
+def owner_index(key: str, nodes: int) -> int:
+    """The index of the node that owns `key`, the same on every machine and in every run."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % nodes
+
+
+def uuid4(random: bytes) -> str:
+    """16 random bytes as a UUIDv4."""
+    digits = random.hex()
+    variant = "89ab"[random[8] & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def mint(random_bytes: Callable[[int], bytes], count: int) -> list[str]:
+    """`count` fresh ids from one draw."""
+    random = random_bytes(16 * count)
+    return [uuid4(random[start : start + 16]) for start in range(0, 16 * count, 16)]
+
+
+def mint_owned(random_bytes: Callable[[int], bytes], index: int, nodes: int) -> Iterator[str]:
+    """Fresh ids without end, each owned by node `index` of `nodes`."""
+    while True:
+        (job_id,) = mint(random_bytes, 1)
+        if owner_index(job_id, nodes) == index:
+            yield job_id

@@ -1,0 +1,27 @@
+"""When a failed job is tried again. The jitter is drawn from the job itself, so replay never differs."""
+
+import hashlib
+
+from holdfast.core.model import EXPONENTIAL, FIXED, Backoff
+
+_DOUBLINGS_MAX = 30
+
+
+def ceiling_ms(backoff: Backoff, failures: int) -> int:
+    """The longest wait after this many failures, before jitter."""
+    if backoff.kind == FIXED:
+        wait_ms = backoff.base_ms
+    elif backoff.kind == EXPONENTIAL:
+        wait_ms = backoff.base_ms << min(failures - 1, _DOUBLINGS_MAX)
+    else:
+        wait_ms = backoff.base_ms * failures * failures
+    return min(wait_ms, backoff.max_ms)
+
+
+def delay_ms(backoff: Backoff, job_id: str, failures: int) -> int:
+    """The wait after this many failures: full jitter over the exponential kind, exact otherwise."""
+    wait_ms = ceiling_ms(backoff, failures)
+    if backoff.kind != EXPONENTIAL or wait_ms == 0:
+        return wait_ms
+    draw = hashlib.sha256(f"{job_id}:{failures}".encode()).digest()[:8]
+    return int.from_bytes(draw, "big") % (wait_ms + 1)

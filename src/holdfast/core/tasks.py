@@ -1,0 +1,197 @@
+"""TaskManager: accepts, cancels and forgets jobs.
+
+Decisions read the book and change nothing; `apply_*` change the book and decide nothing.
+"""
+
+from holdfast import limits
+from holdfast.core.book import Book
+from holdfast.core.commands import Cancel, CancelReply, Decision, Evict, Refusal, Submit, Submitted
+from holdfast.core.events import CancelAccepted, Created, Evicted
+from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
+from holdfast.core.model import Job, NewJob, Now, Result, Template
+from holdfast.core.ready_queue import FRESH
+from holdfast.core.validation import check_job, check_reason, check_template, invalid
+from holdfast.errors import Code
+
+#: How many jobs one event forgets, so that no single apply holds the loop up.
+_EVICT_JOBS_MAX = 1_000
+
+
+class TaskManager:
+    """The part of the ledger that owns the existence of jobs."""
+
+    __slots__ = ("_book",)
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    # -- decisions
+
+    def submit(self, command: Submit, now: Now) -> Decision | Refusal:
+        """One event for all that is new; repeated requests get the job they made before."""
+        for template in command.templates:
+            refusal = None if self._book.is_known(template) else check_template(template)
+            if refusal:
+                return refusal
+        if not 0 < len(command.jobs) <= limits.BATCH_JOBS_MAX:
+            rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
+            return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
+        if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
+            return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
+        return self._no_room(command) or _Intake(self._book, command, now).decide()
+
+    def _no_room(self, command: Submit) -> Refusal | None:
+        book = self._book
+        if len(book.jobs) + len(command.jobs) > limits.JOBS_HELD_MAX:
+            message = f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
+            return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
+        if book.bytes_held > limits.BYTES_HELD_MAX:
+            message = f"the limit of {limits.BYTES_HELD_MAX} held bytes is reached; try again when jobs have finished"
+            return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES", message)
+        return None
+
+    def cancel(self, command: Cancel, now: Now) -> Decision | Refusal:
+        """A queued job ends here; a running one is marked once; a finished one stays as it is."""
+        refusal = check_reason(command.reason)
+        if refusal:
+            return refusal
+        job = self._book.jobs.get(command.job_id)
+        if job is None:
+            return unknown_job(command.job_id)
+        if job.state in TERMINAL:
+            return Decision(None, CancelReply(State(job.state), was_terminal=True))
+        if job.cancel_requested:
+            return Decision(None, CancelReply(State(job.state), was_terminal=False, token=job.token))
+        state = CANCELED if job.state == QUEUED else RUNNING
+        event = CancelAccepted(now.log_ms, job.id, state, command.reason)
+        return Decision(event, CancelReply(state, was_terminal=False, token=job.token))
+
+    def evict(self, command: Evict, now: Now) -> Decision:
+        """Forgets, oldest first, what is too old, too many or too large."""
+        book = self._book
+        count, kept, kept_bytes = 0, len(book.finished), book.finished_bytes
+        for job in book.finished:
+            is_old = job.finished_ms + command.retain_ms <= now.log_ms
+            if count == _EVICT_JOBS_MAX or not (is_old or kept > command.retain_jobs or kept_bytes > command.retain_bytes):
+                break
+            count, kept, kept_bytes = count + 1, kept - 1, kept_bytes - job.bytes_held
+        return Decision(Evicted(now.log_ms, count) if count else None, count)
+
+    # -- application
+
+    def apply_created(self, event: Created) -> None:
+        """Puts new jobs at the end of their lanes."""
+        book, at_ms = self._book, event.at_ms
+        templates = [book.intern(template) for template in event.templates]
+        lanes = [book.ready.lane(template.queue, template.route, template.priority) for template in templates]
+        chunk = book.listing.chunk_for(at_ms)
+        listed = book.listing.jobs_in(chunk)
+        jobs, number = book.jobs, book.next_number
+        for row in event.jobs:
+            job = Job(row.id, templates[row.template], row.payload, number, chunk, at_ms, row.not_before_ms, row.extra)
+            number += 1
+            job.state = NOWHERE
+            jobs[row.id] = job
+            listed.append(job)
+            book.bytes_held += len(row.payload)
+            book.enter(job, QUEUED)
+            if row.extra is not None and row.extra.request_id:
+                book.dedup.add(row.extra.request_id, job)
+            if row.not_before_ms > at_ms:
+                book.ready.put_delayed(job)
+            else:
+                lane = lanes[row.template]
+                lane.fresh.append(job)
+                job.place = FRESH
+                lane.ready += 1
+        book.next_number = number
+        book.ready.drop_empty(lanes)
+
+    def apply_cancel(self, event: CancelAccepted) -> None:
+        """Ends a queued job, or marks a running one."""
+        book, job = self._book, self._book.jobs[event.job_id]
+        book.leave(job)
+        job.cancel_requested = True
+        if event.state == RUNNING:
+            book.touch(job)
+            return
+        book.ready.take(job)
+        end(book, job, Result(0, CANCELED, summary=event.reason), event.at_ms)
+
+    def apply_evicted(self, event: Evicted) -> None:
+        """Forgets the jobs that finished first."""
+        for _ in range(event.count):
+            self._book.forget_oldest()
+
+
+def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
+    """A job that has left its state enters a terminal one, with its result."""
+    job.result = result
+    job.finished_ms = at_ms
+    book.enter(job, result.state)
+    book.finish(job, at_ms)
+
+
+def unknown_job(job_id: str) -> Refusal:
+    """No such job: it never was, or it finished and was forgotten."""
+    shown = job_id if len(job_id) <= limits.JOB_ID_CHARS_MAX else job_id[: limits.JOB_ID_CHARS_MAX] + "..."
+    return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over")
+
+
+class _Intake:
+    """One submission: sorts its jobs into new, repeated and refused."""
+
+    __slots__ = ("_book", "_command", "_existing", "_ids", "_keys", "_new", "_now", "_refusals")
+
+    def __init__(self, book: Book, command: Submit, now: Now) -> None:
+        self._book, self._command, self._now = book, command, now
+        self._new: list[NewJob] = []
+        self._ids: list[str] = []
+        self._keys: dict[str, NewJob] = {}
+        self._existing: set[int] = set()
+        self._refusals: dict[int, Refusal] = {}
+
+    def decide(self) -> Decision | Refusal:
+        command, now_ms = self._command, self._now.log_ms
+        jobs, count = self._book.jobs, len(command.templates)
+        for index, job in enumerate(command.jobs):
+            refusal = check_job(job, count, now_ms)
+            if refusal is None and job.extra is not None and job.extra.request_id:
+                job_id = self._settle_repeat(index, job)
+            elif refusal is None and job.id not in jobs:
+                self._new.append(job)
+                job_id = job.id
+            else:
+                self._refusals[index] = refusal or Refusal(Code.ABORTED, "JOB_ID_TAKEN", "the minted id is taken; try again")
+                job_id = ""
+            self._ids.append(job_id)
+        event = Created(now_ms, command.templates, self._new) if self._new else None
+        return Decision(event, Submitted(self._ids, now_ms, self._refusals, frozenset(self._existing)))
+
+    def _settle_repeat(self, index: int, job: NewJob) -> str:
+        assert job.extra is not None
+        key = job.extra.request_id
+        template = self._command.templates[job.template]
+        known = self._book.dedup.find(key)
+        twin = self._keys.get(key)
+        if known is None and twin is None:
+            self._keys[key] = job
+            self._new.append(job)
+            return job.id
+        self._existing.add(index)
+        if known is not None and is_same_submission(known, template, job):
+            return known.id
+        if twin is not None and self._is_same_twin(twin, job):
+            return twin.id
+        message = f"request id {key!r} was used with another job; use a new request id"
+        self._refusals[index] = Refusal(Code.FAILED_PRECONDITION, "REQUEST_ID_REUSED", message)
+        return ""
+
+    def _is_same_twin(self, twin: NewJob, job: NewJob) -> bool:
+        templates = self._command.templates
+        return (templates[twin.template], twin.payload, twin.extra) == (templates[job.template], job.payload, job.extra)
+
+
+def is_same_submission(job: Job, template: Template, new: NewJob) -> bool:
+    """Whether a repeated request asks for what the first one did. When it is due does not count."""
+    return job.template == template and job.payload == new.payload and job.extra == new.extra

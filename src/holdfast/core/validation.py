@@ -1,0 +1,112 @@
+"""What a submission may look like. Pure checks with one sentence each; every gateway shares them."""
+
+import re
+
+from holdfast import limits
+from holdfast.core.commands import Refusal
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Template
+from holdfast.errors import Code
+
+_NAME = re.compile(limits.NAME_PATTERN)
+
+
+def invalid(reason: str, message: str) -> Refusal:
+    """A refusal of input that can never succeed as it is."""
+    return Refusal(Code.INVALID_ARGUMENT, reason, message)
+
+
+def _expected(what: str, rule: str, got: object) -> str:
+    text = repr(got)
+    return f"expected {what} to be {rule}, got {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def check_template(template: Template) -> Refusal | None:
+    """The first thing wrong with a template, if anything is."""
+    return _check_type(template) or _check_queue(template.queue) or _check_numbers(template)
+
+
+def _check_type(template: Template) -> Refusal | None:
+    name = template.type
+    if not name:
+        return invalid("JOB_TYPE_EMPTY", "expected the job type to be a non-empty string, got ''")
+    if len(name) > limits.TYPE_CHARS_MAX:
+        rule = f"at most {limits.TYPE_CHARS_MAX} characters"
+        return invalid("JOB_TYPE_TOO_LONG", f"expected the job type to be {rule}, got {len(name)}")
+    if template.simulated:
+        is_valid, rule = name.isprintable(), "printable text"
+    else:
+        is_valid, rule = bool(_NAME.fullmatch(name)), "letters, digits, '.', '_' and '-' only"
+    return None if is_valid else invalid("JOB_TYPE_INVALID", _expected("the job type", rule, name))
+
+
+def _check_queue(queue: str) -> Refusal | None:
+    if len(queue) <= limits.NAME_CHARS_MAX and _NAME.fullmatch(queue):
+        return None
+    rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
+    return invalid("QUEUE_NAME_INVALID", _expected("the queue name", rule, queue))
+
+
+def _check_numbers(template: Template) -> Refusal | None:
+    for what, value, low, high in (
+        ("priority", template.priority, limits.PRIORITY_MIN, limits.PRIORITY_MAX),
+        ("max_attempts", template.max_attempts, 1, limits.ATTEMPTS_MAX),
+        ("max_losses", template.max_losses, 0, limits.LOSSES_MAX),
+        ("timeout_ms", template.timeout_ms, 0, limits.TIMEOUT_MS_MAX),
+    ):
+        if not low <= value <= high:
+            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from {low} to {high}", value))
+    return _check_backoff(template.backoff)
+
+
+def _check_backoff(backoff: Backoff) -> Refusal | None:
+    if backoff.kind not in (FIXED, EXPONENTIAL, QUADRATIC):
+        return invalid("BACKOFF_INVALID", _expected("the kind of backoff", "0, 1 or 2", backoff.kind))
+    for what, value in (("backoff base_ms", backoff.base_ms), ("backoff max_ms", backoff.max_ms)):
+        if not 0 <= value <= limits.BACKOFF_MS_MAX:
+            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {limits.BACKOFF_MS_MAX}", value))
+    return None
+
+
+def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
+    """The first thing wrong with one job of a submission, if anything is."""
+    if not 0 <= job.template < template_count:
+        return invalid("TEMPLATE_INDEX_INVALID", _expected("the template index", f"below {template_count}", job.template))
+    if len(job.payload) > limits.PAYLOAD_BYTES_MAX:
+        rule = f"at most {limits.PAYLOAD_BYTES_MAX} bytes"
+        return invalid("PAYLOAD_TOO_LARGE", f"expected the payload to be {rule}, got {len(job.payload)}")
+    if job.not_before_ms > now_ms + limits.DELAY_MS_MAX:
+        return invalid("DELAY_TOO_LONG", "expected the job to be due within a year")
+    return check_extra(job.extra) if job.extra is not None else None
+
+
+def check_reason(reason: str) -> Refusal | None:
+    """What a canceller may say."""
+    if len(reason) <= limits.REASON_CHARS_MAX:
+        return None
+    rule = f"at most {limits.REASON_CHARS_MAX} characters"
+    return invalid("REASON_TOO_LONG", f"expected the reason to be {rule}, got {len(reason)}")
+
+
+def check_extra(extra: Extra) -> Refusal | None:
+    """The first thing wrong with labels, headers or the request id."""
+    if len(extra.request_id) > limits.REQUEST_ID_CHARS_MAX:
+        rule = f"at most {limits.REQUEST_ID_CHARS_MAX} characters"
+        return invalid("REQUEST_ID_TOO_LONG", f"expected the request id to be {rule}, got {len(extra.request_id)}")
+    if extra.request_id and not extra.request_id.isprintable():
+        return invalid("REQUEST_ID_INVALID", _expected("the request id", "printable text", extra.request_id))
+    if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX:
+        return invalid("JOB_ID_INVALID", "expected retry_of to be a job id")
+    return _check_pairs("label", extra.labels) or _check_pairs("header", extra.headers)
+
+
+def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | None:
+    if len(pairs) > limits.LABELS_MAX:
+        return invalid("LABELS_TOO_MANY", f"expected at most {limits.LABELS_MAX} {what}s, got {len(pairs)}")
+    for key, value in pairs:
+        if not key or len(key) > limits.LABEL_KEY_CHARS_MAX or not key.isprintable():
+            rule = f"1 to {limits.LABEL_KEY_CHARS_MAX} printable characters"
+            return invalid("LABEL_KEY_INVALID", _expected(f"each {what} name", rule, key))
+        if len(value) > limits.LABEL_VALUE_CHARS_MAX:
+            rule = f"at most {limits.LABEL_VALUE_CHARS_MAX} characters"
+            return invalid("LABEL_VALUE_TOO_LONG", f"expected the {what} {key!r} to be {rule}, got {len(value)}")
+    return None
