@@ -35,7 +35,7 @@ Data = Annotated[
 ]
 Host = Annotated[str, msgspec.Meta(min_length=1, description="an address to listen on")]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 0 to 65535 (0: any that is free)")]
-Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs at a time")]
+Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]
 LeaseMs = Annotated[int, _whole(limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "milliseconds")]
 PeriodMs = Annotated[int, _whole(10, 3_600_000, "milliseconds")]
 SpanMs = Annotated[int, _whole(0, 3_660 * _DAY_MS, "milliseconds")]

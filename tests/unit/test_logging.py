@@ -1,0 +1,119 @@
+"""Logs as machines and as people read them."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import structlog
+
+from holdfast.observe.logging import FIELDS_FIRST, JsonLines, TextLines, configure, is_text, line_writer
+
+
+@pytest.fixture(autouse=True)
+def _fresh_structlog() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+class Moved(msgspec.Struct):
+    """A record such as the coordinator writes."""
+
+    event: str
+    job_id: str
+    ts_ms: int = 1
+
+
+class CountingStream(io.BytesIO):
+    """Counts the writes it is given."""
+
+    writes = 0
+
+    def write(self, data: object) -> int:
+        self.writes += 1
+        return super().write(data)  # type: ignore[arg-type]  # bytes, as the writers under test send
+
+
+def logged(**fields: object) -> dict[str, object]:
+    stream = io.BytesIO()
+    configure(service="coordinator", stream=stream)
+    structlog.get_logger().warning("job.refused", **fields)
+    line = json.loads(stream.getvalue())
+    assert isinstance(line, dict)
+    return line
+
+
+def test_line_has_the_required_fields_in_order() -> None:
+    """A full line is one JSON object whose required fields come first, in their documented order."""
+    fields = {
+        "method": "SubmitJob",
+        "job_id": "j",
+        "worker_id": "w",
+        "grpc_code": "NOT_FOUND",
+        "message": "m",
+    }
+    line = logged(extra=1, **fields)
+    assert tuple(line) == (*FIELDS_FIRST, "extra")
+    assert (line["level"], line["service"], line["event"]) == ("warning", "coordinator", "job.refused")
+    assert isinstance(line["ts_ms"], int)
+
+
+def test_fields_that_do_not_apply_are_left_out() -> None:
+    """Ids and codes are absent where there are none; method and message are always there."""
+    assert tuple(logged()) == ("ts_ms", "level", "service", "method", "event", "message")
+
+
+def test_odd_values_are_still_one_line() -> None:
+    """A value that JSON does not know is written as text, and a line break stays inside its string."""
+    assert logged(message="a\nb", error=ValueError("x"))["error"] == "x"
+
+
+def test_level_hides_what_is_below_it() -> None:
+    """Nothing below the configured level is written."""
+    stream = io.BytesIO()
+    configure(service="s", level="error", stream=stream)
+    structlog.get_logger().info("quiet")
+    assert stream.getvalue() == b""
+
+
+def test_many_records_are_one_write() -> None:
+    """A batch of records becomes as many lines in a single write."""
+    stream = CountingStream()
+    JsonLines(stream).write(Moved("job.started", str(number)) for number in range(100))
+    assert stream.writes == 1
+    assert [json.loads(line)["job_id"] for line in stream.getvalue().splitlines()] == [
+        str(number) for number in range(100)
+    ]
+
+
+@pytest.mark.parametrize("writer", [JsonLines, TextLines])
+def test_no_records_are_no_write(writer: type[JsonLines | TextLines]) -> None:
+    """An empty batch does not touch the stream."""
+    stream = CountingStream()
+    writer(stream).write([])
+    assert stream.writes == 0
+
+
+def test_text_escapes_what_a_terminal_would_obey() -> None:
+    """Control characters of a job's text reach a terminal escaped."""
+    stream = io.BytesIO()
+    TextLines(stream).write([Moved("job.started", "\x1b[2Jx\n")])
+    assert stream.getvalue().endswith(b"job.started  job_id=\\x1b[2Jx\\n\n")
+
+
+def test_text_rendering_shows_the_same_event() -> None:
+    """On a terminal the event, its fields and its message stand on one line."""
+    stream = io.BytesIO()
+    configure(service="worker", log_format="text", stream=stream)
+    structlog.get_logger().info("job.done", job_id="j1", message="fine")
+    text = stream.getvalue().decode()
+    assert text.count("\n") == 1
+    assert "info     job.done  service=worker job_id=j1  fine" in text
+
+
+def test_auto_format_follows_the_stream() -> None:
+    """Without a terminal the automatic format is JSON."""
+    assert not is_text("auto", io.BytesIO())
+    assert isinstance(line_writer("auto", io.BytesIO()), JsonLines)
+    assert isinstance(line_writer("text", io.BytesIO()), TextLines)

@@ -1,0 +1,153 @@
+"""Settings: where they come from and what they refuse."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from holdfast.settings import FIELDS, Loaded, Settings, SettingsError, load
+
+
+def load_from(
+    folder: Path,
+    *,
+    flags: Mapping[str, object | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+    other_variables: tuple[str, ...] = (),
+) -> Loaded:
+    return load(
+        flags=flags or {}, environment=environment or {}, folder=folder, other_variables=other_variables
+    )
+
+
+def problems_of(
+    folder: Path,
+    *,
+    flags: Mapping[str, object | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        load_from(folder, flags=flags, environment=environment)
+    return caught.value.problems
+
+
+def test_defaults_need_nothing(tmp_path: Path) -> None:
+    """With nothing given every value is its default, and says so."""
+    loaded = load_from(tmp_path)
+    assert loaded.settings == Settings()
+    assert loaded.origins == dict.fromkeys(FIELDS, "default")
+
+
+def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    """The stronger source wins for each value on its own, and the origin names it."""
+    (tmp_path / "holdfast.toml").write_text("lease_ms = 1000\nport = 1\nslots = 3\n")
+    environment = {"HOLDFAST_LEASE_MS": "2000", "HOLDFAST_PORT": "2"}
+    loaded = load_from(tmp_path, flags={"lease_ms": 3000, "port": None}, environment=environment)
+    settings = loaded.settings
+    assert (settings.lease_ms, settings.port, settings.slots) == (3000, 2, 3)
+    assert loaded.origins["lease_ms"] == "flag --lease-ms"
+    assert loaded.origins["port"] == "environment HOLDFAST_PORT"
+    assert loaded.origins["slots"] == "file holdfast.toml"
+    assert loaded.origins["host"] == "default"
+
+
+def test_pyproject_table_is_read(tmp_path: Path) -> None:
+    """A project may keep its settings in its pyproject.toml."""
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\ndata = "memory://"\n')
+    assert load_from(tmp_path).settings.is_in_memory
+
+
+def test_two_files_are_refused(tmp_path: Path) -> None:
+    """Settings in both files are a problem, because a reader could not tell which counts."""
+    (tmp_path / "pyproject.toml").write_text("[tool.holdfast]\nport = 1\n")
+    (tmp_path / "holdfast.toml").write_text("port = 2\n")
+    assert "one file" in problems_of(tmp_path)[0]
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    """Wrong values from every source are reported together, each with what was expected and got."""
+    (tmp_path / "holdfast.toml").write_text('slots = "many"\n')
+    problems = problems_of(tmp_path, flags={"port": 70000}, environment={"HOLDFAST_HEARTBEAT_MS": "9"})
+    assert problems == (
+        "expected slots to be a whole number of jobs from 1 to 1000, got 'many' (file holdfast.toml)",
+        (
+            "expected heartbeat_ms to be a whole number of milliseconds from 10 to 3600000, got '9' "
+            "(environment HOLDFAST_HEARTBEAT_MS)"
+        ),
+        "expected port to be a port, 0 to 65535 (0: any that is free), got 70000 (flag --port)",
+    )
+
+
+def test_unknown_key_is_refused_with_a_hint(tmp_path: Path) -> None:
+    """A misspelt key is refused and the nearest known one is named."""
+    (tmp_path / "holdfast.toml").write_text("leese_ms = 1000\n")
+    assert problems_of(tmp_path) == (
+        "expected every key in holdfast.toml to be a known one, got leese_ms; did you mean lease_ms?",
+    )
+
+
+def test_unknown_variable_is_refused_with_a_hint(tmp_path: Path) -> None:
+    """A misspelt HOLDFAST_ variable is refused and the nearest known one is named."""
+    problems = problems_of(tmp_path, environment={"HOLDFAST_PROT": "1", "PATH": "/bin"})
+    assert problems == (
+        (
+            "expected every environment variable to be a known one, got HOLDFAST_PROT; "
+            "did you mean HOLDFAST_PORT?"
+        ),
+    )
+
+
+def test_variables_of_other_commands_are_left_alone(tmp_path: Path) -> None:
+    """A HOLDFAST_ variable that another command owns is neither read nor refused."""
+    loaded = load_from(tmp_path, environment={"HOLDFAST_URL": "x"}, other_variables=("HOLDFAST_URL",))
+    assert loaded.settings == Settings()
+
+
+def test_broken_file_is_one_problem(tmp_path: Path) -> None:
+    """A file that is not TOML is named in the problem."""
+    (tmp_path / "holdfast.toml").write_text("port = = 1\n")
+    assert problems_of(tmp_path)[0].startswith("expected holdfast.toml to be a readable TOML file")
+
+
+@pytest.mark.parametrize("text", ["true", "1", "True"])
+def test_switches_read_words_from_the_environment(tmp_path: Path, text: str) -> None:
+    """A switch in the environment is a word; in a file it is a boolean."""
+    assert load_from(tmp_path, environment={"HOLDFAST_REFLECTION": text}).settings.reflection
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104
+def test_listening_beyond_loopback_must_be_said(tmp_path: Path, host: str) -> None:
+    """An address that others can reach is refused unless the switch for it is set."""
+    assert problems_of(tmp_path, flags={"host": host})[0].startswith("expected host to be a loopback")
+    assert load_from(tmp_path, flags={"host": host, "insecure": True}).settings.host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_loopback_needs_no_switch(tmp_path: Path, host: str) -> None:
+    """Any loopback address is fine as it is."""
+    assert load_from(tmp_path, flags={"host": host}).settings.host == host
+
+
+def test_worker_timeout_must_outlast_a_heartbeat(tmp_path: Path) -> None:
+    """A worker cannot be given up sooner than it is asked to speak."""
+    flags = {"heartbeat_ms": 1000, "worker_timeout_ms": 1000}
+    assert problems_of(tmp_path, flags=flags) == (
+        "expected worker_timeout_ms to be more than heartbeat_ms (1000), got 1000",
+    )
+
+
+@pytest.mark.parametrize("data", ["", "postgresql://x", "a\0b"])
+def test_data_must_be_a_directory_or_memory(tmp_path: Path, data: str) -> None:
+    """Storage that this server does not have is refused by name."""
+    assert problems_of(tmp_path, flags={"data": data})[0].startswith("expected data to be a directory")
+
+
+def test_choices_ignore_case(tmp_path: Path) -> None:
+    """A log level may be written in capitals, as many environments do."""
+    assert load_from(tmp_path, environment={"HOLDFAST_LOG_LEVEL": "INFO"}).settings.log_level == "info"
+
+
+def test_every_default_is_valid(tmp_path: Path) -> None:
+    """Each default passes the validation of its own field."""
+    flags = {name: field.default for name, field in FIELDS.items()}
+    assert load_from(tmp_path, flags=flags).settings == Settings()
