@@ -1,0 +1,148 @@
+"""The frozen contracts, compared with tables that nobody should need to change.
+
+`tests/unit/contracts/taskqueue_public.txt` and `taskqueue_internal.txt` hold what was frozen;
+`taskqueue_internal_additions.txt` holds what was added to the internal contract, once.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from google.protobuf.descriptor import (
+    Descriptor,
+    EnumDescriptor,
+    FieldDescriptor,
+    FileDescriptor,
+    ServiceDescriptor,
+)
+
+from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
+
+CONTRACTS = Path(__file__).parent / "contracts"
+ADDITIONS_FROM = 100
+ADDED_MESSAGES = frozenset({"JobOptions", "RunningJob", "RunningJobs"})
+
+_TYPE_NAMES = {
+    number: name.removeprefix("TYPE_").lower()
+    for name, number in vars(FieldDescriptor).items()
+    if name.startswith("TYPE_")
+}
+
+
+def type_of(field: FieldDescriptor) -> str:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        key, value = field.message_type.fields
+        return f"map<{type_of(key)}, {type_of(value)}>"
+    named = field.message_type or field.enum_type
+    name = named.full_name if named is not None else _TYPE_NAMES[field.type]
+    if field.is_repeated:
+        return f"repeated {name}"
+    is_optional = field.containing_oneof is not None and field.has_presence
+    return f"optional {name}" if is_optional else name
+
+
+def field_lines(message: Descriptor, keep: Callable[[FieldDescriptor], bool]) -> Iterator[str]:
+    for field in message.fields:
+        if keep(field):
+            yield f"  {field.number} {field.name} {type_of(field)}"
+
+
+def service_lines(service: ServiceDescriptor) -> Iterator[str]:
+    yield f"service {service.full_name}"
+    for method in service.methods:
+        source = f"stream {method.input_type.name}" if method.client_streaming else method.input_type.name
+        target = f"stream {method.output_type.name}" if method.server_streaming else method.output_type.name
+        yield f"  {method.name} {source} -> {target}"
+
+
+def enum_lines(enum: EnumDescriptor) -> Iterator[str]:
+    yield f"enum {enum.full_name}"
+    for value in enum.values:
+        yield f"  {value.number} {value.name}"
+
+
+def describe(file: FileDescriptor, *, without: frozenset[str] = frozenset()) -> str:
+    """Every service, enum and message of a file as text; only the fields below the additions."""
+    lines: list[str] = []
+    for service in file.services_by_name.values():
+        lines += service_lines(service)
+    for enum in file.enum_types_by_name.values():
+        lines += enum_lines(enum)
+    for message in file.message_types_by_name.values():
+        if message.name not in without:
+            lines.append(f"message {message.full_name}")
+            lines += field_lines(message, lambda field: field.number < ADDITIONS_FROM)
+    return "\n".join(lines) + "\n"
+
+
+def describe_additions(file: FileDescriptor) -> str:
+    """The messages that were added, and the fields that were added to others."""
+    lines: list[str] = []
+    for message in file.message_types_by_name.values():
+        is_added = message.name in ADDED_MESSAGES
+        added = list(field_lines(message, lambda field: field.number >= ADDITIONS_FROM))
+        if is_added:
+            lines += [f"message {message.full_name}", *field_lines(message, lambda _: True)]
+        elif added:
+            lines += [f"fields of {message.full_name}", *added]
+    return "\n".join(lines) + "\n"
+
+
+def test_public_contract_is_exactly_what_was_frozen() -> None:
+    """The public contract has every frozen service, method, message, field and value, and no other."""
+    frozen = (CONTRACTS / "taskqueue_public.txt").read_text()
+    assert describe(taskqueue_public_pb2.DESCRIPTOR) == frozen
+    assert describe_additions(taskqueue_public_pb2.DESCRIPTOR) == "\n"
+
+
+def test_internal_contract_keeps_what_was_frozen() -> None:
+    """Below the additions the internal contract is exactly what was frozen."""
+    frozen = (CONTRACTS / "taskqueue_internal.txt").read_text()
+    assert describe(taskqueue_internal_pb2.DESCRIPTOR, without=ADDED_MESSAGES) == frozen
+
+
+def test_internal_additions_are_the_listed_ones() -> None:
+    """What the internal contract has beyond the frozen part is the one list of additions."""
+    listed = (CONTRACTS / "taskqueue_internal_additions.txt").read_text()
+    assert describe_additions(taskqueue_internal_pb2.DESCRIPTOR) == listed
+
+
+def test_frozen_fields_are_numbered_in_order() -> None:
+    """In the frozen parts the numbers run 1, 2, 3… in the order of the fields."""
+    files = (taskqueue_public_pb2.DESCRIPTOR, taskqueue_internal_pb2.DESCRIPTOR)
+    messages = [message for file in files for message in file.message_types_by_name.values()]
+    for message in messages:
+        numbers = [field.number for field in message.fields if field.number < ADDITIONS_FROM]
+        assert numbers == list(range(1, len(numbers) + 1)), message.full_name
+
+
+def test_every_addition_has_its_reason_in_the_proto(root: Path) -> None:
+    """The comment at the top of the internal proto lists each added field once, with a reason."""
+    text = (root / "proto/taskqueue_internal.proto").read_text()
+    listed = re.findall(r"^//   (\w+)\.(\w+) +(\d+)  \S.{10,}$", text, re.MULTILINE)
+    added = [
+        (message.name, field.name, str(field.number))
+        for message in taskqueue_internal_pb2.DESCRIPTOR.message_types_by_name.values()
+        for field in message.fields
+        if field.number >= ADDITIONS_FROM
+    ]
+    assert sorted(listed) == sorted(added)
+
+
+def test_shared_types_are_defined_once() -> None:
+    """No message or enum name of the public contract is defined again elsewhere."""
+    public = taskqueue_public_pb2.DESCRIPTOR
+    names = {*public.message_types_by_name, *public.enum_types_by_name}
+    for file in (taskqueue_internal_pb2.DESCRIPTOR, holdfast_pb2.DESCRIPTOR):
+        assert names.isdisjoint({*file.message_types_by_name, *file.enum_types_by_name})
+
+
+def test_running_jobs_tell_absence_from_none() -> None:
+    """A heartbeat without a list of running jobs differs from one with an empty list."""
+    silent = taskqueue_internal_pb2.WorkerHeartbeatRequest(worker_id="w")
+    idle = taskqueue_internal_pb2.WorkerHeartbeatRequest(
+        worker_id="w", running=taskqueue_internal_pb2.RunningJobs()
+    )
+    assert not silent.HasField("running")
+    assert idle.HasField("running")
+    assert silent.SerializeToString() != idle.SerializeToString()
