@@ -1,0 +1,128 @@
+"""The repository keeps its own rules."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts import generate_docs, generate_proto
+
+README_LINES_MAX = 60
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def tracked(root: Path, *patterns: str) -> list[Path]:
+    """Files that belong to the repository; everything on disk when there is no git."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        return [path for pattern in patterns for path in root.rglob(pattern)]
+    return [path for name in listed.stdout.splitlines() if (path := root / name).exists()]
+
+
+def functions_in(path: Path) -> Iterator[Function]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, Function) and node.name.startswith("test_"):
+            yield node
+
+
+def test_every_test_states_its_behaviour(root: Path) -> None:
+    """Every test has a docstring of one sentence."""
+    silent = [
+        f"{path.relative_to(root)}::{test.name}"
+        for path in tracked(root, "tests/**/test_*.py", "tests/test_*.py")
+        for test in functions_in(path)
+        if not is_one_sentence(ast.get_docstring(test))
+    ]
+    assert silent == []
+
+
+def is_one_sentence(text: str | None) -> bool:
+    return bool(text) and str(text).strip().endswith(".") and not re.search(r"\.\s+[A-Z]", str(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("A fact.", True), (None, False), ("", False), ("No end", False), ("One. Two.", False)],
+)
+def test_one_sentence_is_recognised(text: str | None, expected: bool) -> None:  # noqa: FBT001
+    """A sentence ends in a full stop and is alone."""
+    assert is_one_sentence(text) is expected
+
+
+def test_bare_make_lists_every_target(root: Path) -> None:
+    """`make` without a target explains each target on a line of its own."""
+    makefile = (root / "Makefile").read_text()
+    targets = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
+    command = ["make", "--no-print-directory"]
+    listing = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^  make (\w+) +\S", listing, re.MULTILINE) == targets
+
+
+def test_missing_python_is_explained(root: Path, tmp_path: Path) -> None:
+    """Where no fitting Python can be found, setup says what to install."""
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    (tmp_path / "cat").symlink_to("/bin/cat")
+    script = (root / "scripts/find_python").read_text().replace("/usr/bin/python3", "")
+    done = subprocess.run(
+        [tmp_path / "bash", "-c", script],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "apt-get install python3 python3-venv" in done.stderr
+
+
+def test_ci_runs_what_people_run(root: Path) -> None:
+    """The CI entry is executable and calls `make test`."""
+    entry = root / ".ci/run"
+    assert entry.stat().st_mode & 0o111
+    assert entry.read_text().rstrip().endswith("\nmake test")
+
+
+def test_readme_fits_on_a_screen(root: Path) -> None:
+    """The README stays short."""
+    assert len((root / "README.md").read_text().splitlines()) <= README_LINES_MAX
+
+
+def test_links_between_documents_lead_somewhere(root: Path) -> None:
+    """Every relative link in a document names a file that exists."""
+    broken = [
+        f"{path.relative_to(root)} -> {link}"
+        for path in tracked(root, "*.md")
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text())
+        if "://" not in link and not (path.parent / link).exists()
+    ]
+    assert broken == []
+
+
+def test_decisions_are_numbered_and_complete(root: Path) -> None:
+    """Each decision has a number of its own and says its context, its choice and its consequence."""
+    decisions = sorted((root / "docs/decisions").glob("*.md"))
+    numbers = [path.name[:5] for path in decisions]
+    assert all(re.fullmatch(r"\d{4}-", number) for number in numbers)
+    assert len(set(numbers)) == len(numbers)
+    for path in decisions:
+        parts = re.findall(r"^## (\w+)", path.read_text(), re.MULTILINE)
+        assert {"Context", "Choice", "Consequence"} <= set(parts), path.name
+
+
+def test_stale_generated_code_is_found(tmp_path: Path) -> None:
+    """Generated files that are missing, changed or left over are all named, and writing heals them."""
+    expected = {"a_pb2.py": "a", "b_pb2.py": "b"}
+    (tmp_path / "b_pb2.py").write_text("changed")
+    (tmp_path / "c_pb2.py").write_text("left over")
+    assert generate_proto.stale_files(expected, tmp_path) == ["a_pb2.py", "b_pb2.py", "c_pb2.py"]
+    generate_proto.write(expected, tmp_path)
+    assert generate_proto.stale_files(expected, tmp_path) == []
+
+
+def test_document_of_an_absent_module_is_left_out() -> None:
+    """A document whose module does not exist yet is not generated; a broken module is an error."""
+    assert generate_docs.render("holdfast.no_such_module") is None
+    assert generate_docs.render("holdfast.limits") is None
