@@ -16,10 +16,12 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the pinned tools and this package (quick the second time)
+	@echo 'setup: .venv is ready'
 
 $(STAMP): pyproject.toml scripts/find_python
 	@python="$$(scripts/find_python)"; echo "setup: using $$python"; \
 	  [ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
+	@echo 'setup: installing the pinned packages into .venv (about half a minute)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

@@ -19,7 +19,8 @@ def tracked(root: Path, *patterns: str) -> list[Path]:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
-        return [path for pattern in patterns for path in root.rglob(pattern)]
+        found = [path.relative_to(root) for pattern in patterns for path in root.rglob(pattern)]
+        return [root / path for path in found if not any(part.startswith(".") for part in path.parts)]
     return [path for name in listed.stdout.splitlines() if (path := root / name).exists()]
 
 
