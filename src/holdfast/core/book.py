@@ -56,6 +56,7 @@ class Book:
         "last_ms",
         "leases",
         "listing",
+        "moves",
         "next_number",
         "next_token",
         "ready",
@@ -76,6 +77,8 @@ class Book:
         self.next_token = 1
         self.last_ms = 0
         self.digest = 0
+        #: The jobs that the last event changed, each with its state before.
+        self.moves: list[tuple[Job, int]] = []
         self._templates: dict[Template, Template] = {}
 
     def intern(self, template: Template) -> Template:
@@ -99,12 +102,14 @@ class Book:
     def enter(self, job: Job, state: int) -> None:
         """After its fields have changed: the job is in this state now."""
         lifecycle.check(job.state, state)
+        self.moves.append((job, job.state))
         job.state = state
         self.digest = (self.digest + fingerprint(job)) & DIGEST_MASK
         self.listing.counts_of[job.chunk][state] += 1
 
     def touch(self, job: Job) -> None:
         """After the fields of a job have changed that stays in its state."""
+        self.moves.append((job, job.state))
         self.digest = (self.digest + fingerprint(job)) & DIGEST_MASK
         self.listing.counts_of[job.chunk][job.state] += 1
 

@@ -94,13 +94,21 @@ class Evicted(Event, frozen=True, tag=8):
 
 AnyEvent = Started | Created | Granted | Extended | Revoked | Reported | CancelAccepted | Evicted
 
+#: The marker of a list whose length is a 32-bit number.
+_ARRAY_32 = b"\xdd"
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyEvent])
 
 
-def encode(events: list[AnyEvent]) -> bytes:
-    """The body of one frame."""
-    return _encoder.encode(events)
+def encode_one(event: AnyEvent) -> bytes:
+    """One event, to be joined with others into the body of a frame."""
+    return _encoder.encode(event)
+
+
+def join(encoded: list[bytes]) -> bytes:
+    """The body of one frame: a list of events."""
+    return b"".join((_ARRAY_32, len(encoded).to_bytes(4, "big"), *encoded))
 
 
 def decode(body: bytes) -> list[AnyEvent]:

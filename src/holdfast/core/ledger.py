@@ -73,6 +73,7 @@ class Ledger:
         book = self.book
         assert event.at_ms >= book.last_ms, "events must be in log time order"
         book.last_ms = event.at_ms
+        book.moves.clear()
         self._applies[type(event)](event)
         self.position += 1
 
@@ -89,4 +90,6 @@ class Ledger:
         self, states: Collection[int], offset: int, size: int, *, newest_first: bool
     ) -> tuple[list[Job], bool]:
         """A page of jobs by creation, and whether more follow; no states means all of them."""
-        return self.book.listing.page(states or ALL_STATES, offset, size, newest_first=newest_first)
+        # A set: a state named twice must not count twice.
+        wanted = ALL_STATES.intersection(states) if states else ALL_STATES
+        return self.book.listing.page(wanted, offset, size, newest_first=newest_first)

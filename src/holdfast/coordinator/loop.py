@@ -1,0 +1,344 @@
+"""The loop: lanes of commands, one open frame, one frame being synced, answers that wait.
+
+A command goes through decide → encode → reserve → apply. Deciding changes nothing, so a command whose event finds no
+room is refused as if it had never come; that heals when room returns. Once applied, an event is in the open frame,
+and its answer leaves when the frame is durable. While a frame is synced, commands go on being decided.
+
+Lanes: what workers say goes before what clients submit, and that before lists, so that a flood of submits or a walk
+over all jobs cannot let a lease expire. Expiry itself goes before all of them: whoever is late is told so.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.coordinator.ports import Clock, Scheduler, Storage, SyncThread, Timer
+from holdfast.coordinator.timekeeper import STALL_MS, Timekeeper
+from holdfast.core import commands, events
+from holdfast.core.commands import AnyCommand, Decision, Refusal
+from holdfast.core.events import AnyEvent
+from holdfast.core.ledger import Ledger
+from holdfast.core.model import Now
+from holdfast.errors import Code
+
+Done = Callable[[object], None]
+Read = Callable[[Ledger, Now], object]
+
+STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try another, or again later")
+OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many requests are waiting; try again later")
+NO_SPACE = Refusal(Code.RESOURCE_EXHAUSTED, "NO_SPACE", "no disk space is left for the journal; try again when there is")
+BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; the server's log says why")
+
+
+class Lane(IntEnum):
+    """Urgency, most urgent first."""
+
+    WORK = 0
+    SUBMIT = 1
+    LIST = 2
+
+
+class LoopConfig(msgspec.Struct, frozen=True):
+    """Sizes and intervals of the loop."""
+
+    #: A frame is closed for submits at this size, so that its sync stays short.
+    frame_bytes: int = 1 << 20
+    #: Room that submits leave for completions, grants and expiry when the disk fills up.
+    spare_bytes: int = 4 << 20
+    #: Waiting commands per lane beyond which new ones are refused.
+    waiting_max: int = 20_000
+    #: Submits or reads taken in one turn, so that the thread returns to its sockets.
+    turn_commands: int = 256
+    #: How often time is looked at while leases are out; well below what counts as a stall.
+    tick_ms: int = STALL_MS // 2
+    retain_ms: int = 86_400_000
+    retain_jobs: int = 1_000_000
+    retain_bytes: int = 512 << 20
+
+
+class Observer(Protocol):
+    """Is told what happens, on the coordinator's thread; must be quick and must not raise."""
+
+    def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """An event became part of the state; it is not durable yet."""
+        ...
+
+    def durable(self, position: int) -> None:
+        """Everything up to this position is durable."""
+        ...
+
+    def bug(self, command: object, error: Exception) -> None:
+        """A command could not be decided because of a mistake in the program."""
+        ...
+
+
+class Follower(Protocol):
+    """Acts on new state within the same turn, before the frame is closed: the dispatcher."""
+
+    def follow(self, now: Now) -> None:
+        """Called after commands were decided and when time has passed."""
+        ...
+
+
+class World(msgspec.Struct, frozen=True):
+    """The ports, and what to do when the journal fails: stop the process, at once."""
+
+    clock: Clock
+    scheduler: Scheduler
+    sync: SyncThread
+    fatal: Callable[[BaseException], None]
+
+
+class Coordinator:
+    """Owns the ledger. Every method is called on one thread."""
+
+    def __init__(self, ledger: Ledger, storage: Storage, world: World, config: LoopConfig) -> None:
+        self.ledger = ledger
+        self._storage = storage
+        self._world = world
+        self._config = config
+        self.time = Timekeeper(world.clock, ledger.book.last_ms)
+        self._lanes: tuple[deque[tuple[AnyCommand | None, Read | None, Done]], ...] = tuple(deque() for _ in Lane)
+        self._frame: list[bytes] = []
+        self._frame_bytes = 0
+        self._waiting: deque[tuple[int, Done, object]] = deque()
+        self._synced = storage.end_position
+        self._is_syncing = False
+        self._is_turn_due = False
+        self._is_starved = False
+        self._state = "new"
+        self._timer: Timer | None = None
+        self._timer_due_ms = 0
+        self._on_stopped: Callable[[], None] | None = None
+        self.observers: list[Observer] = []
+        self.followers: list[Follower] = []
+
+    # -- life
+
+    def start(self) -> None:
+        """Replay is over: time counts again, what had expired expires, and commands are taken."""
+        assert self._state == "new"
+        assert self.ledger.position == self._synced, "serve exactly what is durable"
+        self._state = "serving"
+        now = self.time.now()
+        self.ledger.leases.resume(now)
+        self.execute(commands.Start(self._storage.epoch), now)
+        self.wake()
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Refuses what is still waiting, makes the open frame durable, then calls `done`. Leases stay."""
+        if self._state == "serving":
+            self._state = "stopping"
+        self._on_stopped = done
+        for lane in self._lanes:
+            while lane:
+                lane.popleft()[2](STOPPING)
+        if self._timer:
+            self._timer.cancel()
+        self._flush()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether commands are taken."""
+        return self._state == "serving"
+
+    # -- requests
+
+    def call(self, lane: Lane, command: AnyCommand, done: Done) -> None:
+        """Decides the command in its turn and calls `done` with the reply or a refusal, once durable."""
+        self._enqueue(lane, (command, None, done))
+
+    def read(self, lane: Lane, query: Read, done: Done) -> None:
+        """Calls `done` with the query's answer once everything that it saw is durable."""
+        self._enqueue(lane, (None, query, done))
+
+    def _enqueue(self, lane: Lane, item: tuple[AnyCommand | None, Read | None, Done]) -> None:
+        if self._state != "serving":
+            item[2](STOPPING)
+        elif len(self._lanes[lane]) >= self._config.waiting_max:
+            item[2](OVERLOADED)
+        else:
+            self._lanes[lane].append(item)
+            self.wake()
+
+    def wake(self) -> None:
+        """There is something to do: takes a turn soon."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._world.scheduler.soon(self._turn)
+
+    # -- a turn
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        if self._state != "serving":
+            return
+        now = self.time.now()
+        self._is_starved = False
+        if self.ledger.leases.is_expiry_due(now):
+            self.execute(commands.Expire(), now)
+        self._take_turn(now)
+        for follower in self.followers:
+            follower.follow(now)
+        self._retain(now)
+        self._flush()
+        self._plan(now)
+
+    def _take_turn(self, now: Now) -> None:
+        work, submits, lists = self._lanes
+        while work:
+            self._handle(*work.popleft(), now)
+        taken = 0
+        while submits and taken < self._config.turn_commands and self._frame_bytes < self._config.frame_bytes:
+            self._handle(*submits.popleft(), now, spare=self._config.spare_bytes)
+            taken += 1
+        if lists:
+            self._handle(*lists.popleft(), now)
+
+    def _handle(self, command: AnyCommand | None, query: Read | None, done: Done, now: Now, spare: int = 0) -> None:
+        try:
+            reply = self._decide(command, now, spare) if command is not None else query(self.ledger, now)  # type: ignore[misc]
+        except Exception as error:  # deciding changes nothing, so one broken request need not stop the others
+            for observer in self.observers:
+                observer.bug(command, error)
+            reply = BROKEN
+        self._answer(done, reply)
+
+    def execute(self, command: AnyCommand, now: Now, done: Done | None = None) -> object:
+        """Decides a command of the coordinator's own, inside a turn; returns the reply before it is durable."""
+        reply = self._decide(command, now, 0)
+        if done is not None:
+            self._answer(done, reply)
+        return reply
+
+    def _decide(self, command: AnyCommand, now: Now, spare: int) -> object:
+        decision = self.ledger.decide(command, now)
+        if isinstance(decision, Refusal):
+            return decision
+        if decision.event is not None and not self._record(decision, spare):
+            self._is_starved = True
+            return NO_SPACE
+        return decision.reply
+
+    def _record(self, decision: Decision, spare: int) -> bool:
+        event = decision.event
+        assert event is not None
+        data = events.encode_one(event)
+        size = len(data) if self._frame else len(data) + FRAME_BYTES
+        if not self._storage.reserve(size, spare=spare):
+            return False
+        self._apply(event)
+        self._frame.append(data)
+        self._frame_bytes += size
+        return True
+
+    def _apply(self, event: AnyEvent) -> None:
+        try:
+            self.ledger.apply(event)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        position = self.ledger.position
+        for observer in self.observers:
+            observer.applied(position, event, self.ledger)
+
+    def _answer(self, done: Done, reply: object) -> None:
+        position = self.ledger.position
+        if position <= self._synced:
+            done(reply)
+        else:
+            self._waiting.append((position, done, reply))
+
+    # -- durability
+
+    def _flush(self) -> None:
+        if self._is_syncing or self._state in ("failed", "stopped"):
+            return
+        if self._frame:
+            self._is_syncing = True
+            body, count = events.join(self._frame), len(self._frame)
+            digest = self.ledger.digest
+            self._frame, self._frame_bytes = [], 0
+            self._world.sync.run(lambda: self._storage.write(body, count, digest), self._on_synced)
+        elif self._state == "stopping":
+            self._state = "stopped"
+            assert not self._waiting
+            if self._on_stopped:
+                self._on_stopped()
+
+    def _on_synced(self, result: int | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._fail(result)
+            return
+        self._is_syncing = False
+        self._synced = result
+        for observer in self.observers:
+            observer.durable(result)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= result:
+            position, done, reply = waiting.popleft()
+            assert position <= self._storage.end_position, "a reply must not leave before what it is based on is durable"
+            done(reply)
+        self._flush()
+        if any(self._lanes):
+            self.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        self._state = "failed"
+        self._waiting.clear()
+        self._world.fatal(error)
+
+    # -- time
+
+    def _retain(self, now: Now) -> None:
+        config, finished = self._config, self.ledger.book.finished
+        if not finished:
+            return
+        is_full = len(finished) > config.retain_jobs or self.ledger.book.finished_bytes > config.retain_bytes
+        if is_full or finished[0].finished_ms + config.retain_ms <= now.log_ms:
+            self.execute(commands.Evict(config.retain_ms, config.retain_jobs, config.retain_bytes), now)
+
+    def _plan(self, now: Now) -> None:
+        """Sees to it that the loop turns again in time."""
+        if any(self._lanes) and self._frame_bytes < self._config.frame_bytes:
+            self.wake()
+        delay_ms = self._delay_ms(now)
+        if delay_ms is None:
+            return
+        due_ms = now.served_ms + delay_ms
+        if self._timer and self._timer_due_ms <= due_ms and self._timer_due_ms > now.served_ms:
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        self._timer = self._world.scheduler.later(delay_ms, self._on_timer)
+
+    def _delay_ms(self, now: Now) -> int | None:
+        waits: list[int] = []
+        deadline_ms = self.ledger.leases.next_deadline_ms()
+        if deadline_ms is not None:
+            waits += [deadline_ms - now.served_ms, self._config.tick_ms]
+        due_ms = self.ledger.book.ready.next_due_ms()
+        if due_ms is not None:
+            waits.append(due_ms - now.log_ms)
+        finished = self.ledger.book.finished
+        if finished:
+            waits.append(finished[0].finished_ms + self._config.retain_ms - now.log_ms)
+        if not waits:
+            return None
+        floor_ms = self._config.tick_ms if self._is_starved else 1
+        return max(floor_ms, min(*waits, RECHECK_MS))
+
+    def _on_timer(self) -> None:
+        # One more round through the scheduler: what has arrived is read before anything is expired.
+        self._timer = None
+        self.wake()
+
+
+#: What a frame adds to the events in it: the journal's header and trailer, and the head of the list.
+FRAME_BYTES = 128
+#: A timer never sleeps longer, because the wall clock may jump meanwhile.
+RECHECK_MS = 60_000

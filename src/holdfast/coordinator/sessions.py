@@ -1,0 +1,265 @@
+"""Sessions of streaming workers: credits in, leases out.
+
+A session is the live connection of one worker. Its credits say how many more jobs it has room for; whenever there are
+ready jobs, the dispatcher grants them inside the loop's own turn, so that a job submitted to an idle worker is accepted
+and granted in one frame. All of this is soft: a crash forgets it, and workers attach again, naming the leases they hold.
+
+Invariants: one current session per worker id; only the current one's end takes leases back; a lease is pushed only once
+it is durable.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.coordinator.loop import Coordinator, Lane
+from holdfast.core import commands
+from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
+from holdfast.core.events import AnyEvent, CancelAccepted, Reported, Revoked
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import RUNNING
+from holdfast.core.model import Now
+from holdfast.core.workers import WorkerRegistry
+from holdfast.limits import LEASES_PER_GRANT_MAX
+
+#: One grant to one session, so that a large appetite does not starve its neighbours.
+GRANT_MAX = min(256, LEASES_PER_GRANT_MAX)
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """How a worker introduces itself; `held` are the tokens of leases from before."""
+
+    worker_id: str
+    routes: frozenset[str]
+    queues: frozenset[str] = frozenset()
+    slots: int = 1
+    held: frozenset[int] = frozenset()
+
+
+class Push(msgspec.Struct, frozen=True):
+    """What the coordinator tells a worker. `reported` is the highest report that is durable."""
+
+    is_welcome: bool = False
+    leases: list[GrantedLease] = []
+    cancels: list[int] = []
+    revoked: list[int] = []
+    reported: int = 0
+    refused: list[str] = []
+
+
+class Session:
+    """One worker's connection. `push` must not block; `supersede` ends the connection from our side."""
+
+    __slots__ = ("credits", "hello", "is_attached", "is_draining", "push", "supersede")
+
+    def __init__(self, hello: Hello, push: Callable[[Push], None], supersede: Callable[[], None]) -> None:
+        self.hello = hello
+        self.push = push
+        self.supersede = supersede
+        self.credits = 0
+        self.is_attached = False
+        self.is_draining = False
+
+    @property
+    def wants(self) -> list[tuple[str, str]]:
+        """The (queue, route) pairs it takes jobs from; an empty queue name stands for all queues."""
+        return [(queue, route) for queue in self.hello.queues or ("",) for route in self.hello.routes]
+
+
+class SessionConfig(msgspec.Struct, frozen=True):
+    """How long a lease lasts, and when a worker counts as silent."""
+
+    lease_ms: int
+    worker_timeout_ms: int
+
+
+class Dispatcher:
+    """Keeps sessions supplied. A follower and an observer of the loop."""
+
+    def __init__(self, coordinator: Coordinator, config: SessionConfig) -> None:
+        self._coordinator = coordinator
+        self._config = config
+        self.registry = WorkerRegistry(config.worker_timeout_ms)
+        self._current: dict[str, Session] = {}
+        self._hungry: dict[tuple[str, str], dict[Session, None]] = {}
+        self._holders: dict[int, Session] = {}
+        self._notices: list[tuple[int, int, bool]] = []
+        coordinator.followers.append(self)
+        coordinator.observers.append(self)
+
+    # -- what workers do
+
+    def attach(self, session: Session) -> None:
+        """A worker connects: leases it still holds go on, those it has lost are handed to others."""
+        hello = session.hello
+        before = self._current.get(hello.worker_id)
+        if before is not None:
+            self._leave(before)
+            before.supersede()
+        self._current[hello.worker_id] = session
+        info = self.registry.hear(hello.worker_id, self._served_ms())
+        info.routes, info.queues, info.slots, info.is_streaming = hello.routes, hello.queues, hello.slots, True
+        info.is_draining = False
+
+        def attached(reply: object) -> None:
+            if isinstance(reply, Heard) and self._current.get(hello.worker_id) is session:
+                self._holders.update(dict.fromkeys(reply.held, session))
+                session.is_attached = True
+                session.push(Push(is_welcome=True, revoked=sorted(hello.held.difference(reply.held)), cancels=reply.cancels))
+                self._feed(session)
+
+        command = commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)
+        self._coordinator.call(Lane.WORK, command, attached)
+
+    def detach(self, session: Session) -> None:
+        """The connection ended; if it was the worker's current one, its jobs go back at once."""
+        self._leave(session)
+        worker_id = session.hello.worker_id
+        if self._current.get(worker_id) is not session:
+            return
+        del self._current[worker_id]
+        self.registry.forget(worker_id)
+        command = commands.Revoke(worker_id, "disconnected", is_spent=True)
+        self._coordinator.call(Lane.WORK, command, _ignore)
+
+    def grant_credits(self, session: Session, credits: int) -> None:
+        """The worker has room for this many more."""
+        self._hear(session)
+        session.credits += credits
+        self._feed(session)
+
+    def report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
+        """Outcomes; acknowledged by `report_id` once durable, however many were refused."""
+        self._hear(session)
+
+        def reported(reply: object) -> None:
+            if isinstance(reply, ReportReply):
+                session.push(Push(reported=report_id, refused=[reason for reason in reply.refused if reason]))
+
+        self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
+
+    def heartbeat(self, session: Session) -> None:
+        """Extends everything that the worker holds, in one event."""
+        self._hear(session)
+
+        def heard(reply: object) -> None:
+            if isinstance(reply, Heard) and reply.cancels:
+                session.push(Push(cancels=reply.cancels))
+
+        command = commands.Extend(session.hello.worker_id, self._config.lease_ms)
+        self._coordinator.call(Lane.WORK, command, heard)
+
+    def release(self, session: Session, tokens: frozenset[int]) -> None:
+        """The worker hands leases back unrun; that spends nothing."""
+        command = commands.Revoke(session.hello.worker_id, "released", is_spent=False, tokens=tokens)
+        self._coordinator.call(Lane.WORK, command, _ignore)
+
+    def drain(self, session: Session) -> None:
+        """The worker finishes what it has and wants no more."""
+        session.is_draining = True
+        session.credits = 0
+        info = self.registry.get(session.hello.worker_id)
+        if info:
+            info.is_draining = True
+        self._leave(session)
+
+    # -- what the loop calls
+
+    def follow(self, now: Now) -> None:
+        """Grants ready jobs to hungry sessions, fairly, until one of the two runs out."""
+        ready = self._coordinator.ledger.book.ready
+        ready.promote(now.log_ms)
+        if not self._hungry:
+            return
+        for queue, route, _ in list(ready.lanes):
+            for want in ((queue, route), ("", route)):
+                if want in self._hungry:
+                    self._serve(want, now)
+
+    def _serve(self, want: tuple[str, str], now: Now) -> None:
+        is_progress = True
+        while is_progress:
+            is_progress = False
+            hungry = [session for session in self._hungry.get(want, ()) if not self._is_silent(session, now)]
+            for index, session in enumerate(hungry):
+                is_progress |= self._grant(session, len(hungry) - index, now)
+
+    def _grant(self, session: Session, rivals: int, now: Now) -> bool:
+        share = -(-self._ready_count() // rivals)
+        if not share or not session.credits:
+            return False
+        hello = session.hello
+        count = min(session.credits, share, GRANT_MAX)
+        command = commands.Lease(hello.worker_id, hello.routes, hello.queues, count, self._config.lease_ms)
+        granted = self._coordinator.execute(command, now, lambda reply: self._push_leases(session, reply))
+        if isinstance(granted, Refusal) or not isinstance(granted, list) or not granted:
+            return False
+        session.credits -= len(granted)
+        for lease in granted:
+            self._holders[lease.token] = session
+        if not session.credits:
+            self._leave(session)
+        return True
+
+    def _ready_count(self) -> int:
+        return sum(lane.ready for lane in self._coordinator.ledger.book.ready.lanes.values())
+
+    def _push_leases(self, session: Session, reply: object) -> None:
+        if isinstance(reply, list) and reply and self._current.get(session.hello.worker_id) is session:
+            session.push(Push(leases=reply))
+
+    def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """Notes whose holder must hear of it once it is durable."""
+        if type(event) is CancelAccepted and event.state == RUNNING:
+            job = ledger.book.jobs[event.job_id]
+            self._notices.append((position, job.token, True))
+        elif type(event) is Revoked:
+            self._notices += [(position, row.token, False) for row in event.rows]
+        elif type(event) is Reported:
+            for result in event.results:
+                self._holders.pop(result.token, None)
+
+    def durable(self, position: int) -> None:
+        """Tells holders what is durable now."""
+        if not self._notices:
+            return
+        due = [notice for notice in self._notices if notice[0] <= position]
+        self._notices = [notice for notice in self._notices if notice[0] > position]
+        for _, token, is_cancel in due:
+            session = self._holders.get(token) if is_cancel else self._holders.pop(token, None)
+            if session is not None and self._current.get(session.hello.worker_id) is session:
+                session.push(Push(cancels=[token]) if is_cancel else Push(revoked=[token]))
+
+    def bug(self, command: object, error: Exception) -> None:
+        """Not the dispatcher's concern."""
+
+    # -- hunger
+
+    def _feed(self, session: Session) -> None:
+        is_current = self._current.get(session.hello.worker_id) is session
+        if is_current and session.is_attached and session.credits and not session.is_draining:
+            for want in session.wants:
+                self._hungry.setdefault(want, {})[session] = None
+            self._coordinator.wake()
+
+    def _leave(self, session: Session) -> None:
+        for want in session.wants:
+            sessions = self._hungry.get(want)
+            if sessions is not None:
+                sessions.pop(session, None)
+                if not sessions:
+                    del self._hungry[want]
+
+    def _hear(self, session: Session) -> None:
+        if self._current.get(session.hello.worker_id) is session:
+            self.registry.hear(session.hello.worker_id, self._served_ms())
+
+    def _is_silent(self, session: Session, now: Now) -> bool:
+        return self.registry.is_silent(session.hello.worker_id, now.served_ms)
+
+    def _served_ms(self) -> int:
+        return self._coordinator.time.now().served_ms
+
+
+def _ignore(_: object) -> None:
+    """Whatever the answer is, nobody waits for it."""
