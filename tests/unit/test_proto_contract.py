@@ -20,7 +20,7 @@ from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_publi
 
 CONTRACTS = Path(__file__).parent / "contracts"
 ADDITIONS_FROM = 100
-ADDED_MESSAGES = frozenset({"JobOptions", "RunningJob", "RunningJobs"})
+ADDED_TYPES = frozenset({"JobOptions", "BackoffKind", "RetryBackoff", "RunningJob", "RunningJobs"})
 
 _TYPE_NAMES = {
     number: name.removeprefix("TYPE_").lower()
@@ -67,7 +67,8 @@ def describe(file: FileDescriptor, *, without: frozenset[str] = frozenset()) -> 
     for service in file.services_by_name.values():
         lines += service_lines(service)
     for enum in file.enum_types_by_name.values():
-        lines += enum_lines(enum)
+        if enum.name not in without:
+            lines += enum_lines(enum)
     for message in file.message_types_by_name.values():
         if message.name not in without:
             lines.append(f"message {message.full_name}")
@@ -76,10 +77,11 @@ def describe(file: FileDescriptor, *, without: frozenset[str] = frozenset()) -> 
 
 
 def describe_additions(file: FileDescriptor) -> str:
-    """The messages that were added, and the fields that were added to others."""
-    lines: list[str] = []
+    """The types that were added, and the fields that were added to others."""
+    enums = [enum for name, enum in file.enum_types_by_name.items() if name in ADDED_TYPES]
+    lines = [line for enum in enums for line in enum_lines(enum)]
     for message in file.message_types_by_name.values():
-        is_added = message.name in ADDED_MESSAGES
+        is_added = message.name in ADDED_TYPES
         added = list(field_lines(message, lambda field: field.number >= ADDITIONS_FROM))
         if is_added:
             lines += [f"message {message.full_name}", *field_lines(message, lambda _: True)]
@@ -98,7 +100,7 @@ def test_public_contract_is_exactly_what_was_frozen() -> None:
 def test_internal_contract_keeps_what_was_frozen() -> None:
     """Below the additions the internal contract is exactly what was frozen."""
     frozen = (CONTRACTS / "taskqueue_internal.txt").read_text()
-    assert describe(taskqueue_internal_pb2.DESCRIPTOR, without=ADDED_MESSAGES) == frozen
+    assert describe(taskqueue_internal_pb2.DESCRIPTOR, without=ADDED_TYPES) == frozen
 
 
 def test_internal_additions_are_the_listed_ones() -> None:
@@ -135,6 +137,19 @@ def test_shared_types_are_defined_once() -> None:
     names = {*public.message_types_by_name, *public.enum_types_by_name}
     for file in (taskqueue_internal_pb2.DESCRIPTOR, holdfast_pb2.DESCRIPTOR):
         assert names.isdisjoint({*file.message_types_by_name, *file.enum_types_by_name})
+
+
+def test_internal_contract_imports_only_the_public_one() -> None:
+    """The public contract imports nothing, and the internal one imports the public one alone."""
+    assert [file.name for file in taskqueue_public_pb2.DESCRIPTOR.dependencies] == []
+    assert [file.name for file in taskqueue_internal_pb2.DESCRIPTOR.dependencies] == [
+        "taskqueue_public.proto"
+    ]
+
+
+def test_kinds_of_backoff_have_the_same_numbers() -> None:
+    """A kind of backoff means the same in both packages that carry it."""
+    assert taskqueue_internal_pb2.BackoffKind.items() == holdfast_pb2.BackoffKind.items()
 
 
 def test_running_jobs_tell_absence_from_none() -> None:

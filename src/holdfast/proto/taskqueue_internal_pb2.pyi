@@ -1,12 +1,23 @@
-from . import holdfast_pb2 as _holdfast_pb2
 from . import taskqueue_public_pb2 as _taskqueue_public_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class BackoffKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BACKOFF_KIND_UNSPECIFIED: _ClassVar[BackoffKind]
+    BACKOFF_KIND_FIXED: _ClassVar[BackoffKind]
+    BACKOFF_KIND_EXPONENTIAL: _ClassVar[BackoffKind]
+    BACKOFF_KIND_QUADRATIC: _ClassVar[BackoffKind]
+BACKOFF_KIND_UNSPECIFIED: BackoffKind
+BACKOFF_KIND_FIXED: BackoffKind
+BACKOFF_KIND_EXPONENTIAL: BackoffKind
+BACKOFF_KIND_QUADRATIC: BackoffKind
 
 class JobOptions(_message.Message):
     __slots__ = ("queue", "priority", "not_before_ms", "max_attempts", "max_losses", "timeout_ms", "payload", "headers", "backoff", "retry_of")
@@ -35,9 +46,19 @@ class JobOptions(_message.Message):
     timeout_ms: int
     payload: bytes
     headers: _containers.ScalarMap[str, str]
-    backoff: _holdfast_pb2.Backoff
+    backoff: RetryBackoff
     retry_of: str
-    def __init__(self, queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., max_losses: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., backoff: _Optional[_Union[_holdfast_pb2.Backoff, _Mapping]] = ..., retry_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., max_losses: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., backoff: _Optional[_Union[RetryBackoff, _Mapping]] = ..., retry_of: _Optional[str] = ...) -> None: ...
+
+class RetryBackoff(_message.Message):
+    __slots__ = ("kind", "base_ms", "max_ms")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BASE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    kind: BackoffKind
+    base_ms: int
+    max_ms: int
+    def __init__(self, kind: _Optional[_Union[BackoffKind, str]] = ..., base_ms: _Optional[int] = ..., max_ms: _Optional[int] = ...) -> None: ...
 
 class RunningJob(_message.Message):
     __slots__ = ("job_id", "token")
