@@ -1,0 +1,121 @@
+"""The chain of segments of an open journal: which there are, and what the manifest says of them.
+
+Invariants:
+- The manifest never names a segment that has been removed: it is brought up to date before the removal.
+- Segments are removed oldest first, each removal durable before the next, so that no crash leaves a gap.
+
+Threads: `seal` is called by the writer's thread and `remove_oldest` by the loop's; one lock keeps them apart.
+"""
+
+import threading
+
+from holdfast.journal.disk import Disk
+from holdfast.journal.manifest import Manifest, write_manifest
+from holdfast.journal.port import SegmentInfo
+from holdfast.journal.segment import SegmentHeader
+from holdfast.journal.survey import Survey
+from holdfast.journal.writing import is_no_space
+
+
+class Chain:
+    """Sealed segments, oldest first, and the header of the one being written."""
+
+    def __init__(self, disk: Disk, found: Survey, header: SegmentHeader) -> None:
+        self._disk = disk
+        self._header = header
+        pairs = zip(found.headers, found.segment_infos(), strict=True)
+        self._sealed = tuple((past, info) for past, info in pairs if not _is_empty(info))
+        self._is_manifest_behind = False
+        self._lock = threading.Lock()
+
+    @property
+    def header(self) -> SegmentHeader:
+        return self._header
+
+    @property
+    def first_position(self) -> int:
+        return self.headers()[0].first_position
+
+    def headers(self) -> list[SegmentHeader]:
+        with self._lock:
+            return [*(header for header, _ in self._sealed), self._header]
+
+    def infos(self, *, end_position: int, end: int) -> list[SegmentInfo]:
+        """Describe all segments; the arguments tell how far the one being written reaches."""
+        with self._lock:
+            active = _info(self._header, last_position=end_position, size=end, is_sealed=False)
+            return [*(info for _, info in self._sealed), active]
+
+    def begin(self, found: Survey) -> None:
+        """Record the new segment, then remove those of earlier openings that wrote nothing."""
+        write_manifest(self._disk, self._manifest())
+        for info in found.segment_infos():
+            if _is_empty(info):
+                # Crash loops leave no files behind; the epoch lives on in the newer header.
+                self._disk.remove(info.name)
+
+    def seal(self, following: SegmentHeader, *, end: int) -> None:
+        """Go over to the segment `following`, which is durable; the one before it holds `end` bytes."""
+        with self._lock:
+            info = _info(self._header, last_position=following.first_position - 1, size=end, is_sealed=True)
+            self._sealed = (*self._sealed, (self._header, info))
+            self._header = following
+            self._record(self._manifest())
+
+    def remove_oldest(self, limit: int) -> str:
+        """Remove the oldest sealed segment if it ends at or before `limit`; return its name, or ""."""
+        with self._lock:
+            if not self._sealed or self._sealed[0][1].last_position > limit:
+                return ""
+            if self._is_manifest_behind and not self._record(self._manifest()):
+                return ""
+            name = self._sealed[0][1].name
+            self._disk.remove(name)
+            self._disk.sync_dir()
+            self._sealed = self._sealed[1:]
+            return name
+
+    def finish(self, *, end_position: int, end_checksum: int) -> None:
+        """Record that the journal ends exactly here."""
+        with self._lock:
+            self._record(self._marked(end_position, end_checksum))
+
+    def _manifest(self) -> Manifest:
+        """Make a manifest whose mark is the last frame before the segment being written."""
+        return self._marked(self._header.first_position - 1, self._header.link)
+
+    def _marked(self, position: int, checksum: int) -> Manifest:
+        return Manifest(
+            cluster_id=self._header.cluster_id,
+            newest_first_position=self._header.first_position,
+            epoch=self._header.epoch,
+            mark_position=position,
+            mark_checksum=checksum,
+        )
+
+    def _record(self, manifest: Manifest) -> bool:
+        """Replace the manifest; False if the disk is full, which leaves the older, weaker one in force."""
+        try:
+            write_manifest(self._disk, manifest)
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            self._is_manifest_behind = True
+            return False
+        self._is_manifest_behind = False
+        return True
+
+
+def _info(header: SegmentHeader, *, last_position: int, size: int, is_sealed: bool) -> SegmentInfo:
+    return SegmentInfo(
+        name=header.name,
+        first_position=header.first_position,
+        last_position=last_position,
+        epoch=header.epoch,
+        bytes=size,
+        is_sealed=is_sealed,
+    )
+
+
+def _is_empty(info: SegmentInfo) -> bool:
+    return info.last_position < info.first_position

@@ -1,0 +1,87 @@
+"""What the journal refuses, and how it says so.
+
+Every message names the file, what was found there and what to do next, because whoever reads it is looking
+at a queue that does not start.
+"""
+
+from holdfast.errors import Code, HoldfastError
+
+REPAIR_COMMAND = "holdfast journal repair DIR"
+
+
+class JournalError(HoldfastError):
+    """Every error of the journal."""
+
+    code = Code.INTERNAL
+
+
+class JournalDamagedError(JournalError):
+    """What is on disk is not what was written; nothing was changed."""
+
+    def __init__(
+        self, file: str, offset: int, position: int, problem: str, *, is_repairable: bool = False
+    ) -> None:
+        advice = (
+            f"`{REPAIR_COMMAND}` cuts this last frame and keeps a copy"
+            if is_repairable
+            else "restore the directory from a backup"
+        )
+        super().__init__(
+            f"journal file {file!r} is damaged at offset {offset}, position {position}: {problem}."
+            f" Nothing was changed; {advice}.",
+            reason="JOURNAL_DAMAGED",
+            details={"file": file, "offset": str(offset), "position": str(position)},
+        )
+        self.file = file
+        self.offset = offset
+        self.position = position
+        self.problem = problem
+        self.is_repairable = is_repairable
+
+
+class JournalVersionError(JournalError):
+    """The files are of a format that this version of Holdfast does not read."""
+
+    code = Code.FAILED_PRECONDITION
+
+
+class JournalFailedError(JournalError):
+    """A write or a sync failed: what is durable is unknown until the journal is opened anew."""
+
+    code = Code.UNAVAILABLE
+
+
+class JournalFullError(JournalError):
+    """There was no room for a frame that nobody had reserved room for; nothing was written."""
+
+    code = Code.RESOURCE_EXHAUSTED
+
+
+class JournalClosedError(JournalError):
+    """The journal has been closed."""
+
+    code = Code.UNAVAILABLE
+
+
+class PositionRemovedError(JournalError):
+    """The positions asked for have been deleted; a snapshot covers them."""
+
+    code = Code.NOT_FOUND
+
+
+class DirectoryLockedError(JournalError):
+    """Another process has the directory open."""
+
+    code = Code.UNAVAILABLE
+
+    def __init__(self, directory: str, holder_pid: int | None) -> None:
+        holder = f"process {holder_pid}" if holder_pid is not None else "another process"
+        super().__init__(
+            f"{directory} is in use by {holder}; stop it first, or use another directory",
+            reason="DIRECTORY_LOCKED",
+        )
+        self.holder_pid = holder_pid
+
+
+class SnapshotDamagedError(JournalError):
+    """A snapshot file does not hold what was written; an older one, or the whole journal, still does."""

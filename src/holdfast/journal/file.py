@@ -1,0 +1,255 @@
+"""The journal in a directory.
+
+Invariants:
+- `write` returns only after its frame is durable, and starts only after the frame before it is.
+- An opening's epoch is durable, in the header of a segment of its own, before `open` returns.
+- The first failed write or sync is the last call that touches the disk: the kernel has dropped what it could
+  not write, so a second sync would succeed and mean nothing.
+
+Threads: `write` and `close` belong to one thread at a time (the writer's); `reserve`, `release`, `segments`,
+`remove_segments` and the properties may be called from the loop's thread meanwhile. They share
+the numbers of Space and the segments of Chain, each guarded by a lock of its own, and a few integers that
+the writer alone assigns, after what they tell of is durable.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Self
+
+from holdfast.journal.chain import Chain
+from holdfast.journal.disk import Disk, File
+from holdfast.journal.errors import JournalClosedError, JournalError, JournalFailedError, JournalFullError
+from holdfast.journal.frame import encode
+from holdfast.journal.manifest import Manifest, write_manifest
+from holdfast.journal.pins import pinned_position
+from holdfast.journal.port import Frame, JournalConfig, SegmentInfo
+from holdfast.journal.recovery import recover
+from holdfast.journal.replay import replay_segments
+from holdfast.journal.segment import CLUSTER_ID_BYTES, HEADER_BYTES, SegmentHeader, create_segment
+from holdfast.journal.space import Space
+from holdfast.journal.survey import Survey
+from holdfast.journal.writing import is_no_space, write_fully
+
+
+class FileJournal:
+    """A journal that survives power cuts. Made by `open`."""
+
+    def __init__(self, disk: Disk, config: JournalConfig, file: File, chain: Chain, found: Survey) -> None:
+        self._disk = disk
+        self._config = config
+        self._file = file
+        self._chain = chain
+        self._salt = chain.header.salt
+        self._space = Space(file, end=HEADER_BYTES, allocated=HEADER_BYTES, extent_bytes=config.extent_bytes)
+        self._roll_at = config.segment_bytes
+        self._end_position = found.end_position
+        self._end_checksum = found.end_checksum
+        self._failure: JournalError | None = None
+
+    @classmethod
+    def open(
+        cls, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes, verify_after: int = 0
+    ) -> Self:
+        """Claim the directory, recover what it holds, and begin a new epoch.
+
+        `new_cluster_id` names the journal if there is none yet. `verify_after` is the position of a snapshot
+        that the caller will start from; segments before it are not read. Damage is refused with nothing
+        changed.
+        """
+        assert len(new_cluster_id) == CLUSTER_ID_BYTES, f"expected {CLUSTER_ID_BYTES} bytes of cluster id"
+        disk.lock()
+        try:
+            return cls._open_locked(disk, config, now_ms, new_cluster_id, verify_after)
+        except OSError as error:
+            disk.unlock()
+            kind = JournalFullError if is_no_space(error) else JournalFailedError
+            raise kind(f"the journal could not be opened: {error}") from error
+        except BaseException:
+            disk.unlock()
+            raise
+
+    @classmethod
+    def _open_locked(
+        cls, disk: Disk, config: JournalConfig, now_ms: int, new_cluster_id: bytes, verify_after: int
+    ) -> Self:
+        found = recover(disk, verify_after=verify_after)
+        cluster_id = found.manifest.cluster_id if found.manifest else new_cluster_id
+        if found.manifest is None:
+            # Before the first segment, so that segments without a manifest are always damage.
+            write_manifest(disk, _empty_manifest(cluster_id))
+        header = SegmentHeader(
+            digest_version=config.digest_version,
+            cluster_id=cluster_id,
+            epoch=found.epoch + 1,
+            first_position=found.end_position + 1,
+            link=found.end_checksum,
+            created_ms=now_ms,
+        )
+        file = create_segment(disk, header, HEADER_BYTES)
+        chain = Chain(disk, found, header)
+        try:
+            chain.begin(found)
+        except OSError:
+            file.close()
+            raise
+        return cls(disk, config, file, chain, found)
+
+    @property
+    def cluster_id(self) -> bytes:
+        return self._chain.header.cluster_id
+
+    @property
+    def epoch(self) -> int:
+        return self._chain.header.epoch
+
+    @property
+    def first_position(self) -> int:
+        return self._chain.first_position
+
+    @property
+    def end_position(self) -> int:
+        return self._end_position
+
+    @property
+    def end_checksum(self) -> int:
+        return self._end_checksum
+
+    def replay(self, after: int = 0, *, link: int | None = None) -> Iterator[Frame]:
+        self._refuse_if_unusable()
+        # The end first: headers read later reach at least as far.
+        until = self._end_position
+        headers = [header for header in self._chain.headers() if header.first_position <= until + 1]
+        version = self._config.digest_version
+        return replay_segments(
+            self._disk, headers, digest_version=version, after=after, until=until, link=link
+        )
+
+    def reserve(self, size: int, *, spare: int = 0) -> bool:
+        self._refuse_if_unusable()
+        try:
+            return self._space.grant(size, spare)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def release(self, size: int) -> None:
+        self._space.give_back(size)
+
+    def write(self, body: bytes, count: int, digest: int) -> int:
+        self._refuse_if_unusable()
+        try:
+            if self._space.end >= self._roll_at:
+                self._roll()
+            return self._append(body, count, digest)
+        except OSError as error:
+            raise self._fail(error) from error
+        except JournalFailedError as error:
+            self._failure = error
+            raise
+
+    def segments(self) -> list[SegmentInfo]:
+        self._refuse_if_unusable()
+        return self._chain.infos(end_position=self._end_position, end=self._space.end)
+
+    def remove_segments(self, before: int) -> list[str]:
+        self._refuse_if_unusable()
+        try:
+            pinned = pinned_position(self._disk)
+            limit = before if pinned is None else min(before, pinned - 1)
+            removed = []
+            while name := self._chain.remove_oldest(limit):
+                removed.append(name)
+        except OSError as error:
+            raise self._fail(error) from error
+        return removed
+
+    def close(self) -> None:
+        if isinstance(self._failure, JournalClosedError):
+            return
+        try:
+            if self._failure is None:
+                self._close_cleanly()
+        except OSError as error:
+            raise self._fail(error) from error
+        finally:
+            self._failure = JournalClosedError("the journal is closed")
+            self._file.close()
+            self._disk.unlock()
+
+    def _append(self, body: bytes, count: int, digest: int) -> int:
+        offset = self._space.end
+        first = self._end_position + 1
+        frame = encode(
+            body,
+            first_position=first,
+            count=count,
+            digest=digest,
+            link=self._end_checksum,
+            salt=self._salt,
+            offset=offset,
+        )
+        if not self._space.take(len(frame.data)):
+            raise JournalFullError(f"no room for a frame of {len(frame.data)} bytes", reason="JOURNAL_FULL")
+        write_fully(self._file, offset, frame.data)
+        self._file.sync()
+        self._end_checksum = frame.checksum
+        self._end_position = first + count - 1
+        return self._end_position
+
+    def _roll(self) -> None:
+        """Go on in a new segment, or stay in this one for now if the disk has no room for another."""
+        first = self._end_position + 1
+        header = replace(self._chain.header, first_position=first, link=self._end_checksum)
+        file = self._create_roomy(header)
+        old_end = self._space.end
+        if file is not None and not self._space.move(file, end=HEADER_BYTES, allocated=file.size()):
+            self._discard(file, header.name)
+            file = None
+        if file is None:
+            # Not at every frame: each attempt costs a file.
+            self._roll_at = old_end + min(self._config.segment_bytes, self._config.extent_bytes) // 8
+            return
+        self._seal(header, file, old_end)
+
+    def _create_roomy(self, header: SegmentHeader) -> File | None:
+        """Create a segment with at least as much room as this one has; None if the disk is too full."""
+        for room in self._space.room_wanted():
+            try:
+                return create_segment(self._disk, header, HEADER_BYTES + room)
+            except OSError as error:
+                if not is_no_space(error):
+                    raise
+        return None
+
+    def _discard(self, file: File, name: str) -> None:
+        """Take back a new segment; durably, because frames are about to go into the one before it."""
+        file.close()
+        self._disk.remove(name)
+        self._disk.sync_dir()
+
+    def _seal(self, header: SegmentHeader, file: File, old_end: int) -> None:
+        # Not synced: should the cut be lost, zeros stay there, and zeros mean nothing.
+        self._file.truncate(old_end)
+        self._file.close()
+        self._file, self._salt = file, header.salt
+        self._roll_at = self._config.segment_bytes
+        self._chain.seal(header, end=old_end)
+
+    def _close_cleanly(self) -> None:
+        self._file.truncate(self._space.end)
+        self._file.sync()
+        self._chain.finish(end_position=self._end_position, end_checksum=self._end_checksum)
+
+    def _fail(self, error: OSError) -> JournalFailedError:
+        failure = JournalFailedError(
+            f"the journal stopped, what is durable is unknown: {error}", reason="JOURNAL_FAILED"
+        )
+        self._failure = failure
+        return failure
+
+    def _refuse_if_unusable(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(self._failure.message, reason=self._failure.reason)
+
+
+def _empty_manifest(cluster_id: bytes) -> Manifest:
+    return Manifest(cluster_id=cluster_id, newest_first_position=0, epoch=0, mark_position=0, mark_checksum=0)

@@ -1,0 +1,134 @@
+"""Making the end of a journal clean: by itself where it is torn, by command where it is damaged.
+
+Invariants:
+- What is cut is copied first, durably.
+- Each step may be repeated, so a crash in any of them is harmless: the next survey finds either the tail or
+  the clean end, and the copy has the same name and contents each time.
+- Never is a frame cut that a valid frame follows.
+"""
+
+from dataclasses import dataclass
+
+from holdfast.journal.disk import Disk
+from holdfast.journal.errors import JournalDamagedError
+from holdfast.journal.manifest import Manifest, read_manifest, write_manifest
+from holdfast.journal.segment import read_header, segment_names
+from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
+from holdfast.journal.tail import Verdict
+from holdfast.journal.writing import TEMPORARY_SUFFIX, replace_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    """What a repair did; `copy_name` is "" if nothing was cut."""
+
+    end_position: int
+    copy_name: str
+    bytes_cut: int
+    is_manifest_rebuilt: bool
+    # Positions known durable that the journal no longer has.
+    positions_lost: int
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.copy_name) or self.is_manifest_rebuilt
+
+
+def recover(disk: Disk, *, verify_after: int = 0) -> Survey:
+    """Survey, refuse damage, cut a torn tail, and remove what interrupted steps left behind."""
+    found = survey(disk, verify_after=verify_after)
+    refuse_damage(found)
+    settle(disk, found)
+    for name in disk.names():
+        if name.endswith(TEMPORARY_SUFFIX):
+            disk.remove(name)
+    return found
+
+
+def settle(disk: Disk, found: Survey) -> str:
+    """Cut what follows the last good frame, keeping a copy unless it is zeros; return the copy's name."""
+    tail = found.tail
+    if tail is None or found.sizes[-1] == tail.offset:
+        return ""
+    file = disk.open(found.newest)
+    try:
+        copy_name = ""
+        if tail.verdict is not Verdict.CLEAN:
+            copy_name = f"torn-{found.end_position + 1}-{found.headers[-1].epoch}.bak"
+            replace_file(disk, copy_name, file.read_at(tail.offset, tail.content_end - tail.offset))
+        file.truncate(tail.offset)
+        file.sync()
+    finally:
+        file.close()
+    return copy_name
+
+
+def repair(disk: Disk) -> RepairReport:
+    """Cut the damaged last frame, keeping a copy, and rebuild a manifest that is missing or damaged.
+
+    This is the one place that gives up data known to have been durable, so only a person starts it. It raises
+    JournalDamagedError, changing nothing, for damage anywhere else.
+    """
+    disk.lock()
+    try:
+        manifest, is_rebuilt = _manifest_or_rebuilt(disk)
+        found = survey_with(disk, manifest)
+        _refuse_the_irreparable(found)
+        copy_name = settle(disk, found)
+        lost = max(0, manifest.mark_position - found.end_position) if manifest else 0
+        if manifest and (lost or is_rebuilt):
+            write_manifest(disk, _with_mark_at_end(manifest, found))
+    finally:
+        disk.unlock()
+    tail = found.tail
+    return RepairReport(
+        end_position=found.end_position,
+        copy_name=copy_name,
+        bytes_cut=tail.content_end - tail.offset if tail else 0,
+        is_manifest_rebuilt=is_rebuilt,
+        positions_lost=lost,
+    )
+
+
+def _refuse_the_irreparable(found: Survey) -> None:
+    try:
+        refuse_damage(found)
+    except JournalDamagedError as error:
+        if not error.is_repairable:
+            raise
+
+
+def _manifest_or_rebuilt(disk: Disk) -> tuple[Manifest | None, bool]:
+    """Return the manifest, made up from the newest segment if need be, and whether it was."""
+    names = segment_names(disk.names())
+    try:
+        manifest = read_manifest(disk)
+    except JournalDamagedError:
+        if not names:
+            raise
+        manifest = None
+    if manifest is not None or not names:
+        return manifest, False
+    file = disk.open(names[-1])
+    try:
+        header = read_header(file, names[-1])
+    finally:
+        file.close()
+    rebuilt = Manifest(
+        cluster_id=header.cluster_id,
+        newest_first_position=header.first_position,
+        epoch=header.epoch,
+        mark_position=header.first_position - 1,
+        mark_checksum=header.link,
+    )
+    return rebuilt, True
+
+
+def _with_mark_at_end(manifest: Manifest, found: Survey) -> Manifest:
+    return Manifest(
+        cluster_id=manifest.cluster_id,
+        newest_first_position=manifest.newest_first_position,
+        epoch=manifest.epoch,
+        mark_position=found.end_position,
+        mark_checksum=found.end_checksum,
+    )
