@@ -112,8 +112,17 @@ def test_text_rendering_shows_the_same_event() -> None:
     assert "info     job.done  service=worker job_id=j1  fine" in text
 
 
+class Terminal(io.BytesIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def test_auto_format_follows_the_stream() -> None:
-    """Without a terminal the automatic format is JSON."""
+    """The automatic format is text on a terminal and JSON elsewhere; a named format is obeyed on both."""
+    assert is_text("auto", Terminal())
     assert not is_text("auto", io.BytesIO())
+    assert not is_text("json", Terminal())
     assert isinstance(line_writer("auto", io.BytesIO()), JsonLines)
     assert isinstance(line_writer("text", io.BytesIO()), TextLines)

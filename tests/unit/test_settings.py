@@ -115,6 +115,13 @@ def test_switches_read_words_from_the_environment(tmp_path: Path, text: str) -> 
     assert load_from(tmp_path, environment={"HOLDFAST_REFLECTION": text}).settings.reflection
 
 
+@pytest.mark.parametrize("line", ['port = "50051"', 'insecure = "true"', "slots = 2.0", "data = 1"])
+def test_files_have_types_of_their_own(tmp_path: Path, line: str) -> None:
+    """In a file a number is a number and a switch is a boolean; text in their place is refused."""
+    (tmp_path / "holdfast.toml").write_text(f"{line}\n")
+    assert len(problems_of(tmp_path)) == 1
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104
 def test_listening_beyond_loopback_must_be_said(tmp_path: Path, host: str) -> None:
     """An address that others can reach is refused unless the switch for it is set."""
