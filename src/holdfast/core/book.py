@@ -94,14 +94,19 @@ class Book:
         """Whether an equal template was accepted before, and so needs no second validation."""
         return template in self._templates
 
-    def leave(self, job: Job) -> None:
-        """Before any field of a job changes."""
+    def leave(self, job: Job, state: int) -> None:
+        """Before any field of a job changes that goes to this state; raises if it may not."""
+        lifecycle.check(job.state, state)
+        self.digest = (self.digest - fingerprint(job)) & DIGEST_MASK
+        self.listing.counts_of[job.chunk][job.state] -= 1
+
+    def lift(self, job: Job) -> None:
+        """Before any field of a job changes that stays in its state, or is forgotten."""
         self.digest = (self.digest - fingerprint(job)) & DIGEST_MASK
         self.listing.counts_of[job.chunk][job.state] -= 1
 
     def enter(self, job: Job, state: int) -> None:
         """After its fields have changed: the job is in this state now."""
-        lifecycle.check(job.state, state)
         self.moves.append((job, job.state))
         job.state = state
         self.digest = (self.digest + fingerprint(job)) & DIGEST_MASK
@@ -127,7 +132,7 @@ class Book:
         job = self.finished.popleft()
         self.finished_bytes -= job.bytes_held
         self.bytes_held -= job.bytes_held
-        self.leave(job)
+        self.lift(job)
         if job.extra:
             self.dedup.remove(job.extra.request_id, job)
         del self.jobs[job.id]

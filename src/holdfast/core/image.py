@@ -17,6 +17,8 @@ from holdfast.core.model import Extra, Job, Lease, Result, Template
 from holdfast.core.ready_queue import FRESH
 
 _JOBS_PER_CHUNK = 2_000
+#: A chunk is held in memory whole, and payloads can be large.
+_BYTES_PER_CHUNK = 4 * 1024 * 1024
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -74,8 +76,7 @@ def dump(ledger: Ledger) -> Iterator[bytes]:
     book = ledger.book
     head = _Head(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest)
     yield _encoder.encode(_Chunk(head=head))
-    jobs = iter(book.jobs.values())
-    while rows := list(islice(jobs, _JOBS_PER_CHUNK)):
+    for rows in _batches(book.jobs.values()):
         yield _encoder.encode(_job_chunk(rows))
     leases = iter(book.leases.values())
     while held := list(islice(leases, _JOBS_PER_CHUNK)):
@@ -83,6 +84,19 @@ def dump(ledger: Ledger) -> Iterator[bytes]:
     finished = iter(book.finished)
     while ended := list(islice(finished, _JOBS_PER_CHUNK)):
         yield _encoder.encode(_Chunk(finished=[job.id for job in ended]))
+
+
+def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    rows: list[Job] = []
+    held = 0
+    for job in jobs:
+        rows.append(job)
+        held += job.bytes_held
+        if len(rows) == _JOBS_PER_CHUNK or held >= _BYTES_PER_CHUNK:
+            yield rows
+            rows, held = [], 0
+    if rows:
+        yield rows
 
 
 def _job_chunk(jobs: list[Job]) -> _Chunk:

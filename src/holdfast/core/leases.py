@@ -18,9 +18,19 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TER
 from holdfast.core.model import Job, Lease, Now, Result
 from holdfast.core.ready_queue import LaneKey
 from holdfast.core.tasks import end
+from holdfast.core.validation import as_text
 
 LOSSES_SPENT = "WORKER_LOST"
 OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
+
+_STALE_DEADLINES_MAX = 4_096
+
+
+def _after(result: Result, row: ReportRow) -> str:
+    """What a second report in the same breath is told: the same as if it had come later."""
+    if result.state not in TERMINAL:
+        return "STALE_TOKEN"
+    return "" if row.token and row.state == result.state else "ALREADY_FINISHED"
 
 
 class LeaseManager:
@@ -88,15 +98,18 @@ class LeaseManager:
         leases = [self._book.leases[token] for token in tokens]
         held, lost = [], []
         for lease in leases:
-            if command.held is None or lease.token in command.held or now.log_ms - lease.granted_ms < command.grace_ms:
+            if lease.deadline_ms <= now.served_ms:
+                continue  # over, and left to `expire`: a heartbeat that comes too late neither keeps nor spares it
+            is_young = now.log_ms - lease.granted_ms < command.grace_ms
+            if command.held is None or lease.token in command.held or is_young:
                 held.append(lease)
             else:
                 lost.append(lease)
-        reply = Heard([lease.token for lease in held], [lease.token for lease in held if lease.job.cancel_requested])
+        live = [lease.token for lease in held]
+        reply = Heard(live, [lease.token for lease in held if lease.job.cancel_requested])
         if lost:
             rows = [self._revocation(lease.job, is_spent=False) for lease in lost]
             return Decision(Revoked(now.log_ms, command.worker, "not-running", rows), reply)
-        live = [lease.token for lease in held if lease.deadline_ms > now.served_ms]
         return Decision(Extended(now.log_ms, command.worker, command.lease_ms, live) if live else None, reply)
 
     def report(self, command: Report, now: Now) -> Decision:
@@ -104,14 +117,17 @@ class LeaseManager:
         results: list[Result] = []
         refused: list[RefusedReport] = []
         reasons: list[str] = []
-        seen: set[int] = set()
+        seen: dict[int, Result] = {}
         for row in command.rows:
             lease, reason = self._current(command.worker, row, now)
             if lease is not None and lease.token not in seen:
-                seen.add(lease.token)
-                results.append(self._result(lease.job, lease.token, row, now))
-            elif reason:
-                refused.append(RefusedReport(row.job_id[: limits.JOB_ID_CHARS_MAX], row.token, reason))
+                result = seen[lease.token] = self._result(lease.job, lease.token, row, now)
+                results.append(result)
+            elif lease is not None:
+                reason = _after(seen[lease.token], row)
+            if reason:
+                shown = as_text(row.job_id[: limits.JOB_ID_CHARS_MAX])
+                refused.append(RefusedReport(shown, row.token, reason))
             reasons.append(reason)
         event = Reported(now.log_ms, command.worker, results, refused) if results or refused else None
         return Decision(event, ReportReply(reasons))
@@ -138,7 +154,8 @@ class LeaseManager:
 
     def _overdue(self, served_ms: int) -> list[Lease]:
         """Leases past their deadline. They stay watched until an event ends them."""
-        heap, leases, found = self._deadlines, self._book.leases, []
+        heap, leases = self._deadlines, self._book.leases
+        found: dict[int, Lease] = {}
         while heap and heap[0][0] <= served_ms:
             _, first, count = heapq.heappop(heap)
             for token in range(first, first + count):
@@ -146,12 +163,12 @@ class LeaseManager:
                 if lease is None:
                     continue
                 if lease.deadline_ms <= served_ms:
-                    found.append(lease)
+                    found[token] = lease
                 else:
                     heapq.heappush(heap, (lease.deadline_ms, token, 1))
-        for lease in found:
+        for lease in found.values():
             heapq.heappush(heap, (lease.deadline_ms, lease.token, 1))
-        return found
+        return list(found.values())
 
     def _current(self, worker: str, row: ReportRow, now: Now) -> tuple[Lease | None, str]:
         """The lease that a report speaks for, or why there is none; both empty for a repeated report."""
@@ -174,7 +191,9 @@ class LeaseManager:
         if len(row.output) > limits.OUTPUT_BYTES_MAX:
             summary = f"the output of {len(row.output)} bytes is over the limit of {limits.OUTPUT_BYTES_MAX}"
             return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
-        summary, why = row.summary[: limits.SUMMARY_CHARS_MAX], row.failure_reason[: limits.REASON_CHARS_MAX]
+        # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
+        summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX])
+        why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX])
         if row.state == DONE or (row.state == CANCELED and job.cancel_requested):
             return Result(token, row.state, row.output, summary, "", row.runtime_ms)
         failures, template = job.failures + 1, job.template
@@ -182,7 +201,8 @@ class LeaseManager:
             return Result(token, FAILED, row.output, summary, why, row.runtime_ms)
         if job.cancel_requested:
             return Result(token, CANCELED, b"", "canceled between attempts", why, row.runtime_ms)
-        wait_ms = row.retry_after_ms or retries.delay_ms(template.backoff, job.id, failures)
+        asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
+        wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
         return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now.log_ms + wait_ms)
 
     def _revocation(self, job: Job, *, is_spent: bool) -> Revocation:
@@ -202,11 +222,11 @@ class LeaseManager:
         expires_ms, deadline_ms = at_ms + event.lease_ms, self._served_ms + event.lease_ms
         tokens = book.tokens_of.setdefault(worker, {})
         assert event.first_token == book.next_token
-        jobs, leases, take = book.jobs, book.leases, book.ready.take
+        jobs, leases, leave, take = book.jobs, book.leases, book.leave, book.ready.take
         for token, job_id in enumerate(event.job_ids, event.first_token):
             job = jobs[job_id]
+            leave(job, RUNNING)
             take(job)
-            book.leave(job)
             job.token = token
             job.attempts += 1
             job.started_ms = at_ms
@@ -215,7 +235,15 @@ class LeaseManager:
             tokens[token] = None
         book.next_token += len(event.job_ids)
         if self._watching:
-            heapq.heappush(self._deadlines, (deadline_ms, event.first_token, len(event.job_ids)))
+            self._watch(deadline_ms, event.first_token, len(event.job_ids))
+
+    def _watch(self, deadline_ms: int, first_token: int, count: int) -> None:
+        """One entry for all leases of a grant; entries of ended leases go once they are the most."""
+        heapq.heappush(self._deadlines, (deadline_ms, first_token, count))
+        leases = self._book.leases
+        if len(self._deadlines) > 2 * len(leases) + _STALE_DEADLINES_MAX:
+            self._deadlines = [(lease.deadline_ms, token, 1) for token, lease in leases.items()]
+            heapq.heapify(self._deadlines)
 
     def apply_extended(self, event: Extended) -> None:
         """Moves expiry; the heap notices when the old entry comes up."""
@@ -223,14 +251,17 @@ class LeaseManager:
         leases = self._book.leases
         for token in event.tokens:
             lease = leases[token]
+            if self._watching and deadline_ms < lease.deadline_ms:  # the old entry would come up too late
+                heapq.heappush(self._deadlines, (deadline_ms, token, 1))
             lease.lease_ms, lease.expires_ms, lease.deadline_ms = event.lease_ms, expires_ms, deadline_ms
 
     def apply_revoked(self, event: Revoked) -> None:
         """Ends leases and places their jobs."""
         book = self._book
         for row in event.rows:
-            job = book.drop_lease(row.token).job
-            book.leave(job)
+            job = book.leases[row.token].job
+            book.leave(job, row.state)
+            book.drop_lease(row.token)
             job.losses += row.is_spent
             if row.state == QUEUED:
                 self._requeue(job, event.at_ms)
@@ -243,8 +274,9 @@ class LeaseManager:
         """Ends leases with their results; refused rows change nothing."""
         book, at_ms = self._book, event.at_ms
         for result in event.results:
-            job = book.drop_lease(result.token).job
-            book.leave(job)
+            job = book.leases[result.token].job
+            book.leave(job, result.state)
+            book.drop_lease(result.token)
             if result.state == QUEUED:
                 job.failures += 1
                 job.not_before_ms = result.not_before_ms

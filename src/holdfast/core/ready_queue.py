@@ -38,9 +38,21 @@ class Lane:
         fresh = (job for job in self.fresh if job.place == FRESH)
         if not self.returned:
             return fresh
-        returned = {job.number: job for _, _, job in self.returned if job.place == RETURNED}
-        back = (returned[number] for number in sorted(returned))
-        return heapq.merge(fresh, back, key=_number)
+        return heapq.merge(fresh, self._returned_in_order(), key=_number)
+
+    def _returned_in_order(self) -> Iterator[Job]:
+        """A walk down the heap that costs what is read of it, not what it holds."""
+        heap, last = self.returned, 0
+        frontier = [(heap[0], 0)]
+        while frontier:
+            (number, _, job), index = heapq.heappop(frontier)
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(heap):
+                    heapq.heappush(frontier, (heap[child], child))
+            # A job that came back twice may have two entries, one behind the other.
+            if job.place == RETURNED and number != last:
+                last = number
+                yield job
 
     def tidy(self) -> None:
         """Drops marked entries at the front, and all of them once they outnumber the live ones."""
@@ -135,6 +147,10 @@ class ReadyQueue:
             if _is_live(entry):
                 self.delayed -= 1
                 self.put_back(entry[2], now_ms)
+
+    def not_due(self) -> list[Job]:
+        """The jobs that wait for their time, in no order."""
+        return [entry[2] for entry in self._delayed if _is_live(entry)]
 
     def next_due_ms(self) -> int | None:
         """When the next delayed job is due; may name a job that no longer waits."""

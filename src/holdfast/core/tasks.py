@@ -16,6 +16,8 @@ from holdfast.errors import Code
 #: How many jobs one event forgets, so that no single apply holds the loop up.
 _EVICT_JOBS_MAX = 1_000
 
+_ID_TAKEN = Refusal(Code.ABORTED, "JOB_ID_TAKEN", "the minted id is taken; try again")
+
 
 class TaskManager:
     """The part of the ledger that owns the existence of jobs."""
@@ -110,11 +112,15 @@ class TaskManager:
     def apply_cancel(self, event: CancelAccepted) -> None:
         """Ends a queued job, or marks a running one."""
         book, job = self._book, self._book.jobs[event.job_id]
-        book.leave(job)
-        job.cancel_requested = True
         if event.state == RUNNING:
+            assert job.state == RUNNING
+            book.lift(job)
+            job.cancel_requested = True
             book.touch(job)
             return
+        assert job.state != RUNNING, "only its worker or the end of its lease ends a running job"
+        book.leave(job, CANCELED)
+        job.cancel_requested = True
         book.ready.take(job)
         end(book, job, Result(0, CANCELED, summary=event.reason), event.at_ms)
 
@@ -141,28 +147,30 @@ def unknown_job(job_id: str) -> Refusal:
 class _Intake:
     """One submission: sorts its jobs into new, repeated and refused."""
 
-    __slots__ = ("_book", "_command", "_existing", "_ids", "_keys", "_new", "_now", "_refusals")
+    __slots__ = ("_book", "_command", "_existing", "_ids", "_keys", "_new", "_now", "_refusals", "_taken")
 
     def __init__(self, book: Book, command: Submit, now: Now) -> None:
         self._book, self._command, self._now = book, command, now
         self._new: list[NewJob] = []
         self._ids: list[str] = []
+        self._taken: set[str] = set()
         self._keys: dict[str, NewJob] = {}
         self._existing: set[int] = set()
         self._refusals: dict[int, Refusal] = {}
 
     def decide(self) -> Decision | Refusal:
         command, now_ms = self._command, self._now.log_ms
-        jobs, count = self._book.jobs, len(command.templates)
+        jobs, taken, count = self._book.jobs, self._taken, len(command.templates)
         for index, job in enumerate(command.jobs):
             refusal = check_job(job, count, now_ms)
             if refusal is None and job.extra is not None and job.extra.request_id:
                 job_id = self._settle_repeat(index, job)
-            elif refusal is None and job.id not in jobs:
+            elif refusal is None and job.id not in jobs and job.id not in taken:
+                taken.add(job.id)
                 self._new.append(job)
                 job_id = job.id
             else:
-                self._refusals[index] = refusal or Refusal(Code.ABORTED, "JOB_ID_TAKEN", "the minted id is taken; try again")
+                self._refusals[index] = refusal or _ID_TAKEN
                 job_id = ""
             self._ids.append(job_id)
         event = Created(now_ms, command.templates, self._new) if self._new else None
@@ -175,17 +183,25 @@ class _Intake:
         known = self._book.dedup.find(key)
         twin = self._keys.get(key)
         if known is None and twin is None:
-            self._keys[key] = job
-            self._new.append(job)
-            return job.id
-        self._existing.add(index)
+            return self._settle_first(index, job, key)
         if known is not None and is_same_submission(known, template, job):
+            self._existing.add(index)
             return known.id
         if twin is not None and self._is_same_twin(twin, job):
+            self._existing.add(index)
             return twin.id
         message = f"request id {key!r} was used with another job; use a new request id"
         self._refusals[index] = Refusal(Code.FAILED_PRECONDITION, "REQUEST_ID_REUSED", message)
         return ""
+
+    def _settle_first(self, index: int, job: NewJob, key: str) -> str:
+        if job.id in self._book.jobs or job.id in self._taken:
+            self._refusals[index] = _ID_TAKEN
+            return ""
+        self._taken.add(job.id)
+        self._keys[key] = job
+        self._new.append(job)
+        return job.id
 
     def _is_same_twin(self, twin: NewJob, job: NewJob) -> bool:
         templates = self._command.templates

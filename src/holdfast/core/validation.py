@@ -8,6 +8,8 @@ from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, N
 from holdfast.errors import Code
 
 _NAME = re.compile(limits.NAME_PATTERN)
+# What the wire and the journal can carry; the frozen contract states no smaller bound.
+_INT64_MAX = (1 << 63) - 1
 
 
 def invalid(reason: str, message: str) -> Refusal:
@@ -67,6 +69,22 @@ def _check_backoff(backoff: Backoff) -> Refusal | None:
     return None
 
 
+def is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8; a lone surrogate cannot, and would stop the journal."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_text(value: str) -> str:
+    """The same text, with a question mark for what cannot be written as UTF-8."""
+    return value if value.isascii() else value.encode(errors="replace").decode()
+
+
 def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
     """The first thing wrong with one job of a submission, if anything is."""
     if not 0 <= job.template < template_count:
@@ -74,13 +92,18 @@ def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
     if len(job.payload) > limits.PAYLOAD_BYTES_MAX:
         rule = f"at most {limits.PAYLOAD_BYTES_MAX} bytes"
         return invalid("PAYLOAD_TOO_LARGE", f"expected the payload to be {rule}, got {len(job.payload)}")
-    if job.not_before_ms > now_ms + limits.DELAY_MS_MAX:
+    if not 0 <= job.not_before_ms <= now_ms + limits.DELAY_MS_MAX:
         return invalid("DELAY_TOO_LONG", "expected the job to be due within a year")
+    if not 0 < len(job.id) <= limits.JOB_ID_CHARS_MAX or not job.id.isprintable():
+        rule = f"1 to {limits.JOB_ID_CHARS_MAX} printable characters"
+        return invalid("JOB_ID_INVALID", _expected("the job id", rule, job.id))
     return check_extra(job.extra) if job.extra is not None else None
 
 
 def check_reason(reason: str) -> Refusal | None:
     """What a canceller may say."""
+    if not is_text(reason):
+        return invalid("REASON_INVALID", _expected("the reason", "text", reason))
     if len(reason) <= limits.REASON_CHARS_MAX:
         return None
     rule = f"at most {limits.REASON_CHARS_MAX} characters"
@@ -94,8 +117,14 @@ def check_extra(extra: Extra) -> Refusal | None:
         return invalid("REQUEST_ID_TOO_LONG", f"expected the request id to be {rule}, got {len(extra.request_id)}")
     if extra.request_id and not extra.request_id.isprintable():
         return invalid("REQUEST_ID_INVALID", _expected("the request id", "printable text", extra.request_id))
-    if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX:
+    if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX or not extra.retry_of.isprintable():
         return invalid("JOB_ID_INVALID", "expected retry_of to be a job id")
+    for what, value in (
+        ("work_duration_ms", extra.work_duration_ms),
+        ("payload_size_bytes", extra.payload_size_bytes),
+    ):
+        if not 0 <= value <= _INT64_MAX:
+            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {_INT64_MAX}", value))
     return _check_pairs("label", extra.labels) or _check_pairs("header", extra.headers)
 
 
@@ -109,4 +138,6 @@ def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | Non
         if len(value) > limits.LABEL_VALUE_CHARS_MAX:
             rule = f"at most {limits.LABEL_VALUE_CHARS_MAX} characters"
             return invalid("LABEL_VALUE_TOO_LONG", f"expected the {what} {key!r} to be {rule}, got {len(value)}")
+        if not is_text(value):
+            return invalid("LABEL_VALUE_INVALID", _expected(f"the {what} {key!r}", "text", value))
     return None
