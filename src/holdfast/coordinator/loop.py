@@ -23,6 +23,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
 from holdfast.errors import Code
+from holdfast.journal.port import FRAME_OVERHEAD
 
 Done = Callable[[object], None]
 Read = Callable[[Ledger, Now], object]
@@ -31,6 +32,11 @@ STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try an
 OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many requests are waiting; try again later")
 NO_SPACE = Refusal(Code.RESOURCE_EXHAUSTED, "NO_SPACE", "no disk space is left for the journal; try again when there is")
 BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; the server's log says why")
+
+#: What a frame adds to the events in it, exactly, because what is reserved and never used is lost.
+FRAME_BYTES = FRAME_OVERHEAD + events.JOIN_BYTES
+#: A timer never sleeps longer, because the wall clock may jump meanwhile.
+RECHECK_MS = 60_000
 
 
 class Lane(IntEnum):
@@ -336,9 +342,3 @@ class Coordinator:
         # One more round through the scheduler: what has arrived is read before anything is expired.
         self._timer = None
         self.wake()
-
-
-#: What a frame adds to the events in it: the journal's header and trailer, and the head of the list.
-FRAME_BYTES = 128
-#: A timer never sleeps longer, because the wall clock may jump meanwhile.
-RECHECK_MS = 60_000

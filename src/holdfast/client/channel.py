@@ -1,0 +1,21 @@
+"""gRPC channels to a Holdfast server, made in one place."""
+
+import grpc
+
+from holdfast import limits
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", limits.STREAM_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.STREAM_BYTES_MAX),
+    # A peer that vanished without a word is noticed within half a minute.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # After an outage, come back within the first second of it.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+def open_channel(target: str) -> grpc.aio.Channel:
+    """A channel of its own (not shared with others in this process) to `host:port`."""
+    return grpc.aio.insecure_channel(target, (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)))

@@ -1,0 +1,101 @@
+"""From a directory to a ledger that may serve: the newest good snapshot, then every frame after it.
+
+Invariants: nothing but the journal and its snapshots is read; after each frame the state's digest equals the one that the
+coordinator wrote with it, or the start is refused; a damaged snapshot is never silent, and never fatal while the journal
+still reaches back far enough to do without it.
+"""
+
+import msgspec
+
+from holdfast.core import events, image
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.errors import Code
+from holdfast.journal.disk import Disk
+from holdfast.journal.errors import JournalError, PositionRemovedError, SnapshotDamagedError
+from holdfast.journal.file import FileJournal
+from holdfast.journal.port import Frame, JournalConfig
+from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
+
+
+class ReplayDivergedError(JournalError):
+    """The journal is intact, but replaying it does not give the state it was written from: a bug, not damage."""
+
+    code = Code.INTERNAL
+
+
+class UnreadableEventError(JournalError):
+    """A frame is intact, but holds what this version of Holdfast does not know."""
+
+    code = Code.FAILED_PRECONDITION
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A ledger from a snapshot; `link` is the checksum of the frame that the journal must have there."""
+
+    ledger: Ledger
+    link: int | None
+    warnings: list[str]
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What a coordinator starts from. The journal is open, locked, and under a new epoch."""
+
+    journal: FileJournal
+    ledger: Ledger
+    warnings: list[str]
+
+
+def recover(
+    disk: Disk, journal_config: JournalConfig, ledger_config: LedgerConfig, *, now_ms: int, new_cluster_id: bytes
+) -> Recovered:
+    """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
+    restored = restore(disk, ledger_config)
+    journal = FileJournal.open(
+        disk, journal_config, now_ms=now_ms, new_cluster_id=new_cluster_id, verify_after=restored.ledger.position
+    )
+    try:
+        for frame in journal.replay(restored.ledger.position, link=restored.link):
+            apply_frame(restored.ledger, frame)
+    except PositionRemovedError as error:
+        journal.close()
+        problem = "; ".join([error.message, *restored.warnings])
+        raise PositionRemovedError(problem, reason=error.reason) from error
+    except BaseException:
+        journal.close()
+        raise
+    return Recovered(journal, restored.ledger, restored.warnings)
+
+
+def restore(disk: Disk, config: LedgerConfig) -> Restored:
+    """The ledger of the newest snapshot that is good, or an empty one."""
+    warnings: list[str] = []
+    for position in reversed(list_snapshots(disk)):
+        try:
+            header = read_snapshot_header(disk, position)
+            ledger = image.load(read_snapshot(disk, position), config)
+        except (SnapshotDamagedError, msgspec.MsgspecError) as error:
+            warnings.append(f"snapshot at position {position} was passed over: {error}")
+            continue
+        if header.position == ledger.position:
+            return Restored(ledger, header.link, warnings)
+        warnings.append(f"snapshot at position {position} was passed over: it holds the state at {ledger.position}")
+    return Restored(Ledger(config), None, warnings)
+
+
+def apply_frame(ledger: Ledger, frame: Frame) -> None:
+    """Applies one frame and compares the digest; a frame is applied whole or the ledger is to be thrown away."""
+    try:
+        for event in events.decode(frame.body):
+            ledger.apply(event)
+    except msgspec.MsgspecError as error:
+        raise UnreadableEventError(
+            f"the frame at position {frame.first_position} holds events that this version does not know ({error});"
+            " start the version that wrote them",
+            reason="EVENT_UNKNOWN",
+        ) from error
+    if ledger.position != frame.last_position or (frame.digest is not None and frame.digest != ledger.digest):
+        raise ReplayDivergedError(
+            f"replaying the frame that ends at position {frame.last_position} gives digest {ledger.digest:016x}, but"
+            f" {frame.digest or 0:016x} was written with it; nothing was changed. This is a bug: keep the directory.",
+            reason="REPLAY_DIVERGED",
+        )

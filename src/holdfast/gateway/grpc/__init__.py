@@ -1,0 +1,1 @@
+"""The gRPC interfaces: the frozen contract and `holdfast.v1`."""

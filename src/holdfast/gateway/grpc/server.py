@@ -1,0 +1,72 @@
+"""A gRPC server around a backend: services, health, reflection, orderly end."""
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from holdfast import limits
+from holdfast.backends.ledger.work import LedgerWork
+from holdfast.backends.ports import JobApi
+from holdfast.errors import UnavailableError
+from holdfast.gateway.grpc.jobs import JobService
+from holdfast.gateway.grpc.public import PublicService
+from holdfast.gateway.grpc.work import CoordinatorService, WorkService
+from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_internal_pb2_grpc
+from holdfast.proto import taskqueue_public_pb2, taskqueue_public_pb2_grpc
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", limits.STREAM_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.STREAM_BYTES_MAX),
+    # Workers that vanish without a word are noticed; those that ping often are not punished.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Two servers on one port would split the clients between them in silence.
+    ("grpc.so_reuseport", 0),
+)
+
+SERVICES = (
+    taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name,
+    taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name,
+    holdfast_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
+    holdfast_pb2.DESCRIPTOR.services_by_name["WorkService"].full_name,
+)
+
+
+class GrpcServer:
+    """The ledger's services on one port."""
+
+    def __init__(self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._work = WorkService(work, welcome)
+        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(jobs), self._server)  # type: ignore[no-untyped-call]
+        taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            CoordinatorService(work, welcome.heartbeat_ms), self._server
+        )
+        holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), self._server)  # type: ignore[no-untyped-call]
+        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, self._server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        if has_reflection:
+            reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
+
+    async def start(self, host: str, port: int) -> str:
+        """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
+        address = f"[{host}]" if ":" in host else host
+        try:
+            bound = self._server.add_insecure_port(f"{address}:{port}")
+        except RuntimeError as error:
+            raise UnavailableError(
+                f"cannot listen on {address}:{port}: is another server there? Choose another with --port",
+                reason="PORT_IN_USE",
+            ) from error
+        await self._server.start()
+        for service in ("", *SERVICES):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return f"{address}:{bound}"
+
+    async def stop(self, grace_s: float) -> None:
+        """Says NOT_SERVING, tells workers, lets calls under way finish, then closes."""
+        await self._health.enter_graceful_shutdown()
+        self._work.stop()
+        await self._server.stop(grace_s)

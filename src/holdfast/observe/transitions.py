@@ -1,0 +1,110 @@
+"""Every transition as a log line, from the coordinator's events, once it is durable.
+
+The core never logs; this observer reads what an event moved. All lines of one frame go out in one write. Refused reports
+are lines too, so that a late or stale result can be explained from the logs alone.
+"""
+
+from collections import deque
+
+import msgspec
+import structlog
+
+from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, Reported, Revoked
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import name
+from holdfast.observe.logging import LineWriter
+
+
+class TransitionLine(msgspec.Struct, frozen=True, gc=False):
+    """One change of state."""
+
+    ts_ms: int
+    service: str
+    job_id: str
+    worker_id: str
+    old_state: str
+    new_state: str
+    attempt: int
+    priority: int
+    position: int
+    reason: str = ""
+    level: str = "info"
+    method: str = ""
+    event: str = "transition"
+    message: str = ""
+
+
+class RefusedLine(msgspec.Struct, frozen=True, gc=False):
+    """One report that changed nothing."""
+
+    ts_ms: int
+    service: str
+    job_id: str
+    worker_id: str
+    token: int
+    position: int
+    reason: str
+    level: str = "warning"
+    method: str = ""
+    event: str = "report_refused"
+    message: str = "a late, stale or foreign report was ignored"
+
+
+Line = TransitionLine | RefusedLine
+
+
+class TransitionLog:
+    """An observer of the loop that writes transitions."""
+
+    def __init__(self, writer: LineWriter, service: str) -> None:
+        self._writer = writer
+        self._service = service
+        self._lines: deque[Line] = deque()
+
+    def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """Renders what the event moved, while it can still be seen."""
+        if isinstance(event, Evicted):
+            return
+        worker, reason = _who_and_why(event)
+        at_ms, service = event.at_ms, self._service
+        for job, before in ledger.book.moves:
+            line = TransitionLine(
+                at_ms,
+                service,
+                job.id,
+                worker,
+                name(before),
+                name(job.state),
+                job.attempts,
+                job.template.priority,
+                position,
+                reason,
+            )
+            self._lines.append(line)
+        if isinstance(event, Reported):
+            for row in event.refused:
+                self._lines.append(RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason))
+
+    def durable(self, position: int) -> None:
+        """Writes what has become durable."""
+        lines, due = self._lines, []
+        while lines and lines[0].position <= position:
+            due.append(lines.popleft())
+        if due:
+            self._writer.write(due)
+
+    def bug(self, command: object, error: Exception) -> None:
+        """A command could not be decided: the one place where its traceback goes."""
+        structlog.get_logger().error(
+            "bug", message=f"{type(command).__name__} could not be decided", exc_info=error
+        )
+
+
+def _who_and_why(event: AnyEvent) -> tuple[str, str]:
+    if isinstance(event, Granted | Reported):
+        return event.worker, ""
+    if isinstance(event, Revoked):
+        return event.worker, event.reason
+    if isinstance(event, CancelAccepted):
+        return "", event.reason
+    return "", ""

@@ -1,0 +1,1 @@
+"""Wiring: which parts run in which process. No rules live here."""

@@ -1,0 +1,53 @@
+"""`holdfast server` and `holdfast up`: one ledger server, alone or with a worker beside it."""
+
+import asyncio
+import json
+
+from holdfast.settings import Settings
+from holdfast.topology.ledger_server import LedgerServer
+from holdfast.topology.signals import on_stop
+from holdfast.topology.worker_process import WorkerChild
+
+
+def announce(address: str, settings: Settings) -> None:
+    """The one line on standard output that says: jobs can be submitted and run."""
+    print(json.dumps({"event": "ready", "grpc": address, "data": settings.data}), flush=True)
+
+
+async def serve(settings: Settings) -> None:
+    """A server without a worker, until TERM or INT."""
+    server = LedgerServer(settings)
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        announce(await server.start(), settings)
+        await stopping.wait()
+        await server.stop()
+
+
+async def serve_and_work(settings: Settings) -> None:
+    """A server and one worker process, until TERM or INT; a second one does not wait for running jobs."""
+    server = LedgerServer(settings)
+    address = await server.start()
+    worker = WorkerChild(
+        address,
+        slots=settings.slots,
+        worker_id=settings.worker_id,
+        log_level=settings.log_level,
+        log_format=settings.log_format,
+    )
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        stopping.set()
+        worker.stop()
+
+    with on_stop(stop):
+        worker.start()
+        ready, stopped = asyncio.create_task(worker.ready.wait()), asyncio.create_task(stopping.wait())
+        await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if not stopping.is_set():
+            announce(address, settings)
+        await stopped
+        await worker.wait()
+        await server.stop()

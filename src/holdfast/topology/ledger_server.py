@@ -1,0 +1,139 @@
+"""One ledger server in this process: journal, coordinator, gRPC."""
+
+import asyncio
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import structlog
+
+from holdfast import limits
+from holdfast.backends.ledger.jobs import LedgerJobs
+from holdfast.backends.ledger.work import LedgerWork
+from holdfast.clock import SystemClock
+from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
+from holdfast.coordinator.loop import Coordinator, LoopConfig, World
+from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.sessions import SessionConfig
+from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
+from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.gateway.grpc.server import GrpcServer
+from holdfast.journal.file import FileJournal
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import JournalConfig
+from holdfast.observe.background import BackgroundLines
+from holdfast.observe.logging import line_writer
+from holdfast.observe.transitions import TransitionLog
+from holdfast.proto import holdfast_pb2
+from holdfast.settings import Settings
+from holdfast.topology.snapshot_process import SnapshotProcess
+
+#: How long calls under way may take when the server stops.
+GRACE_S = 2.0
+
+
+class LedgerServer:
+    """Everything between a directory and a port. `start`, then `stop`; it cannot be started again."""
+
+    def __init__(self, settings: Settings, *, log_stream: BinaryIO | None = None) -> None:
+        self._settings = settings
+        self._log_stream = log_stream or sys.stderr.buffer
+        self._log = structlog.get_logger()
+        self._maker: SnapshotProcess | None = None
+        self._lines: BackgroundLines | None = None
+        self.address = ""
+
+    async def start(self) -> str:
+        """Recovers, serves, and returns the address; errors say what to do, and leave the directory as it was."""
+        loop = asyncio.get_running_loop()
+        journal, ledger = self._open()
+        self._journal = journal
+        self._sync = SyncingThread(loop)
+        world = World(SystemClock(), AsyncioScheduler(loop), self._sync, self._die)
+        self.coordinator = Coordinator(ledger, journal, world, self._loop_config())
+        if self._settings.log_level in ("debug", "info"):
+            self._lines = BackgroundLines(line_writer(self._settings.log_format, self._log_stream))
+            self.coordinator.observers.append(TransitionLog(self._lines, "holdfast"))
+        self._keep_snapshots(journal)
+        session_config = SessionConfig(self._settings.lease_ms, self._settings.worker_timeout_ms)
+        self.work = LedgerWork(self.coordinator, session_config)
+        self.jobs = LedgerJobs(self.coordinator)
+        self.coordinator.start()
+        self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
+        try:
+            self.address = await self._grpc.start(self._settings.host, self._settings.port)
+        except BaseException:
+            await self._close()
+            raise
+        self._log.info("serving", grpc=self.address, epoch=journal.epoch, jobs=len(ledger.book.jobs))
+        return self.address
+
+    async def stop(self) -> None:
+        """Refuses new work, answers what was decided, closes the journal cleanly. Leases stay with their workers."""
+        await self._grpc.stop(GRACE_S)
+        await self._close()
+        self._log.info("stopped")
+
+    async def _close(self) -> None:
+        stopped = asyncio.Event()
+        self.coordinator.stop(stopped.set)
+        await stopped.wait()
+        if self._maker is not None:
+            self._maker.stop()
+        self._sync.close()
+        self._journal.close()
+        if self._lines is not None:
+            self._lines.close()
+
+    def _open(self) -> tuple[FileJournal | MemoryJournal, Ledger]:
+        settings = self._settings
+        if settings.is_in_memory:
+            keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
+            ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max))
+            return MemoryJournal(cluster_id=secrets.token_bytes(16)), ledger
+        self._disk = OsDisk(Path(settings.data))
+        recovered = recover(
+            self._disk,
+            JournalConfig(segment_bytes=settings.segment_bytes, digest_version=DIGEST_VERSION),
+            self._ledger_config(),
+            now_ms=SystemClock().wall_ms(),
+            new_cluster_id=secrets.token_bytes(16),
+        )
+        for warning in recovered.warnings:
+            self._log.warning("recovery", message=warning)
+        return recovered.journal, recovered.ledger
+
+    def _ledger_config(self) -> LedgerConfig:
+        return LedgerConfig(self._settings.aging_ms, self._settings.dedup_keys_max)
+
+    def _loop_config(self) -> LoopConfig:
+        settings = self._settings
+        return LoopConfig(
+            retain_ms=settings.retain_ms, retain_jobs=settings.retain_jobs, retain_bytes=settings.retain_bytes
+        )
+
+    def _keep_snapshots(self, journal: FileJournal | MemoryJournal) -> None:
+        if isinstance(journal, FileJournal):
+            settings = self._settings
+            self._maker = SnapshotProcess(asyncio.get_running_loop(), settings.data)
+            config = KeeperConfig(settings.snapshot_bytes, settings.history_ms)
+            SnapshotKeeper(self.coordinator, journal, self._disk, self._maker, config)
+
+    def _welcome(self) -> holdfast_pb2.Welcome:
+        settings = self._settings
+        return holdfast_pb2.Welcome(
+            lease_ms=settings.lease_ms,
+            heartbeat_ms=settings.heartbeat_ms,
+            epoch=self._journal.epoch,
+            cluster_id=self._journal.cluster_id.hex(),
+        )
+
+    def _die(self, error: BaseException) -> None:
+        """The journal failed: what is durable is unknown, so nothing more may be answered by this process."""
+        self._log.critical("journal_failed", message=str(error))
+        self._log_stream.flush()
+        os._exit(70)

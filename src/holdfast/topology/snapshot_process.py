@@ -1,0 +1,65 @@
+"""Makes snapshots in a process of its own, which ends with its parent."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from holdfast.coordinator.snapshots import take_snapshot
+from holdfast.core.ledger import LedgerConfig
+from holdfast.errors import HoldfastError
+from holdfast.journal.os_disk import OsDisk
+from holdfast.topology.lifeline import die_with_parent, lifeline
+
+
+class SnapshotProcess:
+    """Starts one maker at a time and watches it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, directory: str) -> None:
+        self._loop = loop
+        self._directory = directory
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, done: Callable[[bool], None]) -> None:
+        """Runs the maker; `done` hears whether it ended well."""
+        self._task = self._loop.create_task(self._run(done))
+
+    def stop(self) -> None:
+        """Ends a maker that is under way; it leaves nothing behind but a temporary file."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self, done: Callable[[bool], None]) -> None:
+        command = [sys.executable, "-m", "holdfast.topology.snapshot_process", self._directory]
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert self._process.stderr is not None
+        errors = await self._process.stderr.read()
+        status = await self._process.wait()
+        if status:
+            message = errors.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
+            structlog.get_logger().error("snapshot_failed", message=message[0])
+        done(status == 0)
+
+
+def main(directory: str) -> int:
+    """The maker: one snapshot of everything sealed."""
+    die_with_parent()
+    lifeline()
+    try:
+        take_snapshot(OsDisk(Path(directory)), LedgerConfig())
+    except HoldfastError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

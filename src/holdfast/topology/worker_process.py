@@ -1,0 +1,90 @@
+"""One worker in this process, and one as a child that is kept alive."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import structlog
+
+from holdfast import limits
+from holdfast.client.work_stream import StreamWork
+from holdfast.topology.signals import on_stop
+from holdfast.worker.builtin import BUILTIN
+from holdfast.worker.runtime import Worker, WorkerConfig
+
+_RESTART_S_MAX = 1.0
+
+
+def default_worker_id() -> str:
+    """The host's name and this process: stable while it lives, its own among many on one host."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
+    return f"{host}-{os.getpid()}"[-limits.NAME_CHARS_MAX :]
+
+
+async def run_worker(target: str, config: WorkerConfig) -> None:
+    """Works until TERM or INT; prints one line once jobs can be run."""
+    worker = Worker(StreamWork(target), BUILTIN, config)
+    with on_stop(worker.stop):
+        running = asyncio.create_task(worker.run())
+        attached = asyncio.create_task(worker.attached.wait())
+        await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
+        attached.cancel()
+        if not running.done():
+            print(json.dumps({"event": "ready", "worker_id": config.worker_id, "grpc": target}), flush=True)
+        await running
+
+
+class WorkerChild:
+    """A worker process that is started again when it dies, and ends with its parent."""
+
+    def __init__(self, target: str, *, slots: int, worker_id: str, log_level: str, log_format: str) -> None:
+        self._command = [
+            *(sys.executable, "-m", "holdfast", "worker", "--connect", target, "--slots", str(slots)),
+            *(["--worker-id", worker_id] if worker_id else []),
+            *("--log-level", log_level, "--log-format", log_format, "--lifeline"),
+        ]
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self.ready = asyncio.Event()
+
+    def start(self) -> None:
+        """Starts the child and the task that keeps it."""
+        self._task = asyncio.create_task(self._keep())
+
+    def stop(self) -> None:
+        """Passes a stop on: the first one drains, the second one ends at once."""
+        self._is_stopping = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    async def wait(self) -> None:
+        """Until the child has ended after a stop."""
+        if self._task is not None:
+            await self._task
+
+    async def _keep(self) -> None:
+        delay_s = 0.1
+        while not self._is_stopping:
+            # Its own session, so that a Ctrl-C at the terminal reaches it once, through its parent.
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+            if self._is_stopping:
+                self.stop()
+            assert self._process.stdout is not None
+            async for _ in self._process.stdout:
+                self.ready.set()
+                delay_s = 0.1
+            status = await self._process.wait()
+            if not self._is_stopping:
+                structlog.get_logger().warning("worker_died", status=status, message="starting another")
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RESTART_S_MAX)

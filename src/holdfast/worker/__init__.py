@@ -1,0 +1,1 @@
+"""The worker: runs jobs that a backend leases to it."""

@@ -1,0 +1,52 @@
+"""Job types that every worker knows.
+
+`echo` returns its payload. `sim` pretends to work: it sleeps and returns bytes. Labels make it misbehave, for tests:
+`sim.fail=REASON` fails (only the first n attempts with `sim.fail_attempts=n`), `sim.crash=1` kills the worker process.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment
+
+Handler = Callable[[Assignment], Awaitable[bytes]]
+
+
+class JobFailedError(Exception):
+    """A job says that it failed, and why."""
+
+    def __init__(self, reason: str, *, is_retryable: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_retryable = is_retryable
+
+
+async def echo(assignment: Assignment) -> bytes:
+    """Its payload, unchanged."""
+    return assignment.payload
+
+
+async def sim(assignment: Assignment) -> bytes:
+    """Sleeps as long, and returns as many bytes, as the job says."""
+    labels = assignment.labels
+    if assignment.work_duration_ms:
+        await asyncio.sleep(assignment.work_duration_ms / 1_000)
+    if labels.get("sim.crash") == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "sim.fail" in labels and assignment.attempt <= _failing_attempts(labels):
+        raise JobFailedError(labels["sim.fail"] or "SIMULATED")
+    if assignment.payload_size_bytes > limits.OUTPUT_BYTES_MAX:
+        # Not even made: the size comes from the submitter and may be gigabytes.
+        raise JobFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
+    return b"." * assignment.payload_size_bytes
+
+
+def _failing_attempts(labels: dict[str, str]) -> float:
+    text = labels.get("sim.fail_attempts", "")
+    return int(text) if text.isdecimal() and len(text) <= 9 else float("inf")
+
+
+BUILTIN: dict[str, Handler] = {"echo": echo, "sim": sim}

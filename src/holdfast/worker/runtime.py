@@ -1,0 +1,226 @@
+"""The worker's loop: slots kept full over one session, outcomes kept until they are acknowledged.
+
+Invariants:
+- An outcome is held until the backend says that it is durable; a new session sends it again.
+- A lease that the backend revoked, or that must have run out while nobody answered, is not worked on any more.
+- At most `slots` jobs run at a time; room is offered only for slots that are free.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+
+import msgspec
+import structlog
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment, Directive, Introduction, WorkApi, WorkSession
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.core.model import SIM_TYPE
+from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
+from holdfast.worker.builtin import Handler, JobFailedError
+
+
+class WorkerConfig(msgspec.Struct, frozen=True):
+    """Who this worker is and how much it does at a time."""
+
+    worker_id: str
+    slots: int = 8
+    queues: frozenset[str] = frozenset()
+    #: How long a stop waits for running jobs before it hands them back.
+    drain_ms: int = 30_000
+
+
+class Worker:
+    """Runs jobs until told to stop."""
+
+    def __init__(self, api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
+        self._api = api
+        self._handlers = handlers
+        self._config = config
+        self._log = structlog.get_logger().bind(worker_id=config.worker_id)
+        self._running: dict[int, tuple[Assignment, asyncio.Task[None]]] = {}
+        self._revoked: set[int] = set()
+        self._outcomes: dict[int, ReportRow] = {}
+        self._reports: dict[int, list[int]] = {}
+        self._next_report = 1
+        self._freed = 0
+        self._changed = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._lease_ms = limits.LEASE_MS_DEFAULT
+        self._heartbeat_ms = limits.HEARTBEAT_MS
+        self.attached = asyncio.Event()
+
+    def stop(self) -> None:
+        """Once: take no more jobs and finish those that run. Again: hand them back now."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Works until stopped; a lost session is opened again with jitter, for as long as it takes."""
+        failures = 0
+        while True:
+            try:
+                session = await self._api.open(self._introduction())
+            except InvalidArgumentError:
+                raise
+            except HoldfastError as error:
+                failures = await self._back_off(failures, error)
+            else:
+                try:
+                    await self._serve(session)
+                    return
+                except (AbortedError, InvalidArgumentError):
+                    raise
+                except HoldfastError as error:
+                    failures = await self._back_off(0 if self.attached.is_set() else failures, error)
+                finally:
+                    self.attached.clear()
+                    await session.close()
+            if self._stopping.is_set() and not self._running:
+                return
+
+    async def _back_off(self, failures: int, error: HoldfastError) -> int:
+        """Waits before the next session; when every lease must have run out, gives the jobs up."""
+        ceiling_ms = min(limits.RETRY_FIRST_MS * 2**failures, limits.RETRY_MS_MAX)
+        self._log.warning("disconnected", message=error.message, retry_in_ms_max=ceiling_ms)
+        if failures * limits.RETRY_MS_MAX > self._lease_ms:
+            self._give_up(list(self._running))
+        waiting = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)  # noqa: S311 - jitter
+        waiting.cancel()
+        return failures + 1
+
+    def _introduction(self) -> Introduction:
+        held = {token: assignment.job_id for token, (assignment, _) in self._running.items()}
+        held.update({token: row.job_id for token, row in self._outcomes.items()})
+        config = self._config
+        return Introduction(config.worker_id, frozenset(self._handlers), config.queues, config.slots, held)
+
+    # -- a session
+
+    async def _serve(self, session: WorkSession) -> None:
+        await self._take(await session.next())
+        self.attached.set()
+        self._log.info("attached", lease_ms=self._lease_ms)
+        self._reports.clear()
+        self._freed = 0
+        await self._report(session, list(self._outcomes))
+        if not self._stopping.is_set():
+            await session.want(self._config.slots - len(self._running))
+        tasks = [asyncio.create_task(task) for task in (self._listen(session), self._speak(session), self._beat(session))]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self, session: WorkSession) -> None:
+        while True:
+            await self._take(await session.next())
+
+    async def _beat(self, session: WorkSession) -> None:
+        while True:
+            await asyncio.sleep(min(self._heartbeat_ms, self._lease_ms / 3) / 1_000)
+            await session.extend()
+
+    async def _speak(self, session: WorkSession) -> None:
+        """Sends outcomes and free slots as they come, and drains when told to stop."""
+        is_draining = False
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._stopping.is_set() and not is_draining:
+                is_draining = True
+                await session.drain()
+                asyncio.get_running_loop().call_later(self._config.drain_ms / 1_000, self._hurry_up)
+            sent = {token for tokens in self._reports.values() for token in tokens}
+            await self._report(session, [token for token in self._outcomes if token not in sent])
+            if self._freed and not is_draining:
+                freed, self._freed = self._freed, 0
+                await session.want(freed)
+            if self._hurry.is_set() and self._running:
+                tokens = list(self._running)
+                self._give_up(tokens)
+                await session.release(tokens)
+            if is_draining and not self._running and not self._outcomes:
+                return
+
+    def _hurry_up(self) -> None:
+        self._hurry.set()
+        self._changed.set()
+
+    async def _report(self, session: WorkSession, tokens: list[int]) -> None:
+        if tokens:
+            report_id = self._next_report
+            self._next_report += 1
+            self._reports[report_id] = tokens
+            await session.report(report_id, [self._outcomes[token] for token in tokens])
+
+    async def _take(self, directive: Directive) -> None:
+        self._lease_ms = directive.lease_ms or self._lease_ms
+        self._heartbeat_ms = directive.heartbeat_ms or self._heartbeat_ms
+        for report_id in [report_id for report_id in self._reports if report_id <= directive.reported]:
+            for token in self._reports.pop(report_id):
+                self._outcomes.pop(token, None)
+            self._changed.set()
+        self._give_up(directive.revoked)
+        for token in directive.cancels:
+            if token in self._running:
+                self._running[token][1].cancel()
+        for assignment in directive.leases:
+            task = asyncio.create_task(self._run(assignment))
+            self._running[assignment.token] = (assignment, task)
+
+    def _give_up(self, tokens: list[int]) -> None:
+        """The leases are no longer ours: their jobs stop, and their outcomes are nobody's business."""
+        for token in tokens:
+            self._outcomes.pop(token, None)
+            if token in self._running:
+                self._revoked.add(token)
+                self._running[token][1].cancel()
+
+    # -- a job
+
+    async def _run(self, assignment: Assignment) -> None:
+        started = time.monotonic()
+        row = await self._attempt(assignment)
+        runtime_ms = round((time.monotonic() - started) * 1_000)
+        del self._running[assignment.token]
+        if assignment.token in self._revoked:
+            self._revoked.discard(assignment.token)
+            self._log.info("given_up", job_id=assignment.job_id, message="its lease is no longer ours")
+        else:
+            self._outcomes[assignment.token] = msgspec.structs.replace(row, runtime_ms=runtime_ms)
+        self._freed += 1
+        self._changed.set()
+
+    async def _attempt(self, assignment: Assignment) -> ReportRow:
+        handler = self._handlers.get(assignment.type)
+        if handler is None and assignment.simulated:
+            handler = self._handlers.get(SIM_TYPE)
+        job_id, token = assignment.job_id, assignment.token
+        if handler is None:
+            return ReportRow(job_id, token, FAILED, failure_reason="NO_HANDLER", is_retryable=False)
+        try:
+            async with asyncio.timeout(assignment.timeout_ms / 1_000 if assignment.timeout_ms else None):
+                output = await handler(assignment)
+        except asyncio.CancelledError:
+            return ReportRow(job_id, token, CANCELED, summary="stopped by its worker")
+        except TimeoutError:
+            return ReportRow(job_id, token, FAILED, failure_reason="TIMEOUT")
+        except JobFailedError as error:
+            return ReportRow(job_id, token, FAILED, failure_reason=error.reason, is_retryable=error.is_retryable)
+        except Exception as error:  # noqa: BLE001 - a job may raise anything
+            return ReportRow(job_id, token, FAILED, failure_reason=f"{type(error).__name__}: {error}")
+        if len(output) > limits.OUTPUT_BYTES_MAX:
+            return ReportRow(job_id, token, FAILED, failure_reason="OUTPUT_TOO_LARGE", is_retryable=False)
+        return ReportRow(job_id, token, DONE, output)
