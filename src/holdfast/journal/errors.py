@@ -7,6 +7,10 @@ at a queue that does not start.
 from holdfast.errors import Code, HoldfastError
 
 REPAIR_COMMAND = "holdfast journal repair DIR"
+# What to do about damage, from the worst case to the best.
+RESTORE = "restore the directory from a backup"
+CUT = f"`{REPAIR_COMMAND}` cuts this last frame and keeps a copy"
+REBUILD = f"`{REPAIR_COMMAND}` rebuilds it from the segments"
 
 
 class JournalError(HoldfastError):
@@ -18,14 +22,7 @@ class JournalError(HoldfastError):
 class JournalDamagedError(JournalError):
     """What is on disk is not what was written; nothing was changed."""
 
-    def __init__(
-        self, file: str, offset: int, position: int, problem: str, *, is_repairable: bool = False
-    ) -> None:
-        advice = (
-            f"`{REPAIR_COMMAND}` cuts this last frame and keeps a copy"
-            if is_repairable
-            else "restore the directory from a backup"
-        )
+    def __init__(self, file: str, offset: int, position: int, problem: str, *, advice: str = RESTORE) -> None:
         super().__init__(
             f"journal file {file!r} is damaged at offset {offset}, position {position}: {problem}."
             f" Nothing was changed; {advice}.",
@@ -36,7 +33,12 @@ class JournalDamagedError(JournalError):
         self.offset = offset
         self.position = position
         self.problem = problem
-        self.is_repairable = is_repairable
+        self.advice = advice
+
+    @property
+    def is_repairable(self) -> bool:
+        """Say whether the repair command can do something about it."""
+        return self.advice != RESTORE
 
 
 class JournalVersionError(JournalError):

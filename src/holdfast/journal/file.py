@@ -57,16 +57,16 @@ class FileJournal:
         changed.
         """
         assert len(new_cluster_id) == CLUSTER_ID_BYTES, f"expected {CLUSTER_ID_BYTES} bytes of cluster id"
-        disk.lock()
         try:
-            return cls._open_locked(disk, config, now_ms, new_cluster_id, verify_after)
+            disk.lock()
+            try:
+                return cls._open_locked(disk, config, now_ms, new_cluster_id, verify_after)
+            except BaseException:
+                disk.unlock()
+                raise
         except OSError as error:
-            disk.unlock()
             kind = JournalFullError if is_no_space(error) else JournalFailedError
             raise kind(f"the journal could not be opened: {error}") from error
-        except BaseException:
-            disk.unlock()
-            raise
 
     @classmethod
     def _open_locked(

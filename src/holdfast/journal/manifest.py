@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass
 
 from holdfast.journal.disk import Disk
-from holdfast.journal.errors import JournalDamagedError
+from holdfast.journal.errors import REBUILD, JournalDamagedError
 from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
 from holdfast.journal.writing import read_whole, replace_file
 
@@ -61,7 +61,7 @@ def read_manifest(disk: Disk) -> Manifest | None:
     if not problem and zlib.crc32(data[:_CHECKSUM_AT]) != int.from_bytes(data[_CHECKSUM_AT:], "big"):
         problem = "its checksum does not match"
     if problem:
-        raise JournalDamagedError(MANIFEST_NAME, 0, 0, problem)
+        raise JournalDamagedError(MANIFEST_NAME, 0, 0, problem, advice=REBUILD)
     cluster_id, newest, epoch, position, checksum = _FIELDS.unpack_from(data, PREAMBLE_BYTES)
     return Manifest(
         cluster_id=cluster_id,

@@ -112,7 +112,13 @@ class OsDisk:
         return OsFile(os.open(self._of(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def open(self, name: str) -> File:
-        return OsFile(os.open(self._of(name), os.O_RDWR | os.O_CLOEXEC))
+        try:
+            return OsFile(os.open(self._of(name), os.O_RDWR | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EROFS):
+                raise
+            # A backup on a read-only disk can still be verified and read.
+            return OsFile(os.open(self._of(name), os.O_RDONLY | os.O_CLOEXEC))
 
     def names(self) -> list[str]:
         with os.scandir(self._path) as entries:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from holdfast.journal.disk import Disk
-from holdfast.journal.errors import JournalDamagedError
+from holdfast.journal.errors import CUT, REBUILD, RESTORE, JournalDamagedError
 from holdfast.journal.manifest import MANIFEST_NAME, Manifest, read_manifest
 from holdfast.journal.port import SegmentInfo
 from holdfast.journal.segment import SegmentHeader, read_header, segment_names
@@ -90,17 +90,15 @@ def refuse_damage(found: Survey) -> None:
         return
     position = found.end_position + 1
     if tail.verdict in (Verdict.DAMAGED, Verdict.FOLLOWED):
-        is_repairable = tail.verdict is Verdict.DAMAGED
-        raise JournalDamagedError(
-            found.newest, tail.offset, position, tail.problem, is_repairable=is_repairable
-        )
+        advice = CUT if tail.verdict is Verdict.DAMAGED else RESTORE
+        raise JournalDamagedError(found.newest, tail.offset, position, tail.problem, advice=advice)
     if found.end_position < mark.mark_position:
         raise JournalDamagedError(
             found.newest,
             tail.offset,
             position,
             f"the journal ends here, but position {mark.mark_position} is known to have been durable",
-            is_repairable=tail.verdict is Verdict.TORN,
+            advice=CUT if tail.verdict is Verdict.TORN else RESTORE,
         )
     if found.mark_checksum != mark.mark_checksum:
         problem = f"the frame that ends at position {mark.mark_position} is not the one the manifest knows"
@@ -122,7 +120,9 @@ def _read_headers(disk: Disk, names: list[str]) -> tuple[list[SegmentHeader], li
 def _check_completeness(manifest: Manifest | None, headers: list[SegmentHeader], names: list[str]) -> None:
     if manifest is None:
         if headers or any(name.endswith(SNAPSHOT_SUFFIX) for name in names):
-            raise JournalDamagedError(MANIFEST_NAME, 0, 0, "it is missing, but files of a journal are there")
+            advice = REBUILD if headers else RESTORE
+            problem = "it is missing, but files of a journal are there"
+            raise JournalDamagedError(MANIFEST_NAME, 0, 0, problem, advice=advice)
         return
     if manifest.newest_first_position and manifest.newest_name not in {header.name for header in headers}:
         first = manifest.newest_first_position

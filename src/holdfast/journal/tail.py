@@ -4,6 +4,7 @@ Invariants: reserved space is zeros, one frame is written per sync, and no part 
 is ever all zeros (see frame.py). Hence
 - only zeros: the journal ends here;
 - an undamaged header further on: this frame was durable once, for the next is written only after its sync;
+- an undamaged header of some other frame: the one that belongs here was durable once, likewise;
 - the stored bytes end before the frame does, or a sector of it is zeros: it never was durable, it is torn;
 - anything else is damage.
 """
@@ -59,7 +60,7 @@ def _judge_bytes(rest: bytes, walker: FrameWalker) -> tuple[Verdict, str]:
             f"a valid frame follows it at offset {walker.offset + later}, so it was durable once",
         )
     if not walker.is_linked:
-        return Verdict.DAMAGED, "the frame there is not the successor of the one before it"
+        return Verdict.FOLLOWED, "the valid frame there is not the successor of the one before it"
     is_torn = _is_torn_frame(rest, walker.offset, header) if header else _is_torn_start(rest, walker.offset)
     if is_torn:
         return Verdict.TORN, "the last frame was not written completely"

@@ -135,7 +135,7 @@ class SimFile:
         disk.begin(self._life)
         if faults.fail_next_write:
             faults.fail_next_write = False
-            raise _os_error(errno.EIO)
+            raise self._disk.failure(errno.EIO)
         size = disk.writable(self._inode, offset, len(data))
         if disk.is_crashing("middle"):
             self._inode.write(offset, data[: disk.rng.randrange(size + 1)])
@@ -148,7 +148,7 @@ class SimFile:
         self._disk.begin(self._life)
         if self._disk.faults.fail_next_read:
             self._disk.faults.fail_next_read = False
-            raise _os_error(errno.EIO)
+            raise self._disk.failure(errno.EIO)
         self._disk.end()
         return self._inode.read(offset, size)
 
@@ -157,7 +157,7 @@ class SimFile:
         if self._disk.faults.fail_next_sync:
             self._disk.faults.fail_next_sync = False
             self._inode.fail_sync()
-            raise _os_error(errno.EIO)
+            raise self._disk.failure(errno.EIO)
         self._inode.sync()
         self._disk.end()
 
@@ -166,7 +166,7 @@ class SimFile:
         grown = size - self._inode.size
         if grown > 0:
             if self._disk.is_short_of(grown):
-                raise _os_error(errno.ENOSPC)
+                raise self._disk.failure(errno.ENOSPC)
             self._inode.size = size
         self._disk.end()
 
@@ -256,7 +256,7 @@ class SimDisk:
     def create(self, name: str) -> File:
         self.begin(self.life)
         if name in self._names:
-            raise _os_error(errno.EEXIST)
+            raise self.failure(errno.EEXIST)
         inode = _Inode()
         self._change(_NameChange(None, name, inode))
         self.end()
@@ -292,7 +292,7 @@ class SimDisk:
         self.begin(self.life)
         if self.faults.fail_next_sync_dir:
             self.faults.fail_next_sync_dir = False
-            raise _os_error(errno.EIO)
+            raise self.failure(errno.EIO)
         self._synced_names = dict(self._names)
         self._changes.clear()
         self.end()
@@ -333,6 +333,11 @@ class SimDisk:
         if self.is_crashing("after") or self.is_crashing("middle"):
             self.cut_power()
 
+    def failure(self, number: int) -> OSError:
+        """End an operation that fails, and return its error."""
+        self.end()
+        return OSError(number, os.strerror(number))
+
     def is_crashing(self, moment: CrashMoment) -> bool:
         return self.operations == self.faults.crash_at_operation and self.faults.crash_moment == moment
 
@@ -366,13 +371,13 @@ class SimDisk:
         if self.is_short_of(offset + size - inode.size):
             size = inode.size + (self.faults.free_bytes or 0) - offset
             if size <= 0:
-                raise _os_error(errno.ENOSPC)
+                raise self.failure(errno.ENOSPC)
             self.faults.free_bytes = 0
         return size
 
     def _find(self, name: str) -> _Inode:
         if name not in self._names:
-            raise _os_error(errno.ENOENT)
+            raise self.failure(errno.ENOENT)
         return self._names[name]
 
     def _change(self, change: _NameChange) -> None:
@@ -395,7 +400,3 @@ def _apply(change: _NameChange, names: dict[str, _Inode]) -> None:
 
 def _durable(data: bytes) -> _Inode:
     return _Inode(data=bytearray(data), size=len(data), synced_size=len(data))
-
-
-def _os_error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

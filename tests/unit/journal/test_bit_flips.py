@@ -1,0 +1,121 @@
+"""Every single bit of a small journal turned over: what docs/internals/journal-format.md promises for each."""
+
+from collections import Counter
+from enum import Enum
+
+import pytest
+
+from holdfast.journal.errors import JournalDamagedError
+from holdfast.journal.frame import FRAME_OVERHEAD, SECTOR_BYTES
+from holdfast.journal.manifest import MANIFEST_NAME
+from holdfast.journal.segment import read_header
+from holdfast.journal.walk import FrameWalker
+from tests.unit.journal.workload import (
+    body_of,
+    check_contiguous,
+    closed_files,
+    crashed_files,
+    disk_with,
+    empty_disk,
+    open_journal,
+    segments_of,
+)
+
+
+class Outcome(Enum):
+    """What opening the journal leads to."""
+
+    REFUSED = "refused, with no way but a backup"
+    REPAIRABLE = "refused, and the message names the repair command"
+    CUT = "opened; what was there is cut and a copy kept"
+
+
+def outcome_of(files: dict[str, bytes], name: str, bit: int) -> Outcome:
+    """Open a copy with one bit turned over. No frame may be missing afterwards, and a refusal changes nothing."""
+    disk = disk_with(files)
+    disk.flip_bit(name, bit)
+    before = disk.files()
+    try:
+        journal = open_journal(disk)
+    except JournalDamagedError as error:
+        assert disk.files() == before
+        return Outcome.REPAIRABLE if error.is_repairable else Outcome.REFUSED
+    assert journal.end_position == open_journal(disk_with(files)).end_position
+    assert any(kept.endswith(".bak") for kept in disk.files())
+    return Outcome.CUT
+
+
+def frame_ends(files: dict[str, bytes], name: str) -> list[int]:
+    """Return where the frames of a segment end, beginning with the end of its header."""
+    file = disk_with(files).open(name)
+    walker = FrameWalker(file, read_header(file, name))
+    return [walker.offset, *(walker.offset for _ in walker.frames())]
+
+
+def expected_in_newest(ends: list[int], at: int) -> Outcome:
+    """State the promise for a byte of the newest segment of a journal that was not closed."""
+    if at < ends[-2]:
+        return Outcome.REFUSED
+    if at < ends[-1]:
+        return Outcome.REPAIRABLE
+    is_same_sector = at // SECTOR_BYTES == ends[-1] // SECTOR_BYTES
+    return Outcome.REPAIRABLE if is_same_sector and at - ends[-1] >= FRAME_OVERHEAD else Outcome.CUT
+
+
+def test_every_bit_of_the_newest_segment_has_its_outcome() -> None:
+    """In the last frame every bit leads to a refusal that names the repair; before it, to one that does not."""
+    files = crashed_files(5)
+    name = segments_of(files)[-1]
+    ends = frame_ends(files, name)
+    seen: Counter[Outcome] = Counter()
+    for bit in range(8 * len(files[name])):
+        outcome = outcome_of(files, name, bit)
+        assert outcome is expected_in_newest(ends, bit // 8), f"bit {bit} of {name}, frames end at {ends}"
+        seen[outcome] += 1
+    assert set(seen) == set(Outcome)
+
+
+def test_every_bit_of_a_sealed_segment_is_refused() -> None:
+    """Whatever bit of an older segment turns over, its reserved space included, a backup is needed."""
+    files = crashed_files(5)
+    name = segments_of(files)[0]
+    padded = {**files, name: files[name] + bytes(600)}
+    assert open_journal(disk_with(padded)).end_position > 0
+    for bit in range(8 * len(padded[name])):
+        assert outcome_of(padded, name, bit) is Outcome.REFUSED, f"bit {bit}"
+
+
+def test_every_bit_of_the_manifest_is_refused() -> None:
+    """The manifest is small enough to be trusted whole or not at all; it can be rebuilt by command."""
+    files = crashed_files(5)
+    for bit in range(8 * len(files[MANIFEST_NAME])):
+        assert outcome_of(files, MANIFEST_NAME, bit) is Outcome.REPAIRABLE, f"bit {bit}"
+
+
+def test_every_bit_of_a_closed_journal_is_refused() -> None:
+    """After a clean close there is no reserved space left, and no bit whose change goes unnoticed."""
+    files = closed_files(2)
+    for name, data in files.items():
+        for bit in range(8 * len(data)):
+            assert outcome_of(files, name, bit) is not Outcome.CUT, f"bit {bit} of {name}"
+
+
+@pytest.mark.parametrize("shift", [*range(420, 470), 500, 511])
+def test_last_frame_is_refused_wherever_sectors_divide_it(shift: int) -> None:
+    """A boundary inside header, body or trailer does not turn one flipped bit into a torn frame."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    journal.write(b"p" * shift, 1, 0)
+    journal.write(b"\xc1" * 600 + body_of(1), 1, 0)
+    files = disk.kill().files()
+    name = segments_of(files)[-1]
+    start, end = frame_ends(files, name)[-2:]
+    boundaries = {at for at in range(start, end) if at % SECTOR_BYTES in (0, 1, SECTOR_BYTES - 1)}
+    for at in sorted({start, start + 1, end - 1, end - 2, *boundaries}):
+        for bit in range(8):
+            assert outcome_of(files, name, 8 * at + bit) is Outcome.REPAIRABLE, f"byte {at}, bit {bit}"
+
+
+def test_undamaged_copy_opens() -> None:
+    """The journal that these tests damage is sound to begin with."""
+    check_contiguous(list(open_journal(disk_with(crashed_files(5))).replay()))

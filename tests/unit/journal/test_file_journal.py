@@ -1,0 +1,271 @@
+"""Opening, writing, replaying, rolling, closing."""
+
+import pytest
+
+from holdfast.journal.errors import (
+    DirectoryLockedError,
+    JournalClosedError,
+    JournalDamagedError,
+    JournalFailedError,
+    PositionRemovedError,
+)
+from holdfast.journal.pins import pin
+from holdfast.journal.port import JournalConfig
+from tests.unit.journal.workload import (
+    CLUSTER_ID,
+    CONFIG,
+    check_contiguous,
+    closed_files,
+    disk_with,
+    empty_disk,
+    open_journal,
+    segments_of,
+    write_frames,
+)
+
+
+def test_new_journal_is_empty() -> None:
+    """A fresh directory gives epoch 1, position 0 and the cluster id that was handed in."""
+    journal = open_journal(empty_disk())
+    assert (journal.epoch, journal.end_position, journal.first_position) == (1, 0, 1)
+    assert journal.cluster_id == CLUSTER_ID
+    assert list(journal.replay()) == []
+
+
+def test_write_returns_the_last_position_of_its_frame() -> None:
+    """Positions count events, not frames."""
+    journal = open_journal(empty_disk())
+    assert [journal.write(b"a", 3, 0), journal.write(b"b", 1, 0)] == [3, 4]
+    assert journal.end_position == 4
+
+
+def test_frames_come_back_after_reopening() -> None:
+    """Over several segments and epochs, replay gives every frame in order with its digest."""
+    disk = disk_with(closed_files())
+    journal = open_journal(disk)
+    frames = list(journal.replay())
+    check_contiguous(frames)
+    assert frames[-1].last_position == journal.end_position
+    assert frames[-1].checksum == journal.end_checksum
+
+
+def test_replay_sees_what_this_opening_wrote() -> None:
+    """Frames written since the journal was opened are replayed too."""
+    journal = open_journal(empty_disk())
+    write_frames(journal, 20)
+    check_contiguous(list(journal.replay()))
+    assert len(list(journal.replay())) == 20
+
+
+def test_replay_starts_after_any_frame() -> None:
+    """From each frame's end on, exactly the later frames come, and the right link is accepted."""
+    journal = open_journal(disk_with(closed_files()))
+    frames = list(journal.replay())
+    for number, frame in enumerate(frames, start=1):
+        rest = list(journal.replay(frame.last_position, link=frame.checksum))
+        assert rest == frames[number:]
+
+
+def test_replay_refuses_another_history() -> None:
+    """If the frame at the start is not the one expected, nothing is yielded."""
+    journal = open_journal(disk_with(closed_files()))
+    for frame in list(journal.replay())[:-1]:
+        with pytest.raises(JournalDamagedError, match="another history"):
+            next(journal.replay(frame.last_position, link=frame.checksum ^ 1))
+
+
+def test_replay_past_the_end_is_refused() -> None:
+    """A snapshot that is ahead of the journal means that the journal has lost something."""
+    journal = open_journal(disk_with(closed_files()))
+    with pytest.raises(JournalDamagedError):
+        journal.replay(journal.end_position + 1)
+
+
+def test_epoch_grows_with_every_opening() -> None:
+    """Epochs strictly increase, whether or not anything was written."""
+    disk = empty_disk()
+    epochs = []
+    for _ in range(4):
+        journal = open_journal(disk)
+        epochs.append(journal.epoch)
+        journal.close()
+    assert epochs == [1, 2, 3, 4]
+
+
+def test_openings_that_write_nothing_leave_no_files() -> None:
+    """A process in a crash loop does not fill the directory."""
+    disk = empty_disk()
+    for _ in range(10):
+        open_journal(disk)
+        disk.kill()
+    assert len(segments_of(disk.files())) == 1
+
+
+def test_journal_rolls_to_new_segments() -> None:
+    """A segment past its size is sealed, and the infos describe the chain without gaps."""
+    journal = open_journal(empty_disk())
+    write_frames(journal, 20)
+    infos = journal.segments()
+    assert len(infos) > 2
+    assert [info.is_sealed for info in infos] == [True] * (len(infos) - 1) + [False]
+    assert infos[0].first_position == 1
+    for before, after in zip(infos, infos[1:], strict=False):
+        assert after.first_position == before.last_position + 1
+    assert infos[-1].last_position == journal.end_position
+
+
+def test_sealed_segments_give_their_reserved_space_back() -> None:
+    """What a segment reserved and did not use is cut off when it is sealed, and at a clean close."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    infos = journal.segments()
+    journal.close()
+    assert {info.name: info.bytes for info in infos} == {
+        name: len(data) for name, data in disk.files().items() if name != "MANIFEST"
+    }
+
+
+def test_digest_of_another_version_is_withheld() -> None:
+    """Frames written under another digest version replay without a digest."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 2)
+    journal.close()
+    other = open_journal(disk, JournalConfig(segment_bytes=900, extent_bytes=1024, digest_version=2))
+    other.write(b"new", 1, 5)
+    assert [frame.digest for frame in other.replay()] == [None, None, 5]
+
+
+def test_short_writes_are_continued() -> None:
+    """However little of each write the disk takes, whole frames become durable."""
+    disk = empty_disk()
+    disk.faults.short_write_percent = 90
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    disk.crash()
+    journal = open_journal(disk)
+    check_contiguous(list(journal.replay()))
+    assert len(list(journal.replay())) == 20
+
+
+@pytest.mark.parametrize("fault", ["fail_next_sync", "fail_next_write"])
+def test_first_failure_poisons_the_journal(fault: str) -> None:
+    """After a failed write or sync every call raises JournalFailedError, and the disk is not touched again."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 3)
+    setattr(disk.faults, fault, True)
+    with pytest.raises(JournalFailedError):
+        journal.write(b"lost", 1, 0)
+    operations = disk.operations
+    for call in (
+        lambda: journal.write(b"more", 1, 0),
+        lambda: journal.reserve(1),
+        lambda: journal.replay(),
+        lambda: journal.segments(),
+        lambda: journal.remove_segments(1),
+    ):
+        with pytest.raises(JournalFailedError):
+            call()
+    journal.close()
+    assert disk.operations == operations
+
+
+def test_frame_of_a_failed_sync_is_not_claimed() -> None:
+    """What a failed sync left in the kernel's cache is gone after a crash, and the journal before it is whole."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 3)
+    end = journal.end_position
+    disk.faults.fail_next_sync = True
+    with pytest.raises(JournalFailedError):
+        journal.write(b"lost", 1, 0)
+    disk.crash()
+    journal = open_journal(disk)
+    assert journal.end_position == end
+    check_contiguous(list(journal.replay()))
+
+
+def test_unsynced_directory_poisons_the_journal() -> None:
+    """If a new segment's name may not be durable, nothing more is written to either segment."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    disk.faults.fail_next_sync_dir = True
+    with pytest.raises(JournalFailedError):
+        write_frames(journal, 20)
+    with pytest.raises(JournalFailedError):
+        journal.write(b"more", 1, 0)
+
+
+def test_second_opening_is_refused_while_the_first_lives() -> None:
+    """One directory has one writer."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    with pytest.raises(DirectoryLockedError):
+        open_journal(disk)
+    journal.close()
+    assert open_journal(disk).epoch == 2
+
+
+def test_closed_journal_refuses_calls() -> None:
+    """After `close` every call says so, and a second close is harmless."""
+    journal = open_journal(empty_disk())
+    journal.close()
+    journal.close()
+    with pytest.raises(JournalClosedError):
+        journal.write(b"x", 1, 0)
+
+
+def test_segments_are_removed_up_to_a_position() -> None:
+    """Whole sealed segments go, oldest first; the rest replays from its first position on, also after reopening."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    infos = journal.segments()
+    removed = journal.remove_segments(infos[2].last_position - 1)
+    assert removed == [info.name for info in infos[:2]]
+    assert journal.first_position == infos[2].first_position
+    with pytest.raises(PositionRemovedError):
+        journal.replay(infos[1].last_position - 1)
+    disk.crash()
+    journal = open_journal(disk)
+    assert journal.first_position == infos[2].first_position
+    check_contiguous(list(journal.replay(infos[1].last_position)), after=infos[1].last_position)
+
+
+def test_the_segment_being_written_is_never_removed() -> None:
+    """Even if everything is covered, the newest segment stays."""
+    journal = open_journal(empty_disk())
+    write_frames(journal, 20)
+    journal.remove_segments(journal.end_position)
+    assert [info.is_sealed for info in journal.segments()] == [False]
+
+
+def test_pinned_segments_are_kept() -> None:
+    """A segment that a living reader needs stays until the reader is done."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    infos = journal.segments()
+    with pin(disk, infos[1].last_position):
+        assert journal.remove_segments(journal.end_position) == [infos[0].name]
+    assert len(journal.remove_segments(journal.end_position)) == len(infos) - 2
+
+
+def test_segments_before_a_snapshot_need_not_be_read() -> None:
+    """With `verify_after`, damage in a covered segment does not keep the journal from opening."""
+    disk = disk_with(closed_files())
+    names = segments_of(disk.files())
+    disk.flip_bit(names[0], 8 * 600)
+    with pytest.raises(JournalDamagedError):
+        open_journal(disk)
+    second_first = int(names[1].split("-")[0])
+    journal = open_journal(disk, verify_after=second_first - 1)
+    check_contiguous(list(journal.replay(second_first - 1)), after=second_first - 1)
+
+
+def test_default_sizes_hold_what_the_documents_say() -> None:
+    """Segments of 64 MiB, reserved 16 MiB at a time."""
+    assert (JournalConfig().segment_bytes, JournalConfig().extent_bytes) == (64 << 20, 16 << 20)
+    assert CONFIG.digest_version == 1

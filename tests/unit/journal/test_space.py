@@ -1,0 +1,185 @@
+"""Reserved bytes can always be written; a full disk refuses and heals."""
+
+import random
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.journal.errors import JournalFullError
+from holdfast.journal.file import FileJournal
+from holdfast.journal.frame import FRAME_OVERHEAD
+from holdfast.journal.port import JournalConfig
+from holdfast.journal.segment import HEADER_BYTES
+from holdfast.testing.disk import SimDisk
+from tests.unit.journal.workload import CONFIG, check_contiguous, empty_disk, open_journal, write_frames
+
+
+def test_full_disk_refuses_a_grant_and_changes_nothing() -> None:
+    """Without space `reserve` answers False, and the journal goes on."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    disk.faults.free_bytes = 100
+    before = disk.files()
+    assert not journal.reserve(5_000)
+    assert disk.files() == before
+    assert disk.faults.free_bytes == 100
+
+
+def test_grant_succeeds_once_space_is_back() -> None:
+    """The refusal heals by itself: the same call succeeds as soon as the disk has room."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    disk.faults.free_bytes = 0
+    assert not journal.reserve(5_000)
+    disk.faults.free_bytes = 50_000
+    assert journal.reserve(5_000)
+    assert journal.write(b"x" * (5_000 - FRAME_OVERHEAD), 1, 0) == 1
+
+
+def test_last_bytes_of_a_disk_are_granted_exactly() -> None:
+    """When a whole extent does not fit, what is asked for still may."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    disk.faults.free_bytes = 700
+    assert not journal.reserve(701)
+    assert journal.reserve(700)
+    assert journal.write(b"x" * (700 - FRAME_OVERHEAD), 1, 0) == 1
+    assert disk.faults.free_bytes == 0
+
+
+def test_granted_bytes_stay_writable_on_a_full_disk() -> None:
+    """Frames that were reserved are written although the disk filled up meanwhile, past the segment's size too."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    assert journal.reserve(3_000)
+    disk.faults.free_bytes = 0
+    for _ in range(3_000 // (100 + FRAME_OVERHEAD)):
+        journal.write(b"x" * 100, 1, 0)
+    assert len(journal.segments()) == 1
+    assert journal.segments()[0].bytes > CONFIG.segment_bytes
+    assert len(list(journal.replay())) == journal.end_position
+
+
+def test_journal_rolls_again_once_space_is_back() -> None:
+    """A segment that outgrew its size for lack of space is sealed later."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    assert journal.reserve(3_000)
+    disk.faults.free_bytes = 0
+    write_frames(journal, 8)
+    disk.faults.free_bytes = 100_000
+    write_frames(journal, 20)
+    assert len(journal.segments()) > 2
+    check_contiguous(list(journal.replay()))
+
+
+def test_spare_bytes_serve_those_who_ask_for_none() -> None:
+    """A grant that must leave some room is refused before one that need not."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    disk.faults.free_bytes = 1_000
+    assert not journal.reserve(600, spare=500)
+    assert journal.reserve(500, spare=500)
+    assert not journal.reserve(1, spare=500)
+    assert journal.reserve(500)
+    assert not journal.reserve(1)
+
+
+def test_released_bytes_can_be_granted_again() -> None:
+    """What a caller reserved too much goes back."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    disk.faults.free_bytes = 1_000
+    assert journal.reserve(1_000)
+    assert not journal.reserve(400)
+    journal.release(400)
+    assert journal.reserve(400)
+
+
+def test_unreserved_frame_is_refused_on_a_full_disk_without_harm() -> None:
+    """A write that nobody reserved raises JournalFullError, touches no promised byte, and is not the end."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    assert journal.reserve(200)
+    disk.faults.free_bytes = 0
+    with pytest.raises(JournalFullError):
+        journal.write(b"x" * 5_000, 1, 0)
+    assert journal.write(b"x" * (200 - FRAME_OVERHEAD), 1, 0) == 1
+
+
+class _Meddler(SimDisk):
+    """Fills up, after a further grant, at the very moment when a new segment gets its name."""
+
+    journal: FileJournal | None = None
+    granted = 0
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        if self.journal is not None and new.endswith(".log"):
+            while self.journal.reserve(500):
+                self.granted += 500
+                self.faults.free_bytes = 0
+            self.journal = None
+
+
+def test_grants_made_during_a_roll_hold() -> None:
+    """If the new segment cannot hold what was granted meanwhile, it is taken back and the old one goes on."""
+    disk = _Meddler(random.Random(0))
+    journal = open_journal(disk)
+    write_frames(journal, 4)
+    while journal.segments()[-1].bytes < CONFIG.segment_bytes:
+        write_frames(journal, 1)
+    disk.journal = journal
+    disk.faults.free_bytes = 2_500
+    write_frames(journal, 1)
+    assert disk.granted >= 500
+    while disk.granted >= 100 + FRAME_OVERHEAD:
+        journal.write(b"g" * 100, 1, 0)
+        disk.granted -= 100 + FRAME_OVERHEAD
+    end = journal.end_position
+    disk.faults.free_bytes = None
+    assert open_journal(disk.crash()).end_position == end
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["reserve", "write", "fill", "free"]), st.integers(1, 1_500)), max_size=60))
+def test_promised_bytes_are_always_writable(steps: list[tuple[str, int]]) -> None:
+    """Whatever the order of grants, frames, rolls and a disk that fills and empties: no promise is broken."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    promised: list[int] = []
+    for step, size in steps:
+        if step == "reserve" and journal.reserve(size + FRAME_OVERHEAD):
+            promised.append(size)
+        elif step == "write" and promised:
+            journal.write(b"w" * promised.pop(0), 1, 0)
+        elif step == "fill":
+            disk.faults.free_bytes = size
+        elif step == "free":
+            disk.faults.free_bytes = None
+    for size in promised:
+        journal.write(b"w" * size, 1, 0)
+
+
+def test_reserving_beside_writing_is_safe() -> None:
+    """One thread reserves while another writes over many rolls; the sums come out right."""
+    disk = empty_disk()
+    journal = open_journal(disk, JournalConfig(segment_bytes=4_000, extent_bytes=2_000))
+    size = 200
+    frames = 600
+
+    def reserve_all() -> None:
+        for _ in range(frames):
+            assert journal.reserve(size)
+
+    reserver = Thread(target=reserve_all)
+    reserver.start()
+    for _ in range(frames):
+        journal.write(b"t" * (size - FRAME_OVERHEAD), 1, 0)
+    reserver.join()
+    assert journal.end_position == frames
+    used = sum(info.bytes - HEADER_BYTES for info in journal.segments())
+    assert used == frames * size
+    assert len(list(journal.replay())) == frames
