@@ -168,7 +168,8 @@ class LeaseManager:
                     heapq.heappush(heap, (lease.deadline_ms, token, 1))
         for lease in found.values():
             heapq.heappush(heap, (lease.deadline_ms, lease.token, 1))
-        return list(found.values())
+        # In the order of grants: the heap's order depends on which questions were asked before.
+        return [found[token] for token in sorted(found)]
 
     def _current(self, worker: str, row: ReportRow, now: Now) -> tuple[Lease | None, str]:
         """The lease that a report speaks for, or why there is none; both empty for a repeated report."""

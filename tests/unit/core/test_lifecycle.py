@@ -4,12 +4,12 @@ import itertools
 from pathlib import Path
 
 import pytest
-from tests.unit.core.desk import Desk
 
 from holdfast.core import lifecycle
 from holdfast.core.events import CancelAccepted, Granted
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL, TRANSITIONS, IllegalTransitionError, State
 from holdfast.testing import model
+from tests.unit.core.desk import Desk
 
 EVERYWHERE = [NOWHERE, *State]
 

@@ -1,0 +1,401 @@
+"""The right to run: who has it, until when, and what reports without it are worth."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.core import commands
+from holdfast.core.commands import ReportRow
+from holdfast.core.events import Reported
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.model import FIXED, Backoff, Now, Template
+from holdfast.limits import OUTPUT_BYTES_MAX, REASON_CHARS_MAX, SUMMARY_CHARS_MAX
+from tests.unit.core.desk import Desk
+
+
+@pytest.fixture
+def running(desk: Desk) -> Desk:
+    """A desk where w1 runs job a under token 1 for a second."""
+    desk.submit("a", template=Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0)))
+    assert desk.run_one().token == 1
+    return desk
+
+
+# -- tokens
+
+
+def test_tokens_only_grow(desk: Desk) -> None:
+    """Each grant has a token of its own, larger than all before it, also after a restart."""
+    desk.submit("a", "b", "c")
+    tokens = [lease.token for lease in desk.lease(2)]
+    desk.revoke(reason="released")
+    tokens += [lease.token for lease in desk.lease(1)]
+    desk.restart(desk.reloaded())
+    tokens += [lease.token for lease in desk.lease(2)]
+    assert tokens == [1, 2, 3, 4, 5]
+
+
+def test_attempt_is_counted_when_it_is_granted(running: Desk) -> None:
+    """A job that kills its worker at once has still been tried once."""
+    assert (running.job("a").attempts, running.job("a").state) == (1, RUNNING)
+
+
+# -- time
+
+
+def test_lease_expires_at_its_deadline_and_not_before(running: Desk) -> None:
+    """A lease of a second holds for 999 ms and is over at 1000, and the loss is counted."""
+    running.pass_ms(999)
+    assert running.expire() == []
+    running.pass_ms(1)
+    assert running.ledger.leases.is_expiry_due(running.now)
+    assert running.expire() == [("w1", 1)]
+    assert (running.job("a").state, running.job("a").losses) == (QUEUED, 1)
+
+
+def test_heartbeat_extends_all_leases_of_its_worker(desk: Desk) -> None:
+    """A heartbeat counts from now for all that the worker holds, and for nobody else."""
+    desk.submit("a", "b", "c")
+    desk.lease(2, worker="w1")
+    desk.lease(1, worker="w2")
+    desk.pass_ms(600)
+    assert desk.extend("w1").held == [1, 2]
+    desk.pass_ms(600)
+    assert desk.expire() == [("w2", 3)]
+
+
+def test_expired_lease_is_never_revived(running: Desk) -> None:
+    """A heartbeat after the deadline is told that nothing is held, and leaves the lease to expire."""
+    running.pass_ms(1_000)
+    assert running.extend("w1") == commands.Heard([], [])
+    assert running.extend("w1", held=set()) == commands.Heard([], [])
+    assert running.expire() == [("w1", 1)]
+    assert running.job("a").losses == 1
+
+
+def test_shorter_extension_is_noticed_in_time(desk: Desk) -> None:
+    """A heartbeat may shorten a lease; the wake-up time follows."""
+    desk.submit("a")
+    desk.lease(lease_ms=60_000)
+    desk.extend(lease_ms=100)
+    deadline_ms = desk.ledger.leases.next_deadline_ms()
+    assert deadline_ms is not None
+    assert deadline_ms <= 100
+    desk.pass_ms(100)
+    assert desk.expire() == [("w1", 1)]
+
+
+def test_jump_of_the_wall_clock_expires_nothing(running: Desk) -> None:
+    """Leases are measured in served time; a day that only the wall clock has seen ends none of them."""
+    running.log_ms += 86_400_000
+    assert running.expire() == []
+    assert running.report("a", 1) == ""
+
+
+def test_standing_wall_clock_keeps_no_lease_alive(running: Desk) -> None:
+    """A wall clock that stands still does not stop served time."""
+    running.served_ms += 1_000
+    assert running.expire() == [("w1", 1)]
+
+
+def test_all_leases_that_are_over_go_in_one_event(desk: Desk) -> None:
+    """Expiry takes every overdue lease of every worker at once, in the order of their tokens."""
+    desk.submit(*"abcd")
+    desk.lease(2, worker="w2")
+    desk.lease(1, worker="w1")
+    desk.lease(1, worker="w3", lease_ms=5_000)
+    desk.pass_ms(1_000)
+    position = desk.ledger.position
+    assert desk.expire() == [("w2", 1), ("w2", 2), ("w1", 3)]
+    assert desk.ledger.position == position + 1
+
+
+def test_watched_deadlines_are_bounded(desk: Desk) -> None:
+    """Deadlines of leases that ended long before their time are reclaimed."""
+    desk.submit("a")
+    for _ in range(5_000):
+        command = commands.Lease("w1", frozenset({"echo"}), frozenset(), 1, 3_600_000)
+        desk.do(command)
+        desk.revoke(reason="released")
+    assert len(desk.ledger.leases._deadlines) < 4_200
+
+
+# -- restart
+
+
+def _restart_later(desk: Desk, later_ms: int) -> int | None:
+    """The time that is left of the first lease after a restart this much later in log time."""
+    desk.log_ms += later_ms
+    desk.restart()
+    return desk.ledger.leases.next_deadline_ms()
+
+
+@pytest.mark.parametrize(("later_ms", "left_ms"), [(0, 1_000), (400, 600), (999, 1)])
+def test_restart_leaves_what_remained(running: Desk, later_ms: int, left_ms: int) -> None:
+    """After a restart a lease has what was left of it in log time."""
+    assert _restart_later(running, later_ms) == left_ms
+    assert running.report("a", 1) == ""
+
+
+@pytest.mark.parametrize("later_ms", [1_000, 1_001, 10**9])
+def test_lease_that_expired_while_nobody_served_stays_expired(running: Desk, later_ms: int) -> None:
+    """What was over at the restart is over: its report is late and its job returns."""
+    _restart_later(running, later_ms)
+    assert running.report("a", 1) == "LEASE_EXPIRED"
+    assert running.expire() == [("w1", 1)]
+    assert running.job("a").state == QUEUED
+
+
+def test_restart_never_lengthens_a_lease(running: Desk) -> None:
+    """Where log time seems to lie before the expiry by more than the lease, the lease's own length counts."""
+    running.ledger.book.leases[1].expires_ms += 10**6
+    running.ledger.leases.resume(Now(running.log_ms, 50))
+    assert running.ledger.leases.next_deadline_ms() == 50 + 1_000
+    running.ledger.book.leases[1].expires_ms -= 10**6
+
+
+def test_worker_that_outlives_a_restart_goes_on(running: Desk) -> None:
+    """A worker may extend and report after a restart as if nothing had happened."""
+    running.restart(running.reloaded())
+    assert running.extend("w1").held == [1]
+    assert running.report("a", 1) == ""
+    assert running.job("a").state == DONE
+
+
+def test_extension_survives_a_restart(running: Desk) -> None:
+    """What a heartbeat gave is still given after a replay."""
+    running.pass_ms(900)
+    running.extend("w1", lease_ms=1_000)
+    assert _restart_later(running, 0) == 1_000
+
+
+# -- reports
+
+
+def test_first_terminal_report_wins(running: Desk) -> None:
+    """The first result stays, whatever is reported after it."""
+    assert running.report("a", 1, DONE, output=b"first") == ""
+    assert running.report("a", 1, FAILED, output=b"second") == "ALREADY_FINISHED"
+    result = running.job("a").result
+    assert result is not None
+    assert (result.state, result.output, result.token) == (DONE, b"first", 1)
+
+
+def test_repeated_report_is_told_that_it_counts(running: Desk) -> None:
+    """A worker that did not hear the answer may report the same again, which changes nothing."""
+    running.report("a", 1)
+    position = running.ledger.position
+    assert running.report("a", 1) == ""
+    assert running.ledger.position == position
+
+
+def test_late_report_is_refused_and_kept_as_evidence(running: Desk) -> None:
+    """A result after the deadline does not count, even before the lease was taken back."""
+    running.pass_ms(1_000)
+    position = running.ledger.position
+    assert running.report("a", 1) == "LEASE_EXPIRED"
+    assert running.ledger.position == position + 1
+    assert running.job("a").state == RUNNING
+
+
+def test_stale_token_is_refused_for_ever(running: Desk) -> None:
+    """A token that was taken back is worth nothing, also while another lease on the job runs."""
+    running.revoke()
+    assert running.report("a", 1) == "STALE_TOKEN"
+    running.lease(worker="w2")
+    assert running.report("a", 1) == "STALE_TOKEN"
+    assert running.report("a", 2, worker="w2") == ""
+    assert running.report("a", 1) == "ALREADY_FINISHED"
+
+
+def test_stale_token_extends_nothing(running: Desk) -> None:
+    """A heartbeat of the former holder does not keep the lease of the present one alive."""
+    running.revoke()
+    running.lease(worker="w2")
+    assert running.extend("w1", held={1, 2}).held == []
+    running.pass_ms(1_000)
+    assert running.expire() == [("w2", 2)]
+
+
+def test_report_of_another_worker_is_refused(running: Desk) -> None:
+    """Knowing a token is not enough: only the holder may report."""
+    assert running.report("a", 1, worker="w2") == "NOT_THE_HOLDER"
+    assert running.report("a", 0, worker="w2") == "NOT_THE_HOLDER"
+    assert running.job("a").state == RUNNING
+
+
+def test_token_of_another_job_is_refused(running: Desk) -> None:
+    """A live token proves nothing about a job that it was not given for."""
+    running.submit("b", "c")
+    running.lease(1)
+    assert running.report("c", 2) == "STALE_TOKEN"
+    assert running.report("b", 1) == "STALE_TOKEN"
+
+
+def test_report_without_a_token_speaks_for_the_lease_held(running: Desk) -> None:
+    """Token 0 stands for the lease that this worker holds on the job."""
+    assert running.report("a", 0) == ""
+    result = running.job("a").result
+    assert result is not None
+    assert result.token == 1
+    assert running.report("a", 0) == "ALREADY_FINISHED"
+
+
+def test_report_without_a_token_on_a_waiting_job_is_refused(desk: Desk) -> None:
+    """Token 0 stands for nothing where nobody holds a lease."""
+    desk.submit("a")
+    assert desk.report("a", 0) == "STALE_TOKEN"
+
+
+def test_report_on_an_unknown_job_is_refused(desk: Desk) -> None:
+    """A job that never was, or is forgotten, is unknown; its name is kept in part and made writable."""
+    assert desk.report("nobody" * 100, 1) == "UNKNOWN_JOB"
+    assert desk.report("\ud800", 1) == "UNKNOWN_JOB"
+
+
+def test_one_report_speaks_once_for_a_lease(running: Desk) -> None:
+    """Of two rows for one lease the first counts; an equal one is a repeat, a different one is refused."""
+    rows = [ReportRow("a", 1, DONE), ReportRow("a", 1, DONE), ReportRow("a", 1, FAILED)]
+    reply = running.do(commands.Report("w1", rows))
+    assert reply.refused == ["", "", "ALREADY_FINISHED"]
+    assert running.job("a").state == DONE
+
+
+def test_second_row_after_a_retry_is_stale(running: Desk) -> None:
+    """Where the first row sent the job back to its queue, the second has no lease any more."""
+    rows = [ReportRow("a", 1, FAILED), ReportRow("a", 1, DONE)]
+    assert running.do(commands.Report("w1", rows)).refused == ["", "STALE_TOKEN"]
+    assert running.job("a").state == QUEUED
+
+
+def test_bad_rows_do_not_spoil_good_ones(running: Desk) -> None:
+    """A batch of reports is judged row by row and becomes one event."""
+    running.submit("b")
+    rows = [ReportRow("x", 9, DONE), ReportRow("a", 1, DONE), ReportRow("b", 1, DONE)]
+    decision: Any = running.decide(commands.Report("w1", rows))
+    assert isinstance(decision.event, Reported)
+    assert decision.reply.refused == ["UNKNOWN_JOB", "", "STALE_TOKEN"]
+    running.take(decision.event)
+    assert running.job("a").state == DONE
+
+
+def test_unrequested_cancel_is_a_failed_attempt(running: Desk) -> None:
+    """A worker cannot cancel: CANCELED without a request counts as a failure, and is retried."""
+    assert running.report("a", 1, CANCELED) == ""
+    assert (running.job("a").state, running.job("a").failures) == (QUEUED, 1)
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_output_limit_is_exact(running: Desk, over: int) -> None:
+    """Output up to the limit is kept; one byte more makes the job FAILED with no output, and no retry."""
+    assert running.report("a", 1, output=b"x" * (OUTPUT_BYTES_MAX + over)) == ""
+    job = running.job("a")
+    assert job.result is not None
+    expected = (FAILED, 0, "OUTPUT_TOO_LARGE") if over > 0 else (DONE, OUTPUT_BYTES_MAX + over, "")
+    assert (job.state, len(job.result.output), job.result.failure_reason) == expected
+
+
+def test_texts_of_a_report_are_cut_and_made_writable(running: Desk) -> None:
+    """Summaries and reasons are cut to their limits, and what is not UTF-8 in them is replaced."""
+    running.report("a", 1, FAILED, is_retryable=False, summary="\udcff" * 2_000, failure_reason="é" * 2_000)
+    result = running.job("a").result
+    assert result is not None
+    assert result.summary == "?" * SUMMARY_CHARS_MAX
+    assert result.failure_reason == "é" * REASON_CHARS_MAX
+
+
+# -- cancelling
+
+
+def test_queued_job_is_cancelled_at_once_and_never_granted(desk: Desk) -> None:
+    """The cancel of a waiting job ends it; nobody gets it after that."""
+    desk.submit("a")
+    reply = desk.cancel("a", "enough")
+    assert (reply.state, reply.was_terminal, reply.token) == (CANCELED, False, 0)
+    assert desk.lease(5) == []
+    result = desk.job("a").result
+    assert result is not None
+    assert result.summary == "enough"
+
+
+def test_running_job_is_marked_and_its_worker_is_told(running: Desk) -> None:
+    """The cancel of a running job names the lease to stop and reaches the worker with its heartbeat."""
+    reply = running.cancel("a")
+    assert (reply.state, reply.was_terminal, reply.token) == (RUNNING, False, 1)
+    assert running.extend("w1").cancels == [1]
+    assert running.report("a", 1, CANCELED) == ""
+    assert running.job("a").state == CANCELED
+
+
+def test_second_cancel_changes_nothing(running: Desk) -> None:
+    """A cancel that was noted before, or of a job that has ended, answers without an event."""
+    running.cancel("a")
+    position = running.ledger.position
+    assert running.cancel("a").token == 1
+    running.report("a", 1)
+    assert running.cancel("a") == commands.CancelReply(DONE, was_terminal=True)
+    assert running.ledger.position == position + 1
+
+
+def test_result_that_was_faster_than_the_cancel_counts(running: Desk) -> None:
+    """A job that ended well although its cancel was asked for is DONE."""
+    running.cancel("a")
+    running.report("a", 1, DONE)
+    assert running.job("a").state == DONE
+
+
+@pytest.mark.parametrize("reason", ["disconnected", "released"])
+def test_cancelled_job_that_loses_its_worker_is_cancelled(running: Desk, reason: str) -> None:
+    """A job whose end was asked for does not run again after its lease has ended."""
+    running.cancel("a")
+    running.revoke(reason=reason)
+    assert running.job("a").state == CANCELED
+
+
+def test_cancel_of_an_unknown_job_is_refused(desk: Desk) -> None:
+    """A job that does not exist cannot be cancelled, and a hostile id is shown harmlessly."""
+    assert desk.cancel("nobody").reason == "JOB_NOT_FOUND"
+    assert "\\x00" in desk.cancel("\0").message
+
+
+# -- taking back
+
+
+def test_released_lease_spends_nothing(running: Desk) -> None:
+    """A lease that is handed back counts neither as a failure nor as a loss."""
+    assert running.revoke(reason="released") == [1]
+    job = running.job("a")
+    assert (job.state, job.failures, job.losses, job.attempts) == (QUEUED, 0, 0, 1)
+
+
+def test_disconnected_lease_is_a_loss(running: Desk) -> None:
+    """A lease that went with its worker counts as a loss."""
+    running.revoke(reason="disconnected")
+    assert running.job("a").losses == 1
+
+
+def test_only_named_leases_are_taken_back(desk: Desk) -> None:
+    """A revocation that names tokens takes these, if the worker holds them, and no others."""
+    desk.submit(*"abc")
+    desk.lease(2, worker="w1")
+    desk.lease(1, worker="w2")
+    assert desk.revoke("w1", tokens=frozenset({2, 3, 99})) == [2]
+    assert set(desk.ledger.book.leases) == {1, 3}
+    assert desk.revoke("nobody") == []
+
+
+def test_heartbeat_takes_back_what_the_worker_does_not_run(desk: Desk) -> None:
+    """A lease that its worker does not list, and had time to learn of, goes back without being counted."""
+    desk.submit("a", "b")
+    desk.lease(2)
+    desk.pass_ms(100)
+    assert desk.extend(held={1}, grace_ms=100).held == [1]
+    assert (desk.job("b").state, desk.job("b").losses) == (QUEUED, 0)
+
+
+def test_heartbeat_spares_leases_that_are_on_their_way(desk: Desk) -> None:
+    """A lease younger than the grace is held although its worker does not list it yet."""
+    desk.submit("a")
+    desk.lease()
+    desk.pass_ms(99)
+    assert desk.extend(held=set(), grace_ms=100).held == [1]

@@ -1,0 +1,131 @@
+"""Pages over all jobs: always what sorting everything would give."""
+
+import random
+
+import pytest
+
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import CANCELED, QUEUED, State
+from holdfast.core.listing import Listing
+from holdfast.core.model import Job, Template
+from tests.unit.core.desk import Desk
+
+FILTERS: list[list[int]] = [[], [QUEUED], [State.DONE, State.CANCELED], list(State)]
+
+
+def _sorted_ids(ledger: Ledger, states: list[int], *, newest_first: bool) -> list[str]:
+    jobs = [job for job in ledger.book.jobs.values() if not states or job.state in states]
+    sign = -1 if newest_first else 1
+    return [job.id for job in sorted(jobs, key=lambda job: (sign * job.created_ms, job.id))]
+
+
+def _paged_ids(ledger: Ledger, states: list[int], size: int, *, newest_first: bool) -> list[str]:
+    ids: list[str] = []
+    has_more = True
+    while has_more:
+        page, has_more = ledger.page(states, len(ids), size, newest_first=newest_first)
+        assert len(page) == size or not has_more
+        ids += [job.id for job in page]
+    return ids
+
+
+def _churn(rng: random.Random) -> Desk:
+    """Thousands of jobs in bursts of equal time, many cancelled, the oldest of these forgotten."""
+    desk = Desk()
+    number = 0
+    for _ in range(60):
+        ids = [f"{rng.randrange(10**6):06}-{number + n}" for n in range(rng.randrange(1, 120))]
+        number += len(ids)
+        desk.submit(*ids)
+        desk.pass_ms(rng.choice([0, 0, 1, 50]))
+        for job_id in rng.sample(ids, len(ids) // 2):
+            desk.cancel(job_id)
+        if rng.random() < 0.3:
+            desk.evict(retain_jobs=rng.randrange(200))
+    return desk
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("states", FILTERS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_pages_equal_a_sort_of_everything(seed: int, states: list[int], *, newest_first: bool) -> None:
+    """Under churn all pages in a row are the sorted jobs, for each filter and both directions."""
+    desk = _churn(random.Random(seed))
+    for ledger in (desk.ledger, desk.reloaded()):
+        expected = _sorted_ids(ledger, states, newest_first=newest_first)
+        assert _paged_ids(ledger, states, 77, newest_first=newest_first) == expected
+    desk.check()
+
+
+def test_jobs_of_one_millisecond_are_ordered_by_id_in_both_directions(desk: Desk) -> None:
+    """The direction turns time around, but ids ascend inside a millisecond."""
+    desk.submit("b", "a")
+    desk.pass_ms(1)
+    desk.submit("d", "c")
+    assert _paged_ids(desk.ledger, [], 9, newest_first=False) == ["a", "b", "c", "d"]
+    assert _paged_ids(desk.ledger, [], 9, newest_first=True) == ["c", "d", "a", "b"]
+
+
+@pytest.mark.parametrize("offset", [2, 3, 10**18])
+def test_offset_beyond_the_end_gives_an_empty_page(desk: Desk, offset: int) -> None:
+    """A page after the last job is empty and says that nothing follows."""
+    desk.submit("a", "b")
+    assert desk.ledger.page([], offset, 5, newest_first=False) == ([], False)
+
+
+def test_page_that_ends_with_the_last_job_says_so(desk: Desk) -> None:
+    """`has more` is exact: false when the page holds the last job, true when one is left."""
+    desk.submit("a", "b", "c")
+    assert not desk.ledger.page([], 0, 3, newest_first=False)[1]
+    assert desk.ledger.page([], 0, 2, newest_first=False)[1]
+
+
+def test_state_named_twice_counts_once(desk: Desk) -> None:
+    """A filter that repeats a state is the filter without the repetition, on every page."""
+    desk.submit("a", "b", "c")
+    for offset in range(5):
+        once = desk.ledger.page([QUEUED], offset, 1, newest_first=False)
+        assert desk.ledger.page([QUEUED, QUEUED], offset, 1, newest_first=False) == once
+
+
+def test_unknown_state_matches_nothing(desk: Desk) -> None:
+    """A number that is no state finds no job, and never one that was forgotten."""
+    desk.submit("a", "b", "c")
+    desk.cancel("a")
+    desk.evict(retain_jobs=0)
+    assert desk.ledger.page([0], 0, 5, newest_first=False) == ([], False)
+    assert desk.ledger.page([99], 0, 5, newest_first=False) == ([], False)
+
+
+def test_counts_follow_every_change_of_state(desk: Desk) -> None:
+    """The number of jobs per state is known at all times."""
+    desk.submit("a", "b", "c")
+    desk.lease(1)
+    desk.cancel("c")
+    listing = desk.ledger.book.listing
+    assert [listing.count([state]) for state in State] == [1, 1, 0, 0, 1]
+    assert listing.count([QUEUED, CANCELED]) == 2
+
+
+def test_chunk_never_splits_a_millisecond() -> None:
+    """Jobs of the same millisecond share a chunk, however many there are; the next one opens another."""
+    listing = Listing()
+    for number in range(2_000):
+        chunk = listing.chunk_for(5)
+        listing.jobs_in(chunk).append(Job(f"{number}", Template("echo"), b"", number, chunk, 5))
+    assert chunk == 1
+    assert listing.chunk_for(6) == 2
+
+
+def test_memory_of_forgotten_jobs_is_reclaimed(desk: Desk) -> None:
+    """After all jobs are forgotten, at most the open chunk is left, and it is empty."""
+    for burst in range(5):
+        desk.submit(*(f"{burst}-{n}" for n in range(1_000)))
+        desk.pass_ms(1)
+    for job_id in list(desk.ledger.book.jobs):
+        desk.cancel(job_id)
+    while desk.evict(retain_jobs=0):
+        pass
+    listing = desk.ledger.book.listing
+    assert len(listing._chunks) == len(listing.counts_of) == 1
+    assert all(not chunk.jobs for chunk in listing._chunks.values())

@@ -1,0 +1,210 @@
+"""Who is next: order inside lanes, between lanes, and what the queue holds on to."""
+
+import random
+
+from holdfast.core.model import FIXED, Backoff, Template
+from tests.unit.core.desk import ECHO, Desk
+
+HIGH, LOW = Template("echo", priority=9), Template("echo", priority=0)
+RETRIED = Template("echo", max_attempts=3, backoff=Backoff(FIXED, 50))
+
+
+def test_jobs_are_granted_in_submit_order(desk: Desk) -> None:
+    """Inside a lane the oldest job goes first, whatever its id."""
+    desk.submit("c", "a")
+    desk.submit("b")
+    assert desk.leased_ids(5) == ["c", "a", "b"]
+
+
+def test_worker_gets_no_more_than_it_asked_for(desk: Desk) -> None:
+    """A grant holds at most the number of jobs asked for, and the rest waits."""
+    desk.submit("a", "b", "c")
+    assert desk.leased_ids(2) == ["a", "b"]
+    assert desk.leased_ids(0) == []
+    assert desk.leased_ids(2) == ["c"]
+
+
+def test_worker_gets_only_types_that_it_knows(desk: Desk) -> None:
+    """A job whose type a worker does not name is left for others."""
+    desk.submit("a", template=Template("other"))
+    desk.submit("b")
+    assert desk.leased_ids(5) == ["b"]
+    assert desk.leased_ids(5, routes=("other",)) == ["a"]
+
+
+def test_simulated_jobs_are_routed_to_the_simulator(desk: Desk) -> None:
+    """A job of the frozen contract goes to workers that simulate, whatever its type says."""
+    desk.submit("a", template=Template("echo", simulated=True))
+    assert desk.leased_ids() == []
+    assert desk.leased_ids(routes=("sim",)) == ["a"]
+
+
+def test_named_queues_limit_what_a_worker_gets(desk: Desk) -> None:
+    """A worker that names queues gets jobs of these, one that names none gets all, oldest first."""
+    desk.submit("a", template=Template("echo", queue="slow"))
+    desk.submit("b", "c", template=Template("echo", queue="fast"))
+    assert desk.leased_ids(1, queues=("fast",)) == ["b"]
+    assert desk.leased_ids(5) == ["a", "c"]
+
+
+def test_urgent_job_overtakes() -> None:
+    """A job of higher priority goes first although it came later."""
+    desk = Desk(aging_ms=1_000)
+    desk.submit("low", template=LOW)
+    desk.submit("high", template=HIGH)
+    assert desk.leased_ids(2) == ["high", "low"]
+
+
+def test_patient_job_is_not_starved() -> None:
+    """Once a job has waited longer than its priority lacks, urgent newcomers queue up behind it."""
+    desk = Desk(aging_ms=1_000)
+    desk.submit("low", template=LOW)
+    desk.pass_ms(9_001)
+    desk.submit("high", template=HIGH)
+    assert desk.leased_ids(2) == ["low", "high"]
+
+
+def test_tie_of_age_and_priority_goes_to_the_older_job() -> None:
+    """Where waiting outweighs priority exactly, submit order decides."""
+    desk = Desk(aging_ms=1_000)
+    desk.submit("low", template=LOW)
+    desk.pass_ms(9_000)
+    desk.submit("high", template=HIGH)
+    assert desk.leased_ids(2) == ["low", "high"]
+
+
+def test_priority_is_strict_without_aging() -> None:
+    """With aging off, no amount of waiting outweighs a priority."""
+    desk = Desk(aging_ms=0)
+    desk.submit("low", template=LOW)
+    desk.pass_ms(10**9)
+    desk.submit("high-1", "high-2", template=HIGH)
+    assert desk.leased_ids(3) == ["high-1", "high-2", "low"]
+
+
+def test_job_is_not_granted_before_its_time(desk: Desk) -> None:
+    """A delayed job is out of reach until its `not_before`, and within reach at that millisecond."""
+    desk.submit("a", not_before_ms=desk.log_ms + 100)
+    desk.pass_ms(99)
+    assert desk.leased_ids() == []
+    desk.pass_ms(1)
+    assert desk.leased_ids() == ["a"]
+
+
+def test_due_job_takes_the_place_of_its_number(desk: Desk) -> None:
+    """A delayed job that is due goes before jobs that were submitted after it."""
+    desk.submit("a", not_before_ms=desk.log_ms + 100)
+    desk.submit("b")
+    desk.pass_ms(100)
+    assert desk.leased_ids(2) == ["a", "b"]
+
+
+def test_returned_jobs_take_their_old_places(desk: Desk) -> None:
+    """Jobs whose leases ended go before younger ones, in submit order, however often they came back."""
+    desk.submit("a", "b", "c", "d")
+    for _ in range(3):
+        assert desk.leased_ids(3) == ["a", "b", "c"]
+        desk.revoke(reason="released")
+    assert desk.leased_ids(4) == ["a", "b", "c", "d"]
+
+
+def test_retried_job_waits_and_then_takes_its_old_place(desk: Desk) -> None:
+    """A failed job lets others pass during its backoff, and none after it."""
+    desk.submit("a", "b", "c", template=RETRIED)
+    first = desk.run_one()
+    desk.report("a", first.token, 4)
+    assert desk.leased_ids(1) == ["b"]
+    desk.pass_ms(50)
+    assert desk.leased_ids(2) == ["a", "c"]
+
+
+def test_order_holds_in_any_mixture_of_fresh_and_returned_jobs() -> None:
+    """Over random grants and returns a lane always hands out its oldest jobs."""
+    rng, desk = random.Random(7), Desk()
+    desk.submit(*(f"job-{n:03}" for n in range(200)))
+    waiting = [f"job-{n:03}" for n in range(200)]
+    for _ in range(100):
+        count = rng.randrange(1, 30)
+        leases = desk.lease(count)
+        assert [lease.job_id for lease in leases] == waiting[:count]
+        back = {lease.token: lease.job_id for lease in leases if rng.random() < 0.9}
+        desk.revoke(reason="released", tokens=frozenset(back))
+        for lease in leases:
+            if lease.token not in back:
+                desk.report(lease.job_id, lease.token)
+        waiting = sorted([*waiting[count:], *back.values()])
+    desk.check()
+
+
+def _entries(desk: Desk) -> int:
+    ready = desk.ledger.book.ready
+    return len(ready._delayed) + sum(len(lane.fresh) + len(lane.returned) for lane in ready.lanes.values())
+
+
+def test_memory_is_bounded_when_jobs_are_submitted_and_cancelled(desk: Desk) -> None:
+    """Entries of cancelled jobs are reclaimed although an older job keeps its lane alive."""
+    desk.submit("oldest")
+    for n in range(1_000):
+        desk.submit(f"job-{n}")
+        desk.cancel(f"job-{n}")
+    assert _entries(desk) < 100
+
+
+def test_memory_is_bounded_when_delayed_jobs_are_cancelled(desk: Desk) -> None:
+    """Entries of cancelled jobs that were not due are reclaimed long before their time."""
+    for n in range(1_000):
+        desk.submit(f"job-{n}", not_before_ms=desk.log_ms + 1_000_000)
+        desk.cancel(f"job-{n}")
+    assert _entries(desk) < 100
+
+
+def test_memory_is_bounded_when_jobs_keep_coming_back(desk: Desk) -> None:
+    """Entries of jobs that are granted and returned without end are reclaimed."""
+    desk.submit(*(f"job-{n}" for n in range(10)))
+    for _ in range(500):
+        desk.lease(5)
+        desk.revoke(reason="released")
+    assert _entries(desk) < 100
+
+
+def test_lanes_vanish_with_their_last_job(desk: Desk) -> None:
+    """A queue that nothing waits in takes no memory; a delayed job makes no lane before it is due."""
+    desk.submit("a", template=Template("echo", queue="once"))
+    desk.submit("b", template=Template("echo", queue="later"), not_before_ms=desk.log_ms + 10)
+    desk.lease(5)
+    assert desk.ledger.book.ready.lanes == {}
+
+
+def test_next_due_time_is_that_of_the_earliest_delayed_job(desk: Desk) -> None:
+    """Whoever sleeps until the next due time wakes for the earliest delayed job."""
+    assert desk.ledger.book.ready.next_due_ms() is None
+    desk.submit("a", not_before_ms=desk.log_ms + 500)
+    desk.submit("b", not_before_ms=desk.log_ms + 200)
+    assert desk.ledger.book.ready.next_due_ms() == desk.log_ms + 200
+
+
+def test_reading_a_lane_costs_what_is_read(desk: Desk) -> None:
+    """The head of a lane with many returned jobs is found without putting all of them in order."""
+    desk.submit(*(f"job-{n:03}" for n in range(500)))
+    desk.lease(500)
+    desk.revoke(reason="released")
+    (lane,) = desk.ledger.book.ready.lanes.values()
+
+    class Counted(list[tuple[int, int, object]]):
+        """Counts how many entries are looked at."""
+
+        reads = 0
+
+        def __getitem__(self, index: object) -> object:  # type: ignore[override]
+            Counted.reads += 1
+            return super().__getitem__(index)  # type: ignore[index]
+
+    lane.returned = Counted(lane.returned)  # type: ignore[assignment]
+    assert next(lane.in_order()).id == "job-000"
+    assert Counted.reads <= 10
+    lane.returned = list(lane.returned)
+
+
+def test_default_template_is_the_middle_of_everything() -> None:
+    """A job that names nothing waits in the default queue at the middle priority."""
+    assert (ECHO.queue, ECHO.priority, ECHO.max_attempts) == ("default", 5, 1)

@@ -1,0 +1,134 @@
+"""Two budgets: attempts that failed, and attempts that lost their worker."""
+
+import pytest
+
+from holdfast.core import retries
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Template
+from holdfast.limits import BACKOFF_MS_MAX, DELAY_MS_MAX
+from tests.unit.core.desk import Desk
+
+NOW = Backoff(FIXED, 0)
+
+
+def _fail(desk: Desk, **fields: object) -> str:
+    lease = desk.run_one()
+    return desk.report(lease.job_id, lease.token, FAILED, **fields)
+
+
+def _lose(desk: Desk) -> None:
+    desk.run_one()
+    desk.revoke(reason="disconnected")
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2, 5])
+def test_job_fails_after_its_attempts(desk: Desk, max_attempts: int) -> None:
+    """A job that fails every time is tried exactly `max_attempts` times."""
+    desk.submit("a", template=Template("echo", max_attempts=max_attempts, backoff=NOW))
+    for attempt in range(1, max_attempts + 1):
+        assert desk.job("a").state == QUEUED
+        _fail(desk, failure_reason=f"try {attempt}")
+    job = desk.job("a")
+    assert (job.state, job.attempts) == (FAILED, max_attempts)
+    assert job.result is not None
+    assert job.result.failure_reason == f"try {max_attempts}"
+
+
+@pytest.mark.parametrize("max_losses", [0, 1, 3])
+def test_job_fails_after_it_lost_too_many_workers(desk: Desk, max_losses: int) -> None:
+    """A job may lose `max_losses` workers; the next loss ends it, and it says why."""
+    desk.submit("poison", template=Template("echo", max_losses=max_losses))
+    for _ in range(max_losses):
+        _lose(desk)
+        assert desk.job("poison").state == QUEUED
+    _lose(desk)
+    job = desk.job("poison")
+    assert (job.state, job.attempts, job.losses) == (FAILED, max_losses + 1, max_losses + 1)
+    assert job.result is not None
+    assert job.result.failure_reason == "WORKER_LOST"
+
+
+def test_budgets_are_apart(desk: Desk) -> None:
+    """Losses spend no attempts, and failures spend no losses."""
+    desk.submit("a", template=Template("echo", max_attempts=2, max_losses=1, backoff=NOW))
+    _lose(desk)
+    _fail(desk)
+    assert (desk.job("a").losses, desk.job("a").failures, desk.job("a").state) == (1, 1, QUEUED)
+    lease = desk.run_one()
+    assert lease.attempt == 3
+    assert desk.report("a", lease.token) == ""
+    assert desk.job("a").state == DONE
+
+
+def test_failure_that_must_not_be_retried_is_final(desk: Desk) -> None:
+    """A failure marked as not retryable ends the job whatever attempts are left."""
+    desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
+    _fail(desk, is_retryable=False)
+    assert desk.job("a").state == FAILED
+
+
+def test_job_may_name_its_own_delay(desk: Desk) -> None:
+    """A wait that the attempt asks for replaces the backoff."""
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 7)))
+    _fail(desk, retry_after_ms=500)
+    assert desk.job("a").not_before_ms == desk.log_ms + 500
+
+
+@pytest.mark.parametrize(("asked_ms", "given_ms"), [(-5, 7), (0, 7), (10**30, DELAY_MS_MAX)])
+def test_delay_that_a_job_names_is_bounded(desk: Desk, asked_ms: int, given_ms: int) -> None:
+    """A wait below zero counts as none, and none is longer than a year."""
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 7)))
+    _fail(desk, retry_after_ms=asked_ms)
+    assert desk.job("a").not_before_ms == desk.log_ms + given_ms
+
+
+def test_cancelled_job_is_not_tried_again(desk: Desk) -> None:
+    """A job whose cancel was asked for while it ran ends CANCELED where it would be retried."""
+    desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
+    lease = desk.run_one()
+    desk.cancel("a")
+    assert desk.report("a", lease.token, FAILED) == ""
+    assert desk.job("a").state == CANCELED
+
+
+def test_fixed_backoff_is_constant() -> None:
+    """The fixed kind waits its base every time."""
+    assert [retries.delay_ms(Backoff(FIXED, 70), "a", n) for n in (1, 2, 99)] == [70, 70, 70]
+
+
+def test_quadratic_backoff_grows_with_the_square() -> None:
+    """The quadratic kind waits base·n², up to its cap."""
+    waits = [retries.delay_ms(Backoff(QUADRATIC, 10, 1_000), "a", n) for n in (1, 2, 3, 10, 11)]
+    assert waits == [10, 40, 90, 1_000, 1_000]
+
+
+def test_exponential_ceiling_doubles_up_to_its_cap() -> None:
+    """The exponential kind doubles its ceiling, and no number of failures overflows it."""
+    backoff = Backoff(EXPONENTIAL, 100, BACKOFF_MS_MAX)
+    assert [retries.ceiling_ms(backoff, n) for n in (1, 2, 3, 4)] == [100, 200, 400, 800]
+    assert retries.ceiling_ms(backoff, 10_000) == BACKOFF_MS_MAX
+
+
+def test_jitter_is_spread_and_depends_on_job_and_failure_alone() -> None:
+    """Full jitter lies under the ceiling, differs between jobs and tries, and is the same every time."""
+    backoff = Backoff(EXPONENTIAL, 1_000)
+    waits = [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
+    assert waits == [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
+    assert all(0 <= wait <= 4_000 for wait in waits)
+    assert min(waits) < 1_000
+    assert max(waits) > 3_000
+    assert retries.delay_ms(backoff, "job-1", 1) != retries.delay_ms(backoff, "job-1", 2)
+
+
+def test_jitter_is_pinned() -> None:
+    """The draw is the first eight bytes of SHA-256 over "id:failures", so every version waits the same."""
+    assert retries.delay_ms(Backoff(EXPONENTIAL, 1_000), "job", 1) == 737
+
+
+def test_no_backoff_means_at_once() -> None:
+    """A base of zero waits for nothing, whatever the kind."""
+    assert [retries.delay_ms(Backoff(kind, 0), "a", 9) for kind in (FIXED, EXPONENTIAL, QUADRATIC)] == [
+        0,
+        0,
+        0,
+    ]
