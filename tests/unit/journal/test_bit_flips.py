@@ -1,4 +1,4 @@
-"""Every single bit of a small journal turned over: what docs/internals/journal-format.md promises for each."""
+"""Every single bit of a small journal turned over, with what docs/internals/journal-format.md promises."""
 
 from collections import Counter
 from enum import Enum
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 
 def outcome_of(files: dict[str, bytes], name: str, bit: int) -> Outcome:
-    """Open a copy with one bit turned over. No frame may be missing afterwards, and a refusal changes nothing."""
+    """Open a copy with one bit turned over. No frame may be missing then, and a refusal changes nothing."""
     disk = disk_with(files)
     disk.flip_bit(name, bit)
     before = disk.files()
@@ -63,7 +63,7 @@ def expected_in_newest(ends: list[int], at: int) -> Outcome:
 
 
 def test_every_bit_of_the_newest_segment_has_its_outcome() -> None:
-    """In the last frame every bit leads to a refusal that names the repair; before it, to one that does not."""
+    """In the last frame every bit leads to a refusal that names the repair; before it, to a plain one."""
     files = crashed_files(5)
     name = segments_of(files)[-1]
     ends = frame_ends(files, name)

@@ -1,5 +1,7 @@
 """Opening, writing, replaying, rolling, closing."""
 
+from itertools import pairwise
+
 import pytest
 
 from holdfast.journal.errors import (
@@ -109,7 +111,7 @@ def test_journal_rolls_to_new_segments() -> None:
     assert len(infos) > 2
     assert [info.is_sealed for info in infos] == [True] * (len(infos) - 1) + [False]
     assert infos[0].first_position == 1
-    for before, after in zip(infos, infos[1:], strict=False):
+    for before, after in pairwise(infos):
         assert after.first_position == before.last_position + 1
     assert infos[-1].last_position == journal.end_position
 
@@ -151,7 +153,7 @@ def test_short_writes_are_continued() -> None:
 
 @pytest.mark.parametrize("fault", ["fail_next_sync", "fail_next_write"])
 def test_first_failure_poisons_the_journal(fault: str) -> None:
-    """After a failed write or sync every call raises JournalFailedError, and the disk is not touched again."""
+    """After a failed write or sync every call raises JournalFailedError and leaves the disk alone."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 3)
@@ -162,8 +164,8 @@ def test_first_failure_poisons_the_journal(fault: str) -> None:
     for call in (
         lambda: journal.write(b"more", 1, 0),
         lambda: journal.reserve(1),
-        lambda: journal.replay(),
-        lambda: journal.segments(),
+        journal.replay,
+        journal.segments,
         lambda: journal.remove_segments(1),
     ):
         with pytest.raises(JournalFailedError):
@@ -173,7 +175,7 @@ def test_first_failure_poisons_the_journal(fault: str) -> None:
 
 
 def test_frame_of_a_failed_sync_is_not_claimed() -> None:
-    """What a failed sync left in the kernel's cache is gone after a crash, and the journal before it is whole."""
+    """What a failed sync left in the kernel's cache is gone after a crash; the journal before it is whole."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 3)
@@ -218,7 +220,7 @@ def test_closed_journal_refuses_calls() -> None:
 
 
 def test_segments_are_removed_up_to_a_position() -> None:
-    """Whole sealed segments go, oldest first; the rest replays from its first position on, also after reopening."""
+    """Whole sealed segments go, oldest first; the rest replays from its first position on, also later."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)

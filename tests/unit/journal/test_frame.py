@@ -74,7 +74,9 @@ def _bits(data: bytes) -> int:
 
 
 RUNS = st.lists(
-    st.tuples(st.sampled_from([0x00, 0xC1, 0x01, 0x02, 0xC0, 0x03]), st.integers(1, 1_600)), min_size=1, max_size=4
+    st.tuples(st.sampled_from([0x00, 0xC1, 0x01, 0x02, 0xC0, 0x03]), st.integers(1, 1_600)),
+    min_size=1,
+    max_size=4,
 )
 
 

@@ -40,7 +40,7 @@ HISTORY = _history()
 
 @pytest.mark.parametrize("number", range(len(HISTORY)))
 def test_every_prefix_of_the_newest_segment_has_its_outcome(number: int) -> None:
-    """Inside the header it is refused; at a frame's end it is accepted; anywhere else the last frame is cut."""
+    """Inside the header it is refused, at a frame's end accepted, anywhere else the last frame is cut."""
     files, ends = HISTORY[number]
     name = segments_of(files)[-1]
     for size in range(max(ends) + 1):

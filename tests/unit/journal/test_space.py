@@ -50,7 +50,7 @@ def test_last_bytes_of_a_disk_are_granted_exactly() -> None:
 
 
 def test_granted_bytes_stay_writable_on_a_full_disk() -> None:
-    """Frames that were reserved are written although the disk filled up meanwhile, past the segment's size too."""
+    """Frames that were reserved are written although the disk filled up, past the segment's size too."""
     disk = empty_disk()
     journal = open_journal(disk)
     assert journal.reserve(3_000)
@@ -144,7 +144,11 @@ def test_grants_made_during_a_roll_hold() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["reserve", "write", "fill", "free"]), st.integers(1, 1_500)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["reserve", "write", "fill", "free"]), st.integers(1, 1_500)), max_size=60
+    )
+)
 def test_promised_bytes_are_always_writable(steps: list[tuple[str, int]]) -> None:
     """Whatever the order of grants, frames, rolls and a disk that fills and empties: no promise is broken."""
     disk = empty_disk()

@@ -1,0 +1,64 @@
+"""Readers beside the writer: sealed segments only, verified, in order."""
+
+import pytest
+
+from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
+from holdfast.journal.replay import read_headers, read_sealed
+from tests.unit.journal.workload import check_contiguous, empty_disk, open_journal, write_frames
+
+
+def test_sealed_segments_are_read_beside_the_writer() -> None:
+    """A reader that has no lock sees every frame but those of the segment being written."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    sealed_end = journal.segments()[-1].first_position - 1
+    frames = list(read_sealed(disk))
+    check_contiguous(frames)
+    assert frames[-1].last_position == sealed_end
+    assert list(read_sealed(disk, after=sealed_end)) == []
+    assert list(read_sealed(disk, after=frames[3].last_position, link=frames[3].checksum)) == frames[4:]
+
+
+def test_nothing_is_sealed_in_a_new_directory() -> None:
+    """No files, or one segment, give no frames."""
+    disk = empty_disk()
+    assert list(read_sealed(disk)) == []
+    open_journal(disk).write(b"x", 1, 0)
+    assert list(read_sealed(disk)) == []
+    assert len(read_headers(disk)) == 1
+
+
+def test_removed_positions_are_named() -> None:
+    """A reader that comes too late learns from where on it can read."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    first = journal.segments()[1].first_position
+    journal.remove_segments(first - 1)
+    with pytest.raises(PositionRemovedError, match=f"to {first - 1} are no longer"):
+        read_sealed(disk)
+
+
+def test_damage_met_while_reading_is_raised() -> None:
+    """A bit that turned over since the journal was opened is found by whoever reads it."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    name = journal.segments()[1].name
+    disk.flip_bit(name, 8 * 600)
+    for replay in (read_sealed(disk), journal.replay()):
+        with pytest.raises(JournalDamagedError) as caught:
+            list(replay)
+        assert caught.value.file == name
+
+
+def test_unreadable_file_is_an_error_of_ours() -> None:
+    """EIO while reading is reported in the one exception tree."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 3)
+    disk.faults.fail_next_read = True
+    with pytest.raises(JournalFailedError, match="could not be read"):
+        list(journal.replay())
+    assert len(list(journal.replay())) == 3
