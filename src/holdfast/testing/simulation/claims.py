@@ -1,0 +1,244 @@
+"""What answers said, held against the log.
+
+An answer is judged when it leaves the coordinator, whether or not it arrives: it could have. Whatever it says must be
+durable then, and stays true for ever, because the log that it is judged by only grows and every recovery is compared
+with it. Runs of jobs are counted where they happen, in the workers.
+"""
+
+from holdfast.core import commands
+from holdfast.core.commands import CancelReply, GrantedLease, Refusal, ReportReply, ReportRow, Submit, Submitted
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL
+from holdfast.core.model import NewJob, Template
+from holdfast.testing.ledger_view import view_job
+from holdfast.testing.simulation.violation import require
+from holdfast.testing.simulation.witness import LogWitness
+
+
+class JobSeen:
+    """What a read saw of one job, and at which position."""
+
+    __slots__ = ("job_id", "position", "view")
+
+    def __init__(self, ledger: Ledger, job_id: str) -> None:
+        self.job_id = job_id
+        self.position = ledger.position
+        self.view = view_job(ledger.job(job_id))
+
+
+class PageSeen:
+    """A page of a list, and the position it was taken at."""
+
+    __slots__ = ("has_more", "ids", "newest_first", "offset", "position", "size", "states")
+
+    def __init__(self, ledger: Ledger, states: frozenset[int], offset: int, size: int, *, newest_first: bool) -> None:
+        self.position = ledger.position
+        self.states = states
+        self.offset = offset
+        self.size = size
+        self.newest_first = newest_first
+        jobs, self.has_more = ledger.page(states, offset, size, newest_first=newest_first)
+        self.ids = [job.id for job in jobs]
+
+
+class Claims:
+    """Judges every answer."""
+
+    def __init__(self, log: LogWitness) -> None:
+        self._log = log
+        #: Ids of submits that were acknowledged, with what was submitted.
+        self.submitted: dict[str, tuple[Template, NewJob]] = {}
+        self._key_ids: dict[str, str] = {}
+        self._pushed: set[int] = set()
+        self._last_seen: dict[str, int] = {}
+        #: Every result that an answer showed.
+        self._ends: dict[str, tuple[object, object]] = {}
+        self.runs: dict[str, int] = {}
+        self.ran: set[int] = set()
+        self.answers: dict[str, int] = {}
+
+    def count(self, what: str) -> None:
+        """One more success of this kind."""
+        self.answers[what] = self.answers.get(what, 0) + 1
+
+    # -- clients
+
+    def submitted_reply(self, command: Submit, reply: object) -> None:
+        """Every acknowledged id is durable, with its payload, under its key."""
+        if isinstance(reply, Refusal):
+            self.count(f"refused {reply.reason}")
+            return
+        assert isinstance(reply, Submitted)
+        for index, (job, job_id) in enumerate(zip(command.jobs, reply.job_ids, strict=True)):
+            template = command.templates[job.template]
+            if index in reply.refusals:
+                require(not job_id, f"job {job_id} was both refused and accepted")
+                self._check_refused_submit(template, job, reply.refusals[index])
+            else:
+                self._check_accepted(template, job, job_id)
+        self.count("submit" if len(command.jobs) == 1 else "submit batch")
+
+    def _check_accepted(self, template: Template, job: NewJob, job_id: str) -> None:
+        log, key = self._log, job.extra.request_id if job.extra else ""
+        require(log.is_known(job_id), f"job {job_id} was acknowledged before it was durable")
+        known_template, known = log.created[job_id]
+        same = (known_template, known.payload, known.extra) == (template, job.payload, job.extra)
+        require(same, f"job {job_id} was acknowledged for another submission under the key {key!r}")
+        if not key:
+            require(job_id == job.id, f"job {job.id} without a key was given the id {job_id}")
+        elif self._key_ids.get(key, job_id) != job_id:
+            require(not log.is_kept(self._key_ids[key]), f"the key {key!r} gave two ids while the first was kept")
+        if key:
+            self._key_ids[key] = job_id
+            self.count("repeated submit" if job_id != job.id else "submit with key")
+        self.submitted[job_id] = (template, job)
+
+    def _check_refused_submit(self, template: Template, job: NewJob, refusal: Refusal) -> None:
+        self.count(f"refused {refusal.reason}")
+        if refusal.reason == "JOB_ID_TAKEN":
+            return
+        require(not self._log.is_known(job.id), f"job {job.id} was refused and yet created")
+        if refusal.reason != "REQUEST_ID_REUSED":
+            return
+        key = job.extra.request_id if job.extra else ""
+        first = self._key_ids.get(key)
+        if first is not None and self._log.is_kept(first):
+            known_template, known = self._log.created[first]
+            same = (known_template, known.payload, known.extra) == (template, job.payload, job.extra)
+            require(not same, f"a true repetition under the key {key!r} was refused")
+
+    def canceled_reply(self, job_id: str, reply: object) -> None:
+        """A queued job that was cancelled is durably so; a finished one is as it was."""
+        if isinstance(reply, Refusal):
+            self.count(f"refused {reply.reason}")
+            if reply.reason == "JOB_NOT_FOUND":
+                self._check_absent(job_id)
+            return
+        assert isinstance(reply, CancelReply)
+        job = self._log.model.jobs.get(job_id)
+        require(job is not None or self._log.is_known(job_id), f"the cancel of {job_id} was no one's")
+        if job is not None and reply.state in TERMINAL:
+            require(job.state == reply.state, f"job {job_id} was said to be {reply.state!r} before it was durable")
+        elif job is not None:
+            is_marked = job.cancel_requested or job.state in TERMINAL
+            require(is_marked, f"the cancel of {job_id} was acknowledged before it was durable")
+        self.count("cancel queued" if reply.state == CANCELED and not reply.was_terminal else "cancel other")
+
+    def _check_absent(self, job_id: str) -> None:
+        """A job may be unknown only if it was never acknowledged, or is being forgotten."""
+        job = self._log.model.jobs.get(job_id)
+        is_going = job is None or job.state in TERMINAL or job_id not in self.submitted
+        require(is_going, f"job {job_id} was acknowledged and is unknown now")
+
+    def saw_job(self, reply: object) -> None:
+        """A read shows durable state, never older than what was shown before."""
+        if isinstance(reply, Refusal):
+            self.count(f"refused {reply.reason}")
+            return
+        assert isinstance(reply, JobSeen)
+        log, job_id = self._log, reply.job_id
+        require(reply.position <= log.position, f"a read of {job_id} left before position {reply.position} was durable")
+        if reply.view is None:
+            self._check_absent(job_id)
+        if reply.position == log.position:
+            log.model.compare_job(job_id, reply.view)
+        before = self._last_seen.get(job_id, 0)
+        if reply.view is not None:
+            self._check_end(job_id, reply.view)
+        self._last_seen[job_id] = max(before, reply.position)
+        self.count("get" if reply.view is not None else "get of nothing")
+
+    def _check_end(self, job_id: str, view: dict[str, object]) -> None:
+        if view["state"] in TERMINAL:
+            end = (view["state"], view["result"])
+            require(self._ends.setdefault(job_id, end) == end, f"job {job_id} ended twice, differently")
+        else:
+            require(job_id not in self._ends, f"job {job_id} was finished and is not any more")
+
+    def saw_page(self, reply: object) -> None:
+        """A page is the slice of all jobs, by creation, that it says it is."""
+        if isinstance(reply, Refusal):
+            self.count(f"refused {reply.reason}")
+            return
+        assert isinstance(reply, PageSeen)
+        log = self._log
+        require(reply.position <= log.position, f"a list left before position {reply.position} was durable")
+        if reply.position == log.position:
+            self._compare_page(reply)
+        self.count("list")
+
+    def _compare_page(self, page: PageSeen) -> None:
+        jobs = [job for job in self._log.model.jobs.values() if not page.states or job.state in page.states]
+        jobs.sort(key=lambda job: (-job.created_ms if page.newest_first else job.created_ms, job.id))
+        ids = [job.id for job in jobs]
+        end = page.offset + page.size
+        require(page.ids == ids[page.offset : end], f"a page at {page.offset} is not what the log gives")
+        require(page.has_more == (len(ids) > end), f"a page at {page.offset} is wrong about what follows")
+
+    # -- workers
+
+    def leased(self, worker: str, leases: list[GrantedLease]) -> None:
+        """A lease that leaves the coordinator is durable, and leaves it once."""
+        for lease in leases:
+            grant = self._log.grants.get(lease.token)
+            require(grant is not None, f"the lease {lease.token} left before it was durable")
+            assert grant is not None
+            require((grant.job_id, grant.worker) == (lease.job_id, worker), f"the lease {lease.token} went astray")
+            require(lease.token not in self._pushed, f"the lease {lease.token} was handed out twice")
+            self._pushed.add(lease.token)
+            _, job = self._log.created[lease.job_id]
+            require(job.payload == lease.payload, f"the lease {lease.token} carries another payload")
+        self.count("lease")
+
+    def started(self, worker: str, lease: GrantedLease) -> None:
+        """A worker runs a job."""
+        require(lease.token not in self.ran, f"the lease {lease.token} was run twice")
+        self.ran.add(lease.token)
+        runs = self.runs[lease.job_id] = self.runs.get(lease.job_id, 0) + 1
+        require(runs <= self._log.grants_of[lease.job_id], f"job {lease.job_id} ran more often than it was granted")
+
+    def reported_reply(self, command: commands.Report, reply: object) -> None:
+        """A row that counts is durable under its token, from its holder; the others changed nothing."""
+        if isinstance(reply, Refusal):
+            self.count(f"refused {reply.reason}")
+            return
+        assert isinstance(reply, ReportReply)
+        for row, reason in zip(command.rows, reply.refused, strict=True):
+            if reason:
+                self.count(f"report {reason}")
+            else:
+                self._check_counted(command.worker, row)
+        self.count("report")
+
+    def _check_counted(self, worker: str, row: ReportRow) -> None:
+        token = row.token or self._token_of(worker, row.job_id)
+        state = self._log.outcomes.get(token)
+        require(state is not None, f"the report under token {token} was acknowledged before it was durable")
+        grant = self._log.grants[token]
+        require((grant.job_id, grant.worker) == (row.job_id, worker), f"the report under {token} came from another")
+        self.count("report accepted")
+        require((row.state == DONE) == (state == DONE), f"token {token} reported {row.state} and stands as {state}")
+
+    def _token_of(self, worker: str, job_id: str) -> int:
+        """The lease that a report without a token spoke for: the last of this worker's that was reported under."""
+        tokens = self._log.tokens_of.get((job_id, worker), [])
+        return next((token for token in reversed(tokens) if self._log.has_outcome(token)), 0)
+
+    def acknowledged(self, worker: str, rows: list[ReportRow]) -> None:
+        """A worker was told that these outcomes need not be sent again: each counts, or its refusal is on record."""
+        for row in rows:
+            is_settled = self._log.has_outcome(row.token) or (row.job_id, row.token) in self._log.refused
+            require(is_settled, f"the report of {worker} under token {row.token} was acknowledged and is lost")
+        self.count("report acknowledged")
+
+    # -- everything
+
+    def check_kept(self) -> None:
+        """Every acknowledged job is in the log with its payload; if it is gone, it had finished."""
+        jobs = self._log.model.jobs
+        for job_id, (template, job) in self.submitted.items():
+            require(self._log.is_known(job_id), f"job {job_id} was acknowledged and is lost")
+            kept = jobs.get(job_id)
+            if kept is not None:
+                same = (kept.payload, kept.type) == (job.payload, template.type)
+                require(same, f"job {job_id} is not what was submitted")

@@ -1,0 +1,220 @@
+"""Clients: they submit, read and cancel, and repeat with the same key what was not answered in time."""
+
+import random
+from collections.abc import Callable
+
+from holdfast.coordinator.loop import Lane
+from holdfast.core import commands
+from holdfast.core.commands import Refusal, Submit, Submitted
+from holdfast.core.model import Extra, NewJob, Template
+from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen
+from holdfast.testing.simulation.jobs import POISON
+from holdfast.testing.simulation.network import Network
+from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.swarm import Settings
+
+_TIMEOUT_US = 700_000
+_TRIES = 6
+_IDS_KEPT = 60
+_KEYS_KEPT = 12
+_BATCH_MAX = 12
+_DELAY_MS_MAX = 3_000
+_RUSH = 25
+
+
+class Order:
+    """What a client wants to submit; each try mints its ids anew, as a gateway does."""
+
+    __slots__ = ("jobs", "templates")
+
+    def __init__(self, templates: list[Template], jobs: list[NewJob]) -> None:
+        self.templates = templates
+        self.jobs = jobs
+
+    def command(self, mint: Callable[[], str]) -> Submit:
+        """The order under fresh ids."""
+        jobs = [NewJob(mint(), job.template, job.payload, job.not_before_ms, job.extra) for job in self.jobs]
+        return Submit(self.templates, jobs)
+
+
+class Client:
+    """One caller, one request at a time."""
+
+    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, templates: list[Template]) -> None:
+        self.name = name
+        self._net = net
+        self._claims = claims
+        self._settings = settings
+        self._templates = templates
+        self._rng = random.Random(f"{name}/{settings.seed}")
+        self._ids: list[str] = []
+        self._used: list[Order] = []
+        self._number = 0
+        self._minted = 0
+        self._rush = 0
+        self.is_stopped = False
+        self._operations = (
+            (self._submit, 40),
+            (self._resubmit, 6),
+            (self._contradict, 3),
+            (self._get, 25),
+            (self._list, 8),
+            (self._cancel, 12),
+        )
+        net.clock.after(self._rng.randint(0, 50_000), name, self.act)
+
+    def act(self) -> None:
+        """One request, and another after a while."""
+        if self.is_stopped:
+            return
+        (operation,) = self._rng.choices(
+            [call for call, _ in self._operations], [weight for _, weight in self._operations]
+        )
+        operation()
+
+    def _next(self) -> None:
+        if self._rush == 0 and self._rng.random() < 0.01:  # noqa: PLR2004 - now and then a flood
+            self._rush = _RUSH
+        self._rush = max(0, self._rush - 1)
+        think_us = 50 if self._rush else self._rng.randint(0, 2_000 * self._settings.think_ms)
+        self._net.clock.after(think_us, self.name, self.act)
+
+    def _ask(
+        self,
+        what: str,
+        send: Callable[[Server, Callable[[object], None]], None],
+        judge: Callable[[object], None],
+        hear: Callable[[object], None],
+        again: Callable[[], None] | None = None,
+    ) -> None:
+        """Asks once; the first answer or the timeout goes on, whatever comes later is ignored."""
+        is_open = True
+
+        def close(after: Callable[[], None]) -> None:
+            nonlocal is_open
+            if is_open:
+                is_open = False
+                timer.cancel()
+                after()
+
+        def heard(reply: object) -> None:
+            close(lambda: hear(reply))
+
+        timer = self._net.clock.after(_TIMEOUT_US, f"{self.name} timeout", lambda: close(again or self._next))
+        self._net.ask(self.name, f"{self.name} {what}", send, judge, heard)
+
+    # -- submitting
+
+    def _submit(self) -> None:
+        count = 1 if self._rng.random() < 0.6 else self._rng.randint(2, _BATCH_MAX)  # noqa: PLR2004
+        indexes = [self._rng.randrange(len(self._templates)) for _ in range(count)]
+        jobs = [self._new_job(index) for index in indexes]
+        if count > 1 and jobs[0].extra and self._rng.random() < 0.1:  # noqa: PLR2004 - a key twice in one batch
+            jobs[-1] = jobs[0]
+        self._send_order(Order(self._templates, jobs))
+
+    def _new_job(self, template: int) -> NewJob:
+        rng, self._number = self._rng, self._number + 1
+        payload = rng.randbytes(rng.randint(0, self._settings.payload_bytes))
+        if self._net.hits("poison"):
+            payload = POISON + payload
+        not_before_ms = self._net.clock.wall_ms() + rng.randint(1, _DELAY_MS_MAX) if rng.random() < 0.2 else 0  # noqa: PLR2004
+        labels = (("from", self.name),) if rng.random() < 0.3 else ()  # noqa: PLR2004
+        key = f"{self.name}-key-{self._number}" if rng.random() < 0.5 else ""  # noqa: PLR2004
+        return NewJob("", template, payload, not_before_ms, Extra(key, labels) if key or labels else None)
+
+    def _mint(self) -> str:
+        self._minted += 1
+        return f"{self.name}-{self._minted}"
+
+    def _send_order(self, order: Order, tries: int = _TRIES) -> None:
+        sent: list[Submit] = []
+
+        def send(server: Server, done: Callable[[object], None]) -> None:
+            command = order.command(self._mint)
+            sent.append(command)
+            judge = self._claims.submitted_reply
+            server.coordinator.call(Lane.SUBMIT, command, lambda reply: (judge(command, reply), done(reply))[1])
+
+        def hear(reply: object) -> None:
+            if isinstance(reply, Refusal) and reply.reason != "INVALID_ARGUMENT" and tries > 1:
+                self._net.clock.after(
+                    _TIMEOUT_US // 10, f"{self.name} again", lambda: self._send_order(order, tries - 1)
+                )
+                return
+            self._keep(order, reply)
+            self._next()
+
+        def again() -> None:
+            if tries > 1 and not self.is_stopped:
+                self._send_order(order, tries - 1)
+            else:
+                self._next()
+
+        self._ask("submit", send, _ignore, hear, again)
+
+    def _keep(self, order: Order, reply: object) -> None:
+        if isinstance(reply, Submitted):
+            self._ids = [*self._ids, *filter(None, reply.job_ids)][-_IDS_KEPT:]
+            if any(job.extra for job in order.jobs):
+                self._used = [*self._used, order][-_KEYS_KEPT:]
+
+    def _resubmit(self) -> None:
+        """The same again under the same keys, long after it was answered."""
+        if self._used:
+            self._send_order(self._rng.choice(self._used), tries=1)
+        else:
+            self._next()
+
+    def _contradict(self) -> None:
+        """Something else under a key that was used."""
+        if not self._used:
+            self._next()
+            return
+        order = self._rng.choice(self._used)
+        jobs = [
+            NewJob("", job.template, job.payload + b"!", job.not_before_ms, job.extra) for job in order.jobs if job.extra
+        ]
+        self._send_order(Order(order.templates, jobs), tries=1)
+
+    # -- reading and cancelling
+
+    def _some_id(self) -> str:
+        if not self._ids or self._rng.random() < 0.03:  # noqa: PLR2004
+            return f"{self.name}-nothing"
+        return self._rng.choice(self._ids)
+
+    def _get(self) -> None:
+        job_id = self._some_id()
+
+        def send(server: Server, done: Callable[[object], None]) -> None:
+            server.coordinator.read(Lane.SUBMIT, lambda ledger, _: JobSeen(ledger, job_id), done)
+
+        self._ask("get", send, self._claims.saw_job, self._go_on)
+
+    def _list(self) -> None:
+        rng = self._rng
+        states = frozenset(rng.sample(range(1, 6), rng.randint(0, 3)))
+        offset, size, newest_first = rng.choice([0, 0, 3, 40]), rng.randint(1, 30), rng.random() < 0.5  # noqa: PLR2004
+
+        def send(server: Server, done: Callable[[object], None]) -> None:
+            server.coordinator.read(
+                Lane.LIST, lambda ledger, _: PageSeen(ledger, states, offset, size, newest_first=newest_first), done
+            )
+
+        self._ask("list", send, self._claims.saw_page, self._go_on)
+
+    def _cancel(self) -> None:
+        job_id = self._some_id()
+
+        def send(server: Server, done: Callable[[object], None]) -> None:
+            server.coordinator.call(Lane.SUBMIT, commands.Cancel(job_id, "not needed"), done)
+
+        self._ask("cancel", send, lambda reply: self._claims.canceled_reply(job_id, reply), self._go_on)
+
+    def _go_on(self, _: object) -> None:
+        self._next()
+
+
+def _ignore(_: object) -> None:
+    """Judged where the command is known."""

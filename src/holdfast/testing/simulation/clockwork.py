@@ -1,0 +1,95 @@
+"""Simulated time: one heap of calls, two clocks, and a digest of every step taken.
+
+Invariants: calls run in order of time, then phase, then the order in which they were asked for; the steady clock
+only goes forward, and the wall clock is the steady one plus an offset that faults move.
+"""
+
+import hashlib
+import heapq
+from collections import deque
+from collections.abc import Callable
+
+Call = Callable[[], None]
+
+#: Among calls of one instant: what was about to run, then what has arrived, then timers.
+RUNNING, ARRIVED, DUE = range(3)
+
+#: 2026-01-01T00:00:00Z
+_WALL_START_MS = 1_767_225_600_000
+_TAIL_STEPS = 40
+_PHASE_BITS = 48
+
+
+class Planned:
+    """A call that is due later; also the coordinator's `Timer`."""
+
+    __slots__ = ("call", "kind")
+
+    def __init__(self, kind: str, call: Call) -> None:
+        self.kind = kind
+        self.call: Call | None = call
+
+    def cancel(self) -> None:
+        """The call is not made, if it was not made yet."""
+        self.call = None
+
+
+class Clockwork:
+    """The scheduler of the simulation, and its `Clock`."""
+
+    __slots__ = ("_hash", "_heap", "_number", "mark", "now_us", "steps", "tail", "wall_offset_ms")
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.steps = 0
+        self.wall_offset_ms = 0
+        #: Whatever should tell two runs apart at this instant; set by the world, hashed with every step.
+        self.mark = 0
+        self.tail: deque[tuple[int, str]] = deque(maxlen=_TAIL_STEPS)
+        self._heap: list[tuple[int, int, Planned]] = []
+        self._number = 0
+        self._hash = hashlib.sha256()
+
+    def steady_ms(self) -> int:
+        """Since the start of the run."""
+        return self.now_us // 1_000
+
+    def wall_ms(self) -> int:
+        """What a watch on the wall would show."""
+        return _WALL_START_MS + self.wall_offset_ms + self.now_us // 1_000
+
+    def set_wall(self, wall_ms: int) -> None:
+        """Somebody sets the watch."""
+        self.wall_offset_ms = wall_ms - _WALL_START_MS - self.now_us // 1_000
+
+    def after(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> Planned:
+        """Plans a call; `kind` is what the trace says of it."""
+        planned = Planned(kind, call)
+        self._number += 1
+        heapq.heappush(self._heap, (self.now_us + delay_us, phase << _PHASE_BITS | self._number, planned))
+        return planned
+
+    def step(self) -> bool:
+        """Makes the next call; says whether there was one."""
+        heap = self._heap
+        while heap:
+            at_us, _, planned = heapq.heappop(heap)
+            call = planned.call
+            if call is None:
+                continue
+            self.now_us = at_us
+            self.steps += 1
+            self._hash.update(b"%d %d %s\n" % (at_us, self.mark, planned.kind.encode()))
+            self.tail.append((at_us, planned.kind))
+            call()
+            return True
+        return False
+
+    def note(self, text: str) -> None:
+        """Something that happened within a step, for the trace."""
+        self._hash.update(text.encode())
+        self.tail.append((self.now_us, text))
+
+    def digest(self) -> str:
+        """A hash of every step so far."""
+        return self._hash.hexdigest()

@@ -1,0 +1,165 @@
+"""The machine that the coordinator runs on: it boots, dies in every way it can, and boots again."""
+
+import random
+from collections.abc import Callable
+
+from holdfast.coordinator import recovery
+from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
+from holdfast.core.ledger import LedgerConfig
+from holdfast.errors import HoldfastError
+from holdfast.journal.errors import JournalFailedError, JournalFullError
+from holdfast.journal.port import JournalConfig
+from holdfast.testing.disk import SimDisk, SimulatedCrash
+from holdfast.testing.simulation.claims import Claims
+from holdfast.testing.simulation.clockwork import Call, Clockwork
+from holdfast.testing.simulation.lease_watch import LeaseWatch
+from holdfast.testing.simulation.process import Process, Server
+from holdfast.testing.simulation.snapshotter import Snapshotter
+from holdfast.testing.simulation.swarm import Settings
+from holdfast.testing.simulation.violation import Violation, require
+from holdfast.testing.simulation.witness import LogWitness
+
+_BOOT_US = (1_000, 400_000)
+_RETRY_US = 500_000
+
+
+class Host:
+    """At most one life of the coordinator at a time."""
+
+    def __init__(self, clock: Clockwork, settings: Settings, log: LogWitness, claims: Claims) -> None:
+        self.clock = clock
+        self._settings = settings
+        self._log = log
+        self._claims = claims
+        self._rng = random.Random(f"host/{settings.seed}")
+        self.disk = SimDisk(random.Random(f"disk/{settings.seed}"))
+        self.server: Server | None = None
+        self._process: Process | None = None
+        self._booting = False
+        self.counts: dict[str, int] = {}
+        self.on_down: list[Call] = []
+        #: Faults that explain why the coordinator may stop itself, or not start.
+        self.is_failure_expected = False
+        self.snapshotter = Snapshotter(clock, self.disk, settings, self.fired)
+
+    def fired(self, what: str) -> None:
+        """One more of this kind happened."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # -- lives
+
+    def boot(self) -> None:
+        """Recovers from what the disk kept, checks it against the log, and serves."""
+        self._booting = False
+        if self.server is not None:
+            return
+        process = Process(self.clock, self._rng, self.cut_power, self._on_fatal)
+        self._process = process
+        try:
+            self._boot(process)
+        except SimulatedCrash:
+            self.fired("crash in recovery")
+            self.cut_power()
+        except JournalFullError:
+            require(self.disk.faults.free_bytes is not None, "the journal found no room on an empty disk")
+            self._give_up("no room to start")
+        except JournalFailedError:
+            require(self.is_failure_expected, "the journal could not be opened, and no fault explains it")
+            self.is_failure_expected = False
+            self._give_up("fault in recovery")
+        except HoldfastError as error:
+            raise Violation(f"the coordinator refused to start: {error}") from error
+
+    def _boot(self, process: Process) -> None:
+        settings, wall_ms = self._settings, self.clock.wall_ms()
+        config = JournalConfig(segment_bytes=settings.segment_bytes, extent_bytes=settings.extent_bytes)
+        ledger_config = LedgerConfig(aging_ms=settings.aging_ms)
+        recovered = recovery.recover(
+            self.disk, config, ledger_config, now_ms=wall_ms, new_cluster_id=b"simulated-queue!"
+        )
+        require(not recovered.warnings, f"recovery passed over a snapshot: {recovered.warnings}")
+        self._log.recovered(recovered.journal, recovered.ledger)
+        self._claims.check_kept()
+        server = Server(process, self.clock, recovered, self._log, settings)
+        keeper_config = KeeperConfig(
+            snapshot_bytes=2 * settings.segment_bytes, history_ms=settings.snapshot_ms, look_ms=settings.snapshot_ms // 4
+        )
+        maker = self.snapshotter.begin(process, ledger_config)
+        SnapshotKeeper(server.coordinator, recovered.journal, self.disk, maker, keeper_config)
+        watch = LeaseWatch(server.coordinator, process, self.clock, self.disk)
+        self.server = server
+        self.fired("boot")
+        watch.resumed(server.coordinator.time.now().log_ms)
+        process.guard(server.coordinator.start)
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.is_alive = False
+        self._process = self.server = None
+        for call in self.on_down:
+            call()
+
+    def _boot_later(self, after_us: int) -> None:
+        if not self._booting:
+            self._booting = True
+            self.clock.after(after_us, "boot", self.boot)
+
+    def _boot_us(self) -> int:
+        low, high = _BOOT_US
+        return int(low * (high / low) ** self._rng.random())
+
+    def _give_up(self, why: str) -> None:
+        self.fired(why)
+        self.disk.kill()
+        self._end()
+        self._boot_later(_RETRY_US)
+
+    # -- ends
+
+    def cut_power(self) -> None:
+        """Everything that was not synced may be gone."""
+        self.clock.note("power cut")
+        self.disk.crash()
+        self._end()
+        self._boot_later(self._boot_us())
+
+    def kill(self) -> None:
+        """kill -9: what was written stays, synced or not."""
+        self.clock.note("killed")
+        self.disk.kill()
+        self._end()
+        self._boot_later(self._boot_us())
+
+    def stop(self) -> bool:
+        """A clean stop, then a start; False if nobody is there to be stopped."""
+        server = self.server
+        if server is None or not server.coordinator.is_serving:
+            return False
+        server.process.here("stop", lambda: server.coordinator.stop(lambda: self._stopped(server)))
+        return True
+
+    def _stopped(self, server: Server) -> None:
+        server.journal.close()
+        self.fired("clean stop")
+        if self.server is server:
+            self.disk.kill()
+            self._end()
+            self._boot_later(self._boot_us())
+
+    def _on_fatal(self, error: BaseException) -> None:
+        if isinstance(error, JournalFailedError) and self.is_failure_expected:
+            self.is_failure_expected = False
+            self.fired("stopped by itself")
+            self.kill()
+        else:
+            raise Violation(f"the coordinator stopped itself without cause: {error!r}") from error
+
+    # -- visitors
+
+    def enter(self, kind: str, call: Callable[[Server], None]) -> bool:
+        """Something arrives for whoever runs now; False if nobody does."""
+        server = self.server
+        if server is None:
+            return False
+        server.process.here(kind, lambda: call(server))
+        return True

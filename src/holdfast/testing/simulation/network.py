@@ -1,0 +1,205 @@
+"""Between the actors and the coordinator: messages are late, lost, repeated, and connections break unnoticed.
+
+Unary calls may be dropped on either way and may arrive twice; those of different callers overtake each other. A stream
+keeps its order, stands still while its direction is partitioned, and when it breaks each side notices in its own time.
+"""
+
+import random
+from collections.abc import Callable
+
+from holdfast.coordinator.sessions import Hello, Push, Session
+from holdfast.testing.simulation.clockwork import Call, Clockwork
+from holdfast.testing.simulation.host import Host
+from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.swarm import Settings
+
+UP, DOWN = "up", "down"
+
+Send = Callable[[Server, Callable[[object], None]], None]
+Hear = Callable[[object], None]
+
+_DELAY_US = (20, 900)
+_SLOW_US = (5_000, 900_000)
+_NOTICE_US = (100, 2_500_000)
+_PERCENT = 100
+
+
+class Network:
+    """Carries messages to whichever life of the coordinator is there when they arrive."""
+
+    def __init__(self, clock: Clockwork, host: Host, settings: Settings, rng: random.Random) -> None:
+        self.clock = clock
+        self.host = host
+        self._faults = settings.faults
+        self._rng = rng
+        self._blocked: dict[tuple[str, str], int] = {}
+        self.is_healed = False
+        self.streams: list[Stream] = []
+        host.on_down.append(self._cut_streams)
+
+    def hits(self, fault: str) -> bool:
+        """Whether a fault that strikes single messages strikes now."""
+        percent = self._faults.get(fault, 0)
+        if not percent or self.is_healed or self._rng.randrange(_PERCENT) >= percent:
+            return False
+        self.host.fired(fault)
+        return True
+
+    def delay_us(self) -> int:
+        """How long a message takes."""
+        return self._rng.randint(*(_SLOW_US if self.hits("slow-message") else _DELAY_US))
+
+    def notice_us(self) -> int:
+        """How long a broken connection goes unnoticed."""
+        low, high = _NOTICE_US
+        return int(low * (high / low) ** self._rng.random())
+
+    def block(self, who: str, direction: str, for_us: int) -> None:
+        """Nothing passes between this actor and the coordinator in one direction for a while."""
+        self._blocked[who, direction] = self.clock.now_us + for_us
+
+    def blocked_us(self, who: str, direction: str) -> int:
+        """How much longer nothing passes."""
+        return 0 if self.is_healed else max(0, self._blocked.get((who, direction), 0) - self.clock.now_us)
+
+    # -- unary
+
+    def ask(self, who: str, kind: str, send: Send, judge: Hear, hear: Hear) -> None:
+        """Sends a request; `judge` sees every answer that leaves, `hear` those that arrive."""
+        for _ in range(2 if self.hits("duplicate") else 1):
+            if not self.blocked_us(who, UP) and not self.hits("drop-request"):
+                self.clock.after(self.delay_us(), kind, lambda: self._arrive(who, kind, send, judge, hear))
+
+    def _arrive(self, who: str, kind: str, send: Send, judge: Hear, hear: Hear) -> None:
+        def done(reply: object) -> None:
+            judge(reply)
+            if not self.blocked_us(who, DOWN) and not self.hits("drop-reply"):
+                self.clock.after(self.delay_us(), f"{kind} reply", lambda: hear(reply))
+
+        self.host.enter(kind, lambda server: send(server, done))
+
+    # -- streams
+
+    def open_stream(self, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call) -> "Stream":
+        """Connects; the session begins when the hello arrives."""
+        stream = Stream(self, who, hello, hear, closed)
+        self.streams = [other for other in self.streams if not other.is_over] + [stream]
+        return stream
+
+    def _cut_streams(self) -> None:
+        for stream in self.streams:
+            stream.lose_server()
+
+
+class Stream:
+    """One connection of a streaming worker, and both views of it."""
+
+    def __init__(
+        self, network: Network, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call
+    ) -> None:
+        self._net = network
+        self.who = who
+        self._hear = hear
+        self._closed = closed
+        self._free_us = {UP: 0, DOWN: 0}
+        self.server: Server | None = None
+        self.session = Session(hello, self._push, self._supersede)
+        self.judge: Callable[[Push], None] = lambda _: None
+        self.is_broken = False
+        self.is_over = False
+        self.is_server_done = False
+        network.clock.after(self._arrival_us(UP), f"{who} hello", self._hello)
+
+    def _arrival_us(self, direction: str) -> int:
+        """When a message sent now arrives; never before one that was sent earlier."""
+        net = self._net
+        at_us = net.clock.now_us + net.delay_us() + net.blocked_us(self.who, direction)
+        self._free_us[direction] = at_us = max(at_us, self._free_us[direction])
+        return at_us - net.clock.now_us
+
+    def _hello(self) -> None:
+        if self.is_broken or self.is_over:
+            return
+        if not self._net.host.enter(f"{self.who} hello", self._attach):
+            self._tell_worker_closed()
+
+    def _attach(self, server: Server) -> None:
+        if not self.is_broken:
+            self.server = server
+            server.dispatcher.attach(self.session)
+
+    # -- what the worker does
+
+    def send(self, kind: str, call: Callable[[Server, Session], None]) -> None:
+        """A message to the coordinator, in order."""
+        if not self.is_broken:
+            self._net.clock.after(self._arrival_us(UP), kind, lambda: self._arrive(kind, call))
+
+    def _arrive(self, kind: str, call: Callable[[Server, Session], None]) -> None:
+        server = self.server
+        if not self.is_broken and server is not None and server.process.is_alive:
+            server.process.here(kind, lambda: self._handle(server, call))
+
+    def _handle(self, server: Server, call: Callable[[Server, Session], None]) -> None:
+        if not self.is_server_done:
+            call(server, self.session)
+
+    def hang_up(self) -> None:
+        """The worker closes the connection properly."""
+        self.send(f"{self.who} bye", lambda server, _: self._end(server))
+        self.is_over = True
+
+    def abandon(self) -> None:
+        """The worker is gone without a word; the coordinator notices in its own time."""
+        self.is_over = True
+        self.break_off()
+
+    # -- what the coordinator does
+
+    def _push(self, push: Push) -> None:
+        self.judge(push)
+        if not self.is_broken:
+            self._net.clock.after(self._arrival_us(DOWN), f"{self.who} push", lambda: self._deliver(push))
+
+    def _deliver(self, push: Push) -> None:
+        if not self.is_broken and not self.is_over:
+            self._hear(self, push)
+
+    def _supersede(self) -> None:
+        server = self.server
+        assert server is not None
+        server.process.enter(self._net.delay_us(), f"{self.who} superseded", lambda: self._end(server))
+        self._tell_worker_closed()
+
+    def _end(self, server: Server) -> None:
+        """The handler of the connection ends, and says so, as it always does."""
+        if not self.is_server_done:
+            self.is_server_done = True
+            server.dispatcher.detach(self.session)
+
+    # -- what happens to both
+
+    def break_off(self) -> None:
+        """The connection is dead; nobody knows it yet."""
+        if self.is_broken:
+            return
+        self.is_broken = True
+        server = self.server
+        if server is not None and server.process.is_alive:
+            server.process.enter(self._net.notice_us(), f"{self.who} lost", lambda: self._end(server))
+        self._tell_worker_closed(self._net.notice_us())
+
+    def lose_server(self) -> None:
+        """The coordinator's process ended."""
+        if self.server is not None and not self.is_broken:
+            self.is_broken = True
+            self._tell_worker_closed(self._net.notice_us())
+
+    def _tell_worker_closed(self, after_us: int | None = None) -> None:
+        delay_us = self._net.delay_us() if after_us is None else after_us
+        self._net.clock.after(delay_us, f"{self.who} closed", self._worker_hears_end)
+
+    def _worker_hears_end(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._closed()

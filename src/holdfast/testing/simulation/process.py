@@ -1,0 +1,142 @@
+"""One life of the coordinator's process: its ports, its children, and how it ends.
+
+Invariant: when a life is over, nothing that it had planned runs any more; a stopped (SIGSTOP) life runs nothing until
+it goes on, and then does what it was about to do, reads what has arrived, and looks at its timers, in this order.
+"""
+
+import random
+from collections.abc import Callable
+
+from holdfast.coordinator.loop import Coordinator, LoopConfig, World
+from holdfast.coordinator.recovery import Recovered
+from holdfast.coordinator.sessions import Dispatcher, SessionConfig
+from holdfast.journal.errors import JournalFailedError
+from holdfast.testing.disk import SimulatedCrash
+from holdfast.testing.simulation.clockwork import ARRIVED, DUE, RUNNING, Call, Clockwork, Planned
+from holdfast.testing.simulation.storage import Witness, WitnessedJournal
+from holdfast.testing.simulation.swarm import Settings
+
+#: Far longer than a real heartbeat of the machine; what counts as a stall is the coordinator's business.
+_SYNC_US = (30, 4_000)
+_TURN_US = (1, 40)
+_TIMER_US = (0, 999)
+
+
+class Process:
+    """Runs calls for one life. `on_crash` hears that the power went, `on_fatal` that the coordinator stopped itself."""
+
+    def __init__(self, clock: Clockwork, rng: random.Random, on_crash: Call, on_fatal: Callable[[BaseException], None]) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._on_crash = on_crash
+        self._on_fatal = on_fatal
+        self.is_alive = True
+        self.is_failing = False
+        self.stalled_until_us = 0
+        self.stalls = 0
+        self.stopped_ms = 0
+        self.slow_sync_us = 0
+
+    # -- running
+
+    def enter(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> Planned:
+        """Plans a call inside this process."""
+        planned = self._clock.after(delay_us, kind, lambda: self._run(planned, kind, call, phase), phase)
+        return planned
+
+    def _run(self, planned: Planned, kind: str, call: Call, phase: int) -> None:
+        if not self.is_alive or planned.call is None:
+            return
+        wait_us = self.stalled_until_us - self._clock.now_us
+        if wait_us > 0:
+            self._clock.after(wait_us, kind, lambda: self._run(planned, kind, call, phase), phase)
+            return
+        self.guard(call)
+
+    def guard(self, call: Call) -> None:
+        """Makes a call of the production code; the power may go in it."""
+        try:
+            call()
+        except SimulatedCrash:
+            if self.is_alive:
+                self._on_crash()
+        except JournalFailedError:
+            # Between a failed write and the news of it, the journal refuses everything; the news stops the process.
+            if not self.is_failing:
+                raise
+
+    def here(self, kind: str, call: Call) -> None:
+        """Something has arrived: it is handled now, or when the process goes on."""
+        wait_us = self.stalled_until_us - self._clock.now_us
+        if wait_us > 0:
+            self.enter(wait_us, kind, call)
+        elif self.is_alive:
+            self.guard(call)
+
+    def stall(self, for_us: int) -> None:
+        """Stops the process for a while."""
+        self.stalls += 1
+        self.stopped_ms += -(-for_us // 1_000)
+        self.stalled_until_us = self._clock.now_us + for_us
+
+    # -- the ports of the coordinator
+
+    def soon(self, call: Call) -> None:
+        """In the next round."""
+        self.enter(self._rng.randint(*_TURN_US), "turn", call, RUNNING)
+
+    def later(self, delay_ms: int, call: Call) -> Planned:
+        """After the delay, and a little more."""
+        return self.enter(delay_ms * 1_000 + self._rng.randint(*_TIMER_US), "timer", call, DUE)
+
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+        """Writes at the start or at the end of the time that a sync takes."""
+        takes_us = self._rng.randint(*_SYNC_US) + self.slow_sync_us
+        self.slow_sync_us = 0
+        if self._rng.random() < 0.5:  # noqa: PLR2004 - a coin
+            self.enter(0, "write", lambda: self._write_then_tell(work, done, takes_us), RUNNING)
+        else:
+            self.enter(takes_us, "write", lambda: self._write_then_tell(work, done, 0))
+
+    def _write_then_tell(
+        self, work: Callable[[], int], done: Callable[[int | BaseException], None], takes_us: int
+    ) -> None:
+        result: int | BaseException
+        try:
+            result = work()
+        except JournalFailedError as error:
+            self.is_failing = True
+            result = error
+        self.enter(takes_us, "synced", lambda: done(result))
+
+    def fatal(self, error: BaseException) -> None:
+        """The coordinator wants to be stopped at once."""
+        self.is_alive = False
+        self._on_fatal(error)
+
+
+class Server:
+    """The production objects of one life."""
+
+    def __init__(
+        self, process: Process, clock: Clockwork, recovered: Recovered, witness: Witness, settings: Settings
+    ) -> None:
+        self.process = process
+        self.journal = recovered.journal
+        world = World(clock, process, process, process.fatal)
+        storage = WitnessedJournal(recovered.journal, witness)
+        self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
+        silent_ms = max(4 * settings.beat_ms, settings.lease_ms)
+        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(settings.lease_ms, silent_ms))
+
+
+def loop_config(settings: Settings) -> LoopConfig:
+    """The sizes of the loop in this run."""
+    return LoopConfig(
+        frame_bytes=settings.frame_bytes,
+        spare_bytes=settings.spare_bytes,
+        waiting_max=settings.waiting_max,
+        retain_ms=settings.retain_ms,
+        retain_jobs=settings.retain_jobs,
+        retain_bytes=settings.retain_bytes,
+    )

@@ -1,0 +1,48 @@
+"""The journal as the coordinator sees it, with a witness who notes what was written and what became durable."""
+
+from typing import Protocol
+
+from holdfast.journal.file import FileJournal
+
+
+class Witness(Protocol):
+    """Is told of every frame."""
+
+    def writing(self, body: bytes, count: int, digest: int) -> None:
+        """A frame is about to be written; a crash from here on may keep it or lose it."""
+        ...
+
+    def wrote(self, body: bytes, count: int, digest: int, end_position: int) -> None:
+        """The journal says that the frame is durable, and that it ends here."""
+        ...
+
+
+class WitnessedJournal:
+    """The coordinator's `Storage`."""
+
+    __slots__ = ("_journal", "_witness")
+
+    def __init__(self, journal: FileJournal, witness: Witness) -> None:
+        self._journal = journal
+        self._witness = witness
+
+    @property
+    def epoch(self) -> int:
+        """The number of this opening."""
+        return self._journal.epoch
+
+    @property
+    def end_position(self) -> int:
+        """The last durable position."""
+        return self._journal.end_position
+
+    def reserve(self, size: int, *, spare: int = 0) -> bool:
+        """As the journal does."""
+        return self._journal.reserve(size, spare=spare)
+
+    def write(self, body: bytes, count: int, digest: int) -> int:
+        """As the journal does."""
+        self._witness.writing(body, count, digest)
+        end_position = self._journal.write(body, count, digest)
+        self._witness.wrote(body, count, digest, end_position)
+        return end_position

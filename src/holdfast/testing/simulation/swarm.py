@@ -1,0 +1,138 @@
+"""What one run is made of: sizes, actors and faults, all drawn from its seed.
+
+Each run has a few of the faults, each at its own rate, so that rare combinations are met over many seeds and a run
+without any of them is met too.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+#: Every fault there is, with its least and greatest mean interval in simulated milliseconds.
+FAULT_INTERVALS_MS: Mapping[str, tuple[int, int]] = {
+    "power-cut": (800, 8_000),
+    "kill": (800, 8_000),
+    "crash-at-io": (800, 6_000),
+    "clean-restart": (2_000, 15_000),
+    "stall": (1_000, 10_000),
+    "wall-jump": (500, 10_000),
+    "disk-full": (1_500, 10_000),
+    "failed-sync": (1_500, 10_000),
+    "failed-write": (2_000, 12_000),
+    "slow-sync": (500, 5_000),
+    "snapshot-killed": (500, 4_000),
+    "partition": (500, 6_000),
+    "stream-break": (300, 4_000),
+    "worker-pause": (500, 5_000),
+    "worker-death": (500, 6_000),
+}
+#: Faults that hit single messages or calls, with their greatest percentage.
+FAULT_PERCENTS: Mapping[str, int] = {
+    "drop-request": 10,
+    "drop-reply": 10,
+    "duplicate": 10,
+    "slow-message": 10,
+    "short-write": 30,
+    "late-report": 20,
+    "twice-report": 20,
+    "poison": 4,
+}
+ALL_FAULTS = (*FAULT_INTERVALS_MS, *FAULT_PERCENTS)
+#: These stop the coordinator, so its children and connections go too.
+STOPPING_FAULTS = frozenset(
+    {"power-cut", "kill", "crash-at-io", "clean-restart", "failed-sync", "failed-write"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One run. `faults` maps a fault to its mean interval (ms) or its percentage; an absent one is off."""
+
+    seed: int
+    events: int
+    faults: dict[str, int] = field(default_factory=dict)
+    clients: int = 3
+    think_ms: int = 20
+    streaming: int = 3
+    unary: int = 1
+    slots: int = 4
+    run_ms: int = 30
+    lease_ms: int = 5_000
+    beat_ms: int = 1_000
+    queues: int = 2
+    types: int = 2
+    payload_bytes: int = 100
+    aging_ms: int = 60_000
+    segment_bytes: int = 16_384
+    extent_bytes: int = 4_096
+    frame_bytes: int = 1 << 20
+    spare_bytes: int = 2_048
+    waiting_max: int = 1_000
+    retain_ms: int = 60_000
+    retain_jobs: int = 200
+    retain_bytes: int = 1 << 20
+    snapshot_ms: int = 2_000
+    check_steps: int = 400
+
+    def without(self, fault: str) -> "Settings":
+        """The same run with one fault switched off."""
+        faults = {name: rate for name, rate in self.faults.items() if name != fault}
+        return Settings(**{**asdict(self), "faults": faults})
+
+    def shortened(self, events: int) -> "Settings":
+        """The same run, with its faults ending sooner."""
+        return Settings(**{**asdict(self), "events": events})
+
+    def describe(self) -> str:
+        """One line for people, which says everything that was drawn."""
+        values = {name: value for name, value in asdict(self).items() if name != "faults"}
+        shown = " ".join(f"{name}={value}" for name, value in values.items())
+        faults = " ".join(f"{name}:{rate}" for name, rate in self.faults.items()) or "none"
+        return f"{shown}\n  faults: {faults}"
+
+
+def draw(seed: int, events: int) -> Settings:
+    """The settings of a seed."""
+    rng = random.Random(f"swarm/{seed}")
+    lease_ms = rng.choice([10, 60, 300, 1_500, 5_000, 5_000, 10_000])
+    return Settings(
+        seed=seed,
+        events=events,
+        faults=_draw_faults(rng),
+        clients=rng.randint(1, 5),
+        think_ms=rng.choice([2, 5, 20, 60]),
+        streaming=rng.randint(1, 5),
+        unary=rng.randint(0, 2),
+        slots=rng.choice([1, 2, 4, 8]),
+        run_ms=rng.choice([2, 10, 40, 200]),
+        lease_ms=lease_ms,
+        beat_ms=max(3, lease_ms // rng.choice([3, 4, 5])),
+        queues=rng.randint(1, 3),
+        types=rng.randint(1, 3),
+        payload_bytes=rng.choice([0, 20, 200, 1_500]),
+        aging_ms=rng.choice([0, 200, 60_000]),
+        segment_bytes=rng.choice([2_048, 8_192, 32_768]),
+        extent_bytes=rng.choice([1_024, 4_096, 16_384]),
+        frame_bytes=rng.choice([1_024, 8_192, 1 << 20]),
+        spare_bytes=rng.choice([512, 2_048, 16_384]),
+        waiting_max=rng.choice([3, 20, 1_000]),
+        retain_ms=rng.choice([500, 5_000, 60_000]),
+        retain_jobs=rng.choice([5, 40, 400]),
+        retain_bytes=rng.choice([4_096, 1 << 20]),
+        snapshot_ms=rng.choice([300, 1_000, 4_000]),
+        check_steps=rng.choice([150, 400]),
+    )
+
+
+def _draw_faults(rng: random.Random) -> dict[str, int]:
+    share = rng.choice([0.0, 0.25, 0.5, 0.5, 0.75])
+    faults = {}
+    for name, (low, high) in FAULT_INTERVALS_MS.items():
+        rate = rng.randint(low, high)
+        if rng.random() < share:
+            faults[name] = rate
+    for name, high in FAULT_PERCENTS.items():
+        percent = rng.randint(1, high)
+        if rng.random() < share:
+            faults[name] = percent
+    return faults

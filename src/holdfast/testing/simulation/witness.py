@@ -1,0 +1,164 @@
+"""What became durable, kept apart from the program under test, and read by two others.
+
+Every frame that the journal calls durable is applied to a *shadow* (the core's own replay) and fed to the independent
+*model*. At each recovery the journal must hold exactly what was witnessed, perhaps with the one frame that was being
+written; the state recovered, the shadow and the model must then be equal in full.
+
+Invariant: a position is replied to only if it is witnessed here.
+"""
+
+from holdfast.core import events, image
+from holdfast.core.events import AnyEvent, Created, Evicted, Granted, Reported
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.core.lifecycle import QUEUED
+from holdfast.core.model import NewJob, Template
+from holdfast.journal.file import FileJournal
+from holdfast.testing.ledger_view import view_ledger
+from holdfast.testing.model import Model
+from holdfast.testing.simulation.swarm import Settings
+from holdfast.testing.simulation.violation import require
+
+Frame = tuple[bytes, int, int]
+
+
+class Grant:
+    """A lease as the log tells of it."""
+
+    __slots__ = ("job_id", "worker")
+
+    def __init__(self, job_id: str, worker: str) -> None:
+        self.job_id = job_id
+        self.worker = worker
+
+
+class LogWitness:
+    """The durable log so far, and what follows from it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        config = LedgerConfig(aging_ms=settings.aging_ms)
+        self.shadow = Ledger(config)
+        self.model = Model(aging_ms=settings.aging_ms)
+        self.position = 0
+        self.epoch = 0
+        #: First position of each frame, to the frame.
+        self._frames: dict[int, Frame] = {}
+        self._pending: Frame | None = None
+        # What happened, by what it happened to.
+        self.created: dict[str, tuple[Template, NewJob]] = {}
+        self.grants: dict[int, Grant] = {}
+        self.grants_of: dict[str, int] = {}
+        self.tokens_of: dict[tuple[str, str], list[int]] = {}
+        self.outcomes: dict[int, int] = {}
+        self.refused: dict[tuple[str, int], str] = {}
+        self.kinds: dict[str, int] = {}
+
+    # -- what the storage tells
+
+    def writing(self, body: bytes, count: int, digest: int) -> None:
+        """A frame is about to be written."""
+        require(self._pending is None, "a frame was written before the one before it was durable")
+        self._pending = (body, count, digest)
+
+    def wrote(self, body: bytes, count: int, digest: int, end_position: int) -> None:
+        """A frame is durable."""
+        require(self._pending == (body, count, digest), "another frame became durable than was being written")
+        self._pending = None
+        self._take(body, count, digest)
+        require(end_position == self.position, f"the journal ends at {end_position}, the log at {self.position}")
+
+    def _take(self, body: bytes, count: int, digest: int) -> None:
+        first = self.position + 1
+        self._frames[first] = (body, count, digest)
+        self.model.feed(body, first)
+        for event in events.decode(body):
+            self._note(event)
+            self.shadow.apply(event)
+        self.position = self.shadow.position
+        require(self.position == first + count - 1, f"a frame at {first} of {count} events ends at {self.position}")
+        require(self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live")
+
+    def _note(self, event: AnyEvent) -> None:
+        kind = type(event).__name__
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        if type(event) is Created:
+            for job in event.jobs:
+                self.created[job.id] = (event.templates[job.template], job)
+        elif type(event) is Granted:
+            self._note_granted(event)
+        elif type(event) is Reported:
+            for result in event.results:
+                self.outcomes[result.token] = result.state
+            for row in event.refused:
+                self.refused[row.job_id, row.token] = row.reason
+        elif type(event) is Evicted:
+            self._check_evicted(event)
+
+    def _note_granted(self, event: Granted) -> None:
+        for token, job_id in enumerate(event.job_ids, event.first_token):
+            require(token not in self.grants, f"token {token} was granted twice")
+            self.grants[token] = Grant(job_id, event.worker)
+            self.grants_of[job_id] = self.grants_of.get(job_id, 0) + 1
+            self.tokens_of.setdefault((job_id, event.worker), []).append(token)
+
+    def _check_evicted(self, event: Evicted) -> None:
+        """The last one forgotten was too old, or one too many, or its bytes were."""
+        settings, book = self._settings, self.shadow.book
+        require(0 < event.count <= len(book.finished), "more jobs were forgotten than have finished")
+        job = book.finished[event.count - 1]
+        kept = len(book.finished) - event.count + 1
+        bytes_kept = book.finished_bytes - sum(book.finished[i].bytes_held for i in range(event.count - 1))
+        is_due = job.finished_ms + settings.retain_ms <= event.at_ms
+        is_over = kept > settings.retain_jobs or bytes_kept > settings.retain_bytes
+        require(is_due or is_over, f"job {job.id} was forgotten while it was to be retained")
+
+    # -- recovery
+
+    def recovered(self, journal: FileJournal, ledger: Ledger) -> None:
+        """The journal holds what was witnessed, and the state is what follows from it."""
+        require(journal.epoch > self.epoch, f"epoch {journal.epoch} follows epoch {self.epoch}")
+        self.epoch = journal.epoch
+        first = journal.first_position
+        for frame in journal.replay(first - 1):
+            self._compare_frame(frame.first_position, (frame.body, frame.count, frame.digest or 0))
+        self._pending = None
+        require(
+            ledger.position == self.position,
+            f"recovery ended at position {ledger.position}, but {self.position} was durable",
+        )
+        self.compare(ledger)
+        full = image.full_digest(ledger)
+        require(full == image.full_digest(self.shadow), "snapshot and tail give another state than the whole log")
+
+    def _compare_frame(self, first: int, found: Frame) -> None:
+        if first <= self.position:
+            require(self._frames.get(first) == found, f"the frame at {first} is not the one that was written")
+            return
+        require(first == self.position + 1, f"the journal goes on at {first} after {self.position}")
+        require(self._pending == found, f"the frame at {first} was never written")
+        self._pending = None
+        self._take(*found)
+
+    def compare(self, ledger: Ledger) -> None:
+        """A ledger at this position equals the model, in full."""
+        require(ledger.position == self.position, "only equal positions can be compared")
+        self.model.compare(view_ledger(ledger))
+        ledger.book.audit()
+
+    # -- questions
+
+    def is_kept(self, job_id: str) -> bool:
+        """Whether the log so far created the job and has not forgotten it."""
+        return job_id in self.model.jobs
+
+    def is_known(self, job_id: str) -> bool:
+        """Whether the log ever created the job."""
+        return job_id in self.created
+
+    def has_outcome(self, token: int) -> bool:
+        """Whether a report under this token counted."""
+        return token in self.outcomes
+
+    def is_requeued(self, token: int) -> bool:
+        """Whether what was reported under this token led to another attempt."""
+        return self.outcomes.get(token) == QUEUED

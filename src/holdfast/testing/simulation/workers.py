@@ -1,0 +1,270 @@
+"""Streaming workers: they take leases over a session, run jobs, and say how those ended until they are heard.
+
+A worker can be paused past its leases and report late, die with everything it held, be cut off and come back naming
+what it still holds, report twice, and report something else the second time.
+"""
+
+import random
+from collections.abc import Callable
+
+from holdfast.coordinator.sessions import Hello, Push, Session
+from holdfast.core.commands import GrantedLease, ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.testing.simulation.claims import Claims
+from holdfast.testing.simulation.clockwork import Call
+from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
+from holdfast.testing.simulation.network import Network, Stream
+from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.swarm import Settings
+
+_RECONNECT_US = (500, 300_000)
+_WELCOME_US = 1_500_000
+_BATCH_US = (0, 8_000)
+_DEAD_US = (2_000, 2_000_000)
+
+class Run:
+    """One job being run."""
+
+    __slots__ = ("is_canceled", "lease")
+
+    def __init__(self, lease: GrantedLease) -> None:
+        self.lease = lease
+        self.is_canceled = False
+
+class StreamingWorker:
+    """One worker id, over its connections and deaths."""
+
+    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, *, knows_all: bool) -> None:
+        self.name = name
+        self._net = net
+        self._claims = claims
+        self._settings = settings
+        self._rng = random.Random(f"{name}/{settings.seed}")
+        self._routes, self._queues = self._draw_appetite(knows_all=knows_all)
+        self._stream: Stream | None = None
+        self._is_welcome = False
+        self._is_draining = False
+        self._life = 0
+        self._paused_until_us = 0
+        self.running: dict[int, Run] = {}
+        self._batch: list[ReportRow] = []
+        self._unheard: dict[int, list[ReportRow]] = {}
+        self._report_id = 0
+        net.clock.after(self._rng.randint(0, 20_000), f"{name} up", self._connect)
+
+    def _draw_appetite(self, *, knows_all: bool) -> tuple[frozenset[str], frozenset[str]]:
+        routes = all_routes(self._settings)
+        if knows_all:
+            return routes, frozenset()
+        some = self._rng.sample(sorted(routes), self._rng.randint(1, len(routes)))
+        queues = [f"queue-{number}" for number in range(self._settings.queues) if self._rng.random() < 0.5]  # noqa: PLR2004
+        return frozenset(some), frozenset(queues)
+
+    # -- time
+
+    def _later(self, delay_us: int, what: str, call: Call) -> None:
+        """Plans something this life of the worker does; a paused one does it when it goes on."""
+        life = self._life
+
+        def run() -> None:
+            wait_us = self._paused_until_us - self._net.clock.now_us
+            if self._life != life:
+                return
+            if wait_us > 0:
+                self._net.clock.after(wait_us, f"{self.name} {what}", run)
+            else:
+                call()
+
+        self._net.clock.after(delay_us, f"{self.name} {what}", run)
+
+    def pause(self, for_us: int) -> None:
+        """SIGSTOP, then SIGCONT."""
+        self._paused_until_us = self._net.clock.now_us + for_us
+
+    def heal(self) -> None:
+        """Nothing holds it back any more."""
+        self._paused_until_us = 0
+
+    # -- connections
+
+    def _connect(self) -> None:
+        if self._stream is not None:
+            return
+        held = {*self.running, *(row.token for rows in self._unheard.values() for row in rows)}
+        held.update(row.token for row in self._batch)
+        hello = Hello(self.name, self._routes, self._queues, self._settings.slots, frozenset(held))
+        life = self._life
+        stream = self._net.open_stream(self.name, hello, self._on_push, lambda: self._later(0, "closed", self._on_closed))
+        stream.judge = lambda push: self._judge(push, life)
+        self._stream = stream
+        self._is_welcome = self._is_draining = False
+        if held:
+            self._claims.count("attach with leases")
+        for report_id, rows in self._unheard.items():
+            self._send_report(report_id, rows)
+        self._later(_WELCOME_US, "welcome?", lambda: self._give_up_on(stream))
+        self._later(self._settings.beat_ms * 1_000, "beat", lambda: self._beat(stream))
+
+    def _give_up_on(self, stream: Stream) -> None:
+        if self._stream is stream and not self._is_welcome:
+            stream.abandon()
+            self._on_closed()
+
+    def _on_closed(self) -> None:
+        self._stream = None
+        self._later(self._rng.randint(*_RECONNECT_US), "up", self._connect)
+
+    def break_stream(self) -> bool:
+        """The connection breaks under it; says whether there was one."""
+        if self._stream is None:
+            return False
+        self._stream.break_off()
+        return True
+
+    def die(self) -> None:
+        """kill -9: everything in its memory is gone; it comes back under the same name."""
+        self._life += 1
+        if self._stream is not None:
+            self._stream.abandon()
+        self._stream = None
+        self.running.clear()
+        self._unheard.clear()
+        self._batch = []
+        self._later(self._rng.randint(*_DEAD_US), "up", self._connect)
+
+    def _beat(self, stream: Stream) -> None:
+        if self._stream is not stream:
+            return
+        stream.send(f"{self.name} heartbeat", lambda server, session: server.dispatcher.heartbeat(session))
+        self._later(self._settings.beat_ms * 1_000, "beat", lambda: self._beat(stream))
+        if self._rng.random() < 0.02 and not self._is_draining:  # noqa: PLR2004 - now and then it is redeployed
+            self._drain(stream)
+
+    def _drain(self, stream: Stream) -> None:
+        self._is_draining = True
+        stream.send(f"{self.name} drain", lambda server, session: server.dispatcher.drain(session))
+        self._claims.count("drain")
+        self._leave_when_idle(stream)
+
+    def _leave_when_idle(self, stream: Stream) -> None:
+        if self._stream is not stream:
+            return
+        if self.running or self._unheard or self._batch:
+            self._later(20_000, "draining", lambda: self._leave_when_idle(stream))
+            return
+        stream.hang_up()
+        self._on_closed()
+
+    # -- what the coordinator says
+
+    def _judge(self, push: Push, life: int) -> None:
+        """What leaves the coordinator for this worker is true, whether it arrives or not."""
+        if push.leases:
+            self._claims.leased(self.name, push.leases)
+        if push.reported and life == self._life:
+            for report_id in [known for known in self._unheard if known <= push.reported]:
+                self._claims.acknowledged(self.name, self._unheard[report_id])
+
+    def _on_push(self, stream: Stream, push: Push) -> None:
+        self._later(0, "reads", lambda: self._read(stream, push))
+
+    def _read(self, stream: Stream, push: Push) -> None:
+        if self._stream is not stream:
+            return
+        if push.is_welcome:
+            self._is_welcome = True
+            self._give_credits(self._settings.slots - len(self.running))
+        for token in push.revoked:
+            self._claims.count("revoked")
+            if self.running.pop(token, None):
+                self._give_credits(1)
+        for token in push.cancels:
+            self._claims.count("cancel heard")
+            if token in self.running:
+                self.running[token].is_canceled = True
+        for report_id in [known for known in self._unheard if known <= push.reported]:
+            del self._unheard[report_id]
+        for lease in push.leases:
+            self._take(lease)
+
+    def _give_credits(self, count: int) -> None:
+        stream = self._stream
+        if stream is not None and count > 0 and not self._is_draining:
+            stream.send(
+                f"{self.name} credits", lambda server, session: server.dispatcher.grant_credits(session, count)
+            )
+
+    # -- running jobs
+
+    def _take(self, lease: GrantedLease) -> None:
+        if self._stream is not None and self._rng.random() < 0.02:  # noqa: PLR2004 - it thinks better of it
+            tokens = frozenset([lease.token])
+            self._stream.send(
+                f"{self.name} release", lambda server, session: server.dispatcher.release(session, tokens)
+            )
+            self._claims.count("release")
+            self._give_credits(1)
+            return
+        self._claims.started(self.name, lease)
+        self.running[lease.token] = Run(lease)
+        if lease.payload.startswith(POISON):
+            self._claims.count("poisoned")
+            self.die()
+            return
+        run_us = self._rng.randint(0, 2_000 * self._settings.run_ms)
+        self._later(run_us, "finished", lambda: self._finish(lease, run_us // 1_000))
+
+    def _finish(self, lease: GrantedLease, runtime_ms: int) -> None:
+        run = self.running.pop(lease.token, None)
+        if run is None:
+            if self._net.hits("late-report"):
+                self._add(self._row(lease, runtime_ms, DONE))
+            return
+        end = CANCELED if run.is_canceled and self._rng.random() < 0.8 else draw_end(self._rng)  # noqa: PLR2004
+        row = self._row(lease, runtime_ms, end)
+        self._add(row)
+        if self._net.hits("twice-report"):
+            other = self._row(lease, runtime_ms, self._rng.choice([end, DONE, FAILED]))
+            if self._rng.random() < 0.5:  # noqa: PLR2004 - in the same message, or in another
+                self._add(other)
+            else:
+                self._later(self._rng.randint(0, 200_000), "again", lambda: self._add(other))
+        self._give_credits(1)
+
+    def _row(self, lease: GrantedLease, runtime_ms: int, state: int) -> ReportRow:
+        output = self._rng.randbytes(self._rng.randint(0, 40)) if state == DONE else b""
+        reason = "BROKEN" if state == FAILED else ""
+        is_retryable = self._rng.random() < 0.8  # noqa: PLR2004
+        retry_after_ms = self._rng.choice([0, 0, 0, 50])
+        return ReportRow(
+            lease.job_id, lease.token, state, output, "ran", reason, runtime_ms, is_retryable, retry_after_ms
+        )
+
+    def _add(self, row: ReportRow) -> None:
+        self._batch.append(row)
+        if len(self._batch) == 1:
+            self._later(self._rng.randint(*_BATCH_US), "reports", self._flush)
+
+    def _flush(self) -> None:
+        rows, self._batch = self._batch, []
+        self._report_id += 1
+        self._unheard[self._report_id] = rows
+        self._send_report(self._report_id, rows)
+        report_id, stream = self._report_id, self._stream
+        self._later(_WELCOME_US, "heard?", lambda: self._repeat(report_id, stream))
+
+    def _repeat(self, report_id: int, stream: Stream | None) -> None:
+        """No answer for long, on a connection that seems fine: everything unheard is said again, in order."""
+        if report_id in self._unheard and self._stream is not None and self._stream is stream:
+            for unheard, rows in self._unheard.items():
+                self._send_report(unheard, rows)
+            self._later(_WELCOME_US, "heard?", lambda: self._repeat(report_id, stream))
+
+    def _send_report(self, report_id: int, rows: list[ReportRow]) -> None:
+        def report(server: Server, session: Session) -> None:
+            server.dispatcher.report(session, report_id, rows)
+
+        if self._stream is not None:
+            self._stream.send(f"{self.name} report", report)
+
+Credits = Callable[[int], None]

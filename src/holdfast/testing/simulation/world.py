@@ -1,0 +1,233 @@
+"""A whole run: everything made from the seed, stepped until its events are over, then healed and drained."""
+
+import random
+from dataclasses import dataclass, field
+
+from holdfast.testing.disk import SimulatedCrash
+from holdfast.testing.model import ModelViolation
+from holdfast.testing.simulation.claims import Claims
+from holdfast.testing.simulation.clients import Client
+from holdfast.testing.simulation.clockwork import Clockwork
+from holdfast.testing.simulation.faults import Saboteur
+from holdfast.testing.simulation.host import Host
+from holdfast.testing.simulation.jobs import draw_templates
+from holdfast.testing.simulation.network import Network
+from holdfast.testing.simulation.swarm import Settings
+from holdfast.testing.simulation.unary_workers import UnaryWorker
+from holdfast.testing.simulation.violation import Violation, require
+from holdfast.testing.simulation.witness import LogWitness
+from holdfast.testing.simulation.workers import StreamingWorker
+
+#: Once the faults are over, everything must have ended within this simulated time.
+DRAIN_MS_MAX = 300_000
+_DRAIN_STEPS_MAX = 400_000
+_QUIET_CHECK_STEPS = 64
+
+#: What must have succeeded at least once over a sweep; a run without one of them is void.
+OPERATIONS = (
+    "submit",
+    "submit batch",
+    "submit with key",
+    "repeated submit",
+    "refused REQUEST_ID_REUSED",
+    "get",
+    "list",
+    "cancel queued",
+    "cancel other",
+    "lease",
+    "report accepted",
+    "report acknowledged",
+    "release",
+    "drain",
+    "cancel heard",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended. `failure` is empty if every promise held; `missing` says what makes it void."""
+
+    settings: Settings
+    failure: str
+    steps: int
+    simulated_ms: int
+    digest: str
+    fired: dict[str, int]
+    done: dict[str, int]
+    missing: list[str]
+    tail: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """One word."""
+        return "FAILED" if self.failure else "void" if self.missing else "ok"
+
+
+class SimulatedWorld:
+    """One run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = Clockwork()
+        self.log = LogWitness(settings)
+        self.claims = Claims(self.log)
+        self.host = Host(self.clock, settings, self.log, self.claims)
+        self.net = Network(self.clock, self.host, settings, _stream(settings, "network"))
+        templates = draw_templates(settings)
+        self.clients = [
+            Client(f"client-{number}", self.net, self.claims, settings, templates)
+            for number in range(settings.clients)
+        ]
+        self.workers: list[StreamingWorker | UnaryWorker] = [
+            StreamingWorker(f"worker-{number}", self.net, self.claims, settings, knows_all=number == 0)
+            for number in range(settings.streaming)
+        ]
+        self.workers += [
+            UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
+        ]
+        self.saboteur = Saboteur(self.clock, self.host, self.net, settings, self.workers)
+        self._is_check_due = False
+
+    def run(self) -> Outcome:
+        """Runs to the end, or to the first broken promise."""
+        failure = ""
+        try:
+            self.host.boot()
+            self._steps_with_faults()
+            self._drain()
+        except (Violation, ModelViolation) as error:
+            failure = str(error)
+        except SimulatedCrash:
+            failure = "a call reached the disk of a machine without power"
+        except Exception as error:  # noqa: BLE001 - whatever the program raises here is a finding
+            failure = f"{type(error).__name__}: {error} ({_where(error)})"
+        return self._outcome(failure)
+
+    # -- stepping
+
+    def _steps_with_faults(self) -> None:
+        clock, events, check_steps = self.clock, self.settings.events, self.settings.check_steps
+        while clock.steps < events and clock.step():
+            clock.mark = self.log.position
+            if clock.steps % check_steps == 0:
+                self._is_check_due = True
+            if self._is_check_due:
+                self._check_when_level()
+            elif clock.steps % _QUIET_CHECK_STEPS == 0:
+                self._check_cheaply()
+
+    def _check_cheaply(self) -> None:
+        """What can be seen at a glance."""
+        server = self.host.server
+        if server is None:
+            return
+        ledger, settings = server.coordinator.ledger, self.settings
+        require(ledger.position >= self.log.position, "the live state is behind what is durable")
+        require(
+            server.journal.end_position == self.log.position, "the journal and the log disagree about the end"
+        )
+        for lane in server.coordinator._lanes:  # noqa: SLF001 - a declared cap
+            require(len(lane) <= settings.waiting_max, f"{len(lane)} commands wait in one lane")
+
+    def _check_when_level(self) -> None:
+        """Compares everything, as soon as the live state and the durable one are at the same position."""
+        server = self.host.server
+        if server is None or server.coordinator.ledger.position != self.log.position:
+            return
+        self._is_check_due = False
+        self._check_cheaply()
+        self.log.compare(server.coordinator.ledger)
+
+    # -- the end
+
+    def _drain(self) -> None:
+        """All faults end; within the bound every job has ended, and nobody holds anything."""
+        self.saboteur.stop()
+        self.net.is_healed = True
+        for client in self.clients:
+            client.is_stopped = True
+        clock = self.clock
+        due_ms = max((job.not_before_ms for job in self.log.model.jobs.values()), default=0)
+        clock.set_wall(max(clock.wall_ms(), due_ms, self.log.model.last_ms))
+        until_us = clock.now_us + DRAIN_MS_MAX * 1_000
+        until_steps = clock.steps + _DRAIN_STEPS_MAX
+        while not self._is_drained():
+            require(clock.now_us < until_us, f"not drained in {DRAIN_MS_MAX} ms: {self._left_over()}")
+            require(clock.steps < until_steps, f"not drained in {_DRAIN_STEPS_MAX} steps: {self._left_over()}")
+            require(clock.step(), f"nothing is planned, but not all is drained: {self._left_over()}")
+            clock.mark = self.log.position
+        self._check_end()
+
+    def _is_drained(self) -> bool:
+        server = self.host.server
+        if server is None or self.log.model.leases or server.coordinator.ledger.position != self.log.position:
+            return False
+        return self.clock.steps % _QUIET_CHECK_STEPS == 0 and not self.log.model.unfinished
+
+    def _left_over(self) -> str:
+        model = self.log.model
+        jobs = [f"{job_id} ({model.jobs[job_id]})" for job_id in model.unfinished[:3]]
+        return f"{len(model.unfinished)} jobs, {len(model.leases)} leases, {'' if self.host.server else 'no server, '}{jobs}"
+
+    def _check_end(self) -> None:
+        server = self.host.server
+        assert server is not None
+        self._check_cheaply()
+        self.log.compare(server.coordinator.ledger)
+        self.claims.check_kept()
+        ready = server.coordinator.ledger.book.ready
+        require(not ready.lanes and not ready.delayed, "jobs wait that do not exist")
+        self._check_runs()
+
+    def _check_runs(self) -> None:
+        """A job that a worker ended has run; without faults, exactly once for each attempt that was reported."""
+        log, runs = self.log, self.claims.runs
+        for token in log.outcomes:
+            require(runs.get(log.grants[token].job_id, 0) >= 1, f"token {token} was reported and never run")
+        if not self.settings.faults:
+            self._check_exactly_once()
+
+    def _check_exactly_once(self) -> None:
+        log = self.log
+        require(log.kinds.get("Started", 0) == 1, "the coordinator started twice without a fault")
+        lost = {job.id: job.losses for job in log.model.jobs.values() if job.losses}
+        if self.settings.lease_ms > _CALM_LEASE_MS:
+            require(not lost, f"without faults, leases were lost: {lost}")
+            for job in log.model.jobs.values():
+                reported = sum(log.has_outcome(t) for (j, _), ts in log.tokens_of.items() if j == job.id for t in ts)
+                ran = self.claims.runs.get(job.id, 0)
+                require(ran == reported, f"job {job.id} ran {ran} times and was reported {reported} times")
+
+    def _outcome(self, failure: str) -> Outcome:
+        fired = self.host.counts
+        missing = [fault for fault in self.settings.faults if fault != "short-write" and not fired.get(fault)]
+        missing += [name for name in OPERATIONS if not self.claims.answers.get(name)]
+        return Outcome(
+            settings=self.settings,
+            failure=failure,
+            steps=self.clock.steps,
+            simulated_ms=self.clock.steady_ms(),
+            digest=self.clock.digest(),
+            fired=dict(sorted(fired.items())),
+            done=dict(sorted({**self.claims.answers, **self.log.kinds}.items())),
+            missing=missing,
+            tail=[f"{at_us / 1_000:12.3f} ms  {kind}" for at_us, kind in self.clock.tail],
+        )
+
+
+#: Below this, a lease may be shorter than a sync, and be lost without any fault.
+_CALM_LEASE_MS = 1_000
+
+
+def _stream(settings: Settings, name: str) -> random.Random:
+    return random.Random(f"{name}/{settings.seed}")
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line of the program that raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "nowhere"
+    return f"{trace.tb_frame.f_code.co_filename.rsplit('/', 2)[-1]}:{trace.tb_lineno}"
