@@ -37,7 +37,7 @@ class Manifest:
 
     @property
     def newest_name(self) -> str:
-        return f"{self.newest_first_position:020d}-{self.epoch:010d}.log"
+        return f"{self.newest_first_position:020d}-{self.epoch:010d}.seg"
 
     def encode(self) -> bytes:
         data = preamble(MANIFEST_MAGIC) + _FIELDS.pack(

@@ -27,7 +27,7 @@ CLUSTER_ID_BYTES = 16
 _FIELDS = struct.Struct(">I16sQQIQ")
 _PREAMBLE_END = 16
 _CHECKSUM_AT = HEADER_BYTES - 4
-_NAME = re.compile(r"(\d{20})-(\d{10})\.log")
+_NAME = re.compile(r"(\d{20})-(\d{10})\.seg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class SegmentHeader:
 
     @property
     def name(self) -> str:
-        return f"{self.first_position:020d}-{self.epoch:010d}.log"
+        return f"{self.first_position:020d}-{self.epoch:010d}.seg"
 
     def encode(self) -> bytes:
         fields = _FIELDS.pack(

@@ -117,7 +117,7 @@ class _Meddler(SimDisk):
 
     def rename(self, old: str, new: str) -> None:
         super().rename(old, new)
-        if self.journal is not None and new.endswith(".log"):
+        if self.journal is not None and new.endswith(".seg"):
             while self.journal.reserve(500):
                 self.granted += 500
                 self.faults.free_bytes = 0

@@ -67,4 +67,4 @@ def closed_files(frames: int = 12) -> dict[str, bytes]:
 
 
 def segments_of(files: dict[str, bytes]) -> list[str]:
-    return [name for name in sorted(files) if name.endswith(".log")]
+    return [name for name in sorted(files) if name.endswith(".seg")]

@@ -1,0 +1,44 @@
+"""The format on disk is a promise: these very bytes, for ever."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from holdfast.journal.file import FileJournal
+from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
+from holdfast.journal.version import FORMAT_VERSION
+from holdfast.testing.disk import SimDisk
+from tests.golden.journal.generate import BODIES, CHUNKS, CLUSTER_ID, CONFIG, GOLDEN, golden_files
+
+VERSIONS = sorted(path for path in GOLDEN.iterdir() if path.name.startswith("v"))
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def test_writer_produces_the_golden_bytes() -> None:
+    """Today's writer makes exactly the checked-in files of the present version."""
+    assert golden_files() == _files(GOLDEN / f"v{FORMAT_VERSION}")
+
+
+def test_every_version_has_golden_files() -> None:
+    """No version goes without a canonical journal."""
+    assert [path.name for path in VERSIONS] == [f"v{number}" for number in range(1, FORMAT_VERSION + 1)]
+
+
+@pytest.mark.parametrize("directory", VERSIONS, ids=lambda path: path.name)
+def test_reader_reads_every_version(directory: Path) -> None:
+    """Today's reader gets the same frames and snapshot out of the files of any version."""
+    disk = SimDisk(random.Random(0), _files(directory))
+    journal = FileJournal.open(disk, CONFIG, now_ms=0, new_cluster_id=bytes(16))
+    frames = list(journal.replay())
+    assert [(frame.count, frame.digest, frame.body) for frame in frames] == [
+        (number, number << 56, body) for number, body in enumerate(BODIES, start=1)
+    ]
+    assert (journal.cluster_id, journal.epoch, journal.end_position) == (CLUSTER_ID, 3, 21)
+    [position] = list_snapshots(disk)
+    assert b"".join(read_snapshot(disk, position)) == b"".join(CHUNKS)
+    link = read_snapshot_header(disk, position).link
+    assert [frame.body for frame in journal.replay(position, link=link)] == [BODIES[-1]]
