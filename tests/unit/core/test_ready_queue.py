@@ -1,8 +1,9 @@
 """Who is next: order inside lanes, between lanes, and what the queue holds on to."""
 
 import random
+from typing import Any
 
-from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.core.model import FIXED, Backoff, Job, Template
 from tests.unit.core.desk import ECHO, Desk
 
 HIGH, LOW = Template("echo", priority=9), Template("echo", priority=0)
@@ -190,16 +191,16 @@ def test_reading_a_lane_costs_what_is_read(desk: Desk) -> None:
     desk.revoke(reason="released")
     (lane,) = desk.ledger.book.ready.lanes.values()
 
-    class Counted(list[tuple[int, int, object]]):
+    class Counted(list[tuple[int, int, Job]]):
         """Counts how many entries are looked at."""
 
         reads = 0
 
-        def __getitem__(self, index: object) -> object:  # type: ignore[override]
+        def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as list declares it, in overloads
             Counted.reads += 1
-            return super().__getitem__(index)  # type: ignore[index]
+            return super().__getitem__(index)
 
-    lane.returned = Counted(lane.returned)  # type: ignore[assignment]
+    lane.returned = Counted(lane.returned)
     assert next(lane.in_order()).id == "job-000"
     assert Counted.reads <= 10
     lane.returned = list(lane.returned)

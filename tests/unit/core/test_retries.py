@@ -1,5 +1,7 @@
 """Two budgets: attempts that failed, and attempts that lost their worker."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.core import retries
@@ -11,7 +13,7 @@ from tests.unit.core.desk import Desk
 NOW = Backoff(FIXED, 0)
 
 
-def _fail(desk: Desk, **fields: object) -> str:
+def _fail(desk: Desk, **fields: Any) -> str:  # noqa: ANN401 - the fields of a report
     lease = desk.run_one()
     return desk.report(lease.job_id, lease.token, FAILED, **fields)
 

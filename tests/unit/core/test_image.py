@@ -1,0 +1,218 @@
+"""The same state from events, from a snapshot and in every process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.core import commands, events, image
+from holdfast.core.events import AnyEvent, RefusedReport, Revocation
+from holdfast.core.ledger import LedgerConfig
+from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
+from holdfast.core.model import FIXED, Backoff, Extra, NewJob, Result, Template
+from holdfast.testing.ledger_view import view_ledger
+from tests.unit.core.desk import Desk
+
+EVENTS: list[AnyEvent] = [
+    events.Started(1, 7),
+    events.Created(
+        2,
+        [Template("echo", "q", 9, 3, 2, 1_000, Backoff(FIXED, 5, 6), True)],
+        [
+            NewJob("a", 0, b"\x00\xff", 9, Extra("k", (("l", "v"),), (("h", "v"),), 1, 2, "old")),
+            NewJob("b", 0),
+        ],
+    ),
+    events.Granted(3, "w1", 1_000, 1, ["a", "b"]),
+    events.Extended(4, "w1", 1_000, [1, 2]),
+    events.Revoked(5, "w1", "expired", [Revocation(1, QUEUED, True)]),
+    events.Reported(
+        6, "w1", [Result(2, FAILED, b"o", "s", "f", 3, 0)], [RefusedReport("a", 1, "STALE_TOKEN")]
+    ),
+    events.CancelAccepted(7, "a", CANCELED, "enough"),
+    events.Evicted(8, 2),
+]
+
+
+def eventful(desk: Desk) -> Desk:
+    """Brings a desk into a state that has something of everything."""
+    retried = Template("echo", priority=3, max_attempts=3, backoff=Backoff(FIXED, 500))
+    desk.submit("a", "b", "c", payload=b"p", template=retried)
+    desk.submit("d", not_before_ms=desk.log_ms + 10_000)
+    desk.submit_keyed("e", "key-e", b"x")
+    desk.submit_keyed("f", "key-f", b"y")
+    desk.pass_ms(10)
+    leases = {lease.job_id: lease.token for lease in desk.lease(4)}
+    desk.report("a", leases["a"], FAILED, failure_reason="flaky")
+    desk.cancel("b", "while running")
+    assert desk.report("e", leases["e"], output=b"out", summary="fine") == ""
+    desk.cancel("f", "while queued")
+    desk.report("c", 999)
+    desk.lease(1, worker="w2")
+    desk.revoke("w2", reason="released")
+    desk.evict(retain_jobs=1)
+    return desk
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_event_survives_its_encoding(event: AnyEvent) -> None:
+    """Every kind of event, with every field filled, is read as it was written."""
+    assert events.decode(events.join([events.encode_one(event)])) == [event]
+
+
+def test_body_holds_many_events_in_order() -> None:
+    """A frame's body is a list of events, and may be empty."""
+    body = events.join([events.encode_one(event) for event in EVENTS])
+    assert events.decode(body) == EVENTS
+    assert events.decode(events.join([])) == []
+
+
+@pytest.mark.parametrize("raw", [[[99, 1]], [[1]], [[1, "soon", 1]], [["Started", 1, 1]], 7])
+def test_what_no_version_wrote_is_refused(raw: object) -> None:
+    """Unknown tags, missing fields and wrong types do not decode."""
+    with pytest.raises(msgspec.ValidationError):
+        events.decode(msgspec.msgpack.encode(raw))
+
+
+def test_fields_added_later_are_ignored_by_this_version() -> None:
+    """An event with a field at its end that this version does not know decodes without it."""
+    assert events.decode(msgspec.msgpack.encode([[1, 5, 7, "from the future"]])) == [events.Started(5, 7)]
+
+
+def test_replay_gives_the_live_state(desk: Desk) -> None:
+    """Applying all events to an empty ledger gives an equal one, in every value."""
+    replayed = eventful(desk).replayed()
+    assert view_ledger(replayed) == view_ledger(desk.ledger)
+    assert (replayed.digest, replayed.position) == (desk.ledger.digest, desk.ledger.position)
+    assert image.full_digest(replayed) == image.full_digest(desk.ledger)
+
+
+def test_image_gives_the_live_state(desk: Desk) -> None:
+    """Loading a dump gives an equal ledger, in every value, that dumps to the same bytes."""
+    loaded = eventful(desk).reloaded()
+    assert view_ledger(loaded) == view_ledger(desk.ledger)
+    assert (loaded.digest, loaded.position) == (desk.ledger.digest, desk.ledger.position)
+    assert list(image.dump(loaded)) == list(image.dump(desk.ledger))
+    loaded.book.audit()
+
+
+def test_image_and_tail_give_the_live_state(desk: Desk) -> None:
+    """A snapshot at any position, and the events after it, lead to the same state."""
+    eventful(desk)
+    whole = image.full_digest(desk.ledger)
+    prefix = Desk()
+    for position in range(len(desk.bodies) + 1):
+        loaded = prefix.reloaded()
+        for body in desk.bodies[position:]:
+            for event in events.decode(body):
+                loaded.apply(event)
+        assert image.full_digest(loaded) == whole
+        if position < len(desk.bodies):
+            prefix.take(events.decode(desk.bodies[position])[0])
+
+
+def test_loaded_ledger_goes_on_like_the_live_one(desk: Desk) -> None:
+    """After a restart from a snapshot the same jobs come next, in the same order."""
+    eventful(desk)
+    desk.pass_ms(20_000)
+    command = commands.Lease("w9", frozenset({"echo"}), frozenset(), 9, 1_000)
+    decided = [ledger.decide(command, desk.now) for ledger in (desk.ledger, desk.replayed(), desk.reloaded())]
+    assert decided[0] == decided[1] == decided[2]
+    assert len(desk.do(command)) > 1
+
+
+def test_empty_ledger_has_an_image(desk: Desk) -> None:
+    """The image of nothing loads as nothing."""
+    assert view_ledger(desk.reloaded()) == view_ledger(desk.ledger)
+
+
+def test_image_without_its_head_is_refused(desk: Desk) -> None:
+    """Chunks without a head are no image."""
+    with pytest.raises(msgspec.ValidationError):
+        image.load([], desk.config)
+
+
+def test_image_that_misses_a_chunk_is_refused(desk: Desk) -> None:
+    """An image whose jobs do not add up to the digest in its head does not load."""
+    head, *_ = image.dump(eventful(desk).ledger)
+    with pytest.raises(msgspec.ValidationError, match="does not give the state"):
+        image.load([head], desk.config)
+
+
+def test_chunks_of_an_image_are_bounded_in_bytes(desk: Desk) -> None:
+    """Large payloads are spread over several chunks, so that none needs more memory than a batch."""
+    for number in range(20):
+        desk.submit(f"{number}", payload=bytes(1024 * 1024))
+    assert max(map(len, image.dump(desk.ledger))) < 6 * 1024 * 1024
+    assert image.full_digest(desk.reloaded()) == image.full_digest(desk.ledger)
+
+
+def test_digest_changes_with_every_transition(desk: Desk) -> None:
+    """No step of a job's life leaves the digest as it was, and forgetting all jobs makes it zero."""
+    seen = {desk.ledger.digest}
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)))
+    seen.add(desk.ledger.digest)
+    for state in (FAILED, FAILED):
+        lease = desk.run_one()
+        seen.add(desk.ledger.digest)
+        desk.report("a", lease.token, state)
+        seen.add(desk.ledger.digest)
+    assert len(seen) == 6
+    desk.evict(0)
+    assert desk.ledger.digest == 0
+
+
+def test_refused_reports_leave_the_digest_alone(desk: Desk) -> None:
+    """A refused report is history, not state."""
+    desk.submit("a")
+    digest = desk.ledger.digest
+    desk.report("a", 77)
+    assert desk.ledger.digest == digest
+    assert desk.job("a").state == QUEUED != RUNNING
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = [sys.argv[1] + "/src", sys.argv[1]]
+from tests.unit.core.desk import Desk
+from tests.unit.core.test_image import eventful
+from holdfast.core import image
+desk = eventful(Desk())
+print(desk.ledger.digest, image.full_digest(desk.ledger), image.full_digest(desk.reloaded()))
+"""
+
+
+def test_digests_do_not_depend_on_the_hash_seed(root: Path) -> None:
+    """Processes with different hash seeds agree on every decision, the digest and the image."""
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(root)],
+            env={"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    assert len(outputs) == 1
+
+
+def test_log_time_never_goes_back(desk: Desk) -> None:
+    """A command or an event from before the last one is a bug and stops the process."""
+    desk.submit("a")
+    with pytest.raises(AssertionError, match="log time"):
+        desk.ledger.apply(events.Started(desk.log_ms - 1, 1))
+    desk.log_ms -= 1
+    with pytest.raises(AssertionError, match="log time"):
+        desk.expire()
+    desk.log_ms += 1
+
+
+def test_settings_do_not_change_what_events_mean(desk: Desk) -> None:
+    """A replay under another aging gives the same state: it was decided when it happened."""
+    eventful(desk)
+    whole = image.full_digest(desk.ledger)
+    desk.config = LedgerConfig(aging_ms=0)
+    assert image.full_digest(desk.replayed()) == whole
