@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import REBUILD, JournalDamagedError
+from holdfast.journal.segment import segment_name
 from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
 from holdfast.journal.writing import read_whole, replace_file
 
@@ -37,7 +38,7 @@ class Manifest:
 
     @property
     def newest_name(self) -> str:
-        return f"{self.newest_first_position:020d}-{self.epoch:010d}.seg"
+        return segment_name(self.newest_first_position, self.epoch)
 
     def encode(self) -> bytes:
         data = preamble(MANIFEST_MAGIC) + _FIELDS.pack(

@@ -43,7 +43,7 @@ class SegmentHeader:
 
     @property
     def name(self) -> str:
-        return f"{self.first_position:020d}-{self.epoch:010d}.seg"
+        return segment_name(self.first_position, self.epoch)
 
     def encode(self) -> bytes:
         fields = _FIELDS.pack(
@@ -56,6 +56,11 @@ class SegmentHeader:
     def salt(self) -> int:
         """Where the header checksums of this segment's frames start from."""
         return zlib.crc32(self.encode()[:_CHECKSUM_AT])
+
+
+def segment_name(first_position: int, epoch: int) -> str:
+    """Name a segment so that names sort as positions do; not `.log`, which clean-up scripts delete."""
+    return f"{first_position:020d}-{epoch:010d}.seg"
 
 
 def segment_names(names: list[str]) -> list[str]:
