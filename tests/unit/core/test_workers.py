@@ -1,0 +1,43 @@
+"""The registry of workers: soft, and wrong at worst about who is there."""
+
+from holdfast.core.workers import WorkerRegistry
+
+
+def test_worker_is_silent_only_after_its_timeout() -> None:
+    """A worker may be quiet for the whole timeout; one millisecond more makes it silent."""
+    registry = WorkerRegistry(4_000)
+    registry.hear("w1", 1_000)
+    assert not registry.is_silent("w1", 5_000)
+    assert registry.is_silent("w1", 5_001)
+
+
+def test_worker_that_was_never_heard_is_silent() -> None:
+    """Nothing should go to a worker that nobody knows."""
+    assert WorkerRegistry(4_000).is_silent("w1", 0)
+
+
+def test_sign_of_life_keeps_what_was_known() -> None:
+    """A second sign of life moves the time and keeps slots and routes."""
+    registry = WorkerRegistry(4_000)
+    registry.hear("w1", 0).slots = 8
+    assert registry.hear("w1", 10).slots == 8
+    assert [info.heard_ms for info in registry.all()] == [10]
+
+
+def test_silent_workers_are_forgotten_unless_they_stream() -> None:
+    """A worker on a stream is there as long as its stream is; others go when they are silent."""
+    registry = WorkerRegistry(4_000)
+    registry.hear("streaming", 0).is_streaming = True
+    registry.hear("silent", 0)
+    registry.hear("heard", 3_000)
+    assert registry.forget_silent(5_000) == ["silent"]
+    assert [info.worker_id for info in registry.all()] == ["streaming", "heard"]
+
+
+def test_forgetting_a_worker_twice_is_harmless() -> None:
+    """A worker that is gone can be forgotten again."""
+    registry = WorkerRegistry(4_000)
+    registry.hear("w1", 0)
+    for _ in range(2):
+        registry.forget("w1")
+    assert registry.get("w1") is None
