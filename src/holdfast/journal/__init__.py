@@ -22,8 +22,9 @@ The format in short; in full, with every protocol, in docs/internals/journal-for
 
 THE STEPS TO CHANGE THE FORMAT stand beside FORMAT_VERSION in version.py.
 
-The parts, from the bottom: disk (ports), os_disk; version, frame, segment, manifest (bytes); walk, tail,
-survey (reading, and verdicts); recovery (cutting); replay; space, chain, file (writing); memory; snapshot, pins.
+The parts, from the bottom: disk (ports) and os_disk; version, frame, segment, manifest (bytes); walk, tail,
+survey (reading, and verdicts); recovery (cutting); replay; space, chain, file (writing); memory; snapshot;
+pins.
 """
 
 from holdfast.journal.disk import Disk, File

@@ -130,11 +130,20 @@ def _has_thin_sector(masked: bytes, first: int) -> bool:
     """
     if first > SECTOR_BYTES - HEADER_BYTES and _is_thin(masked, 0, first):
         return True
-    # A thin sector has a zero among its first two bytes; two strided slices rule that out at C speed.
-    if 0 not in masked[first::SECTOR_BYTES] and 0 not in masked[first + 1 :: SECTOR_BYTES]:
-        return False
-    starts = range(first, len(masked) - SECTOR_BYTES + 1, SECTOR_BYTES)
-    return any(_is_thin(masked, start, start + SECTOR_BYTES) for start in starts)
+    # A thin sector has a zero among its first two bytes, so only such sectors are looked at.
+    return any(_is_thin_where_zero(masked, first, probe) for probe in (0, 1))
+
+
+def _is_thin_where_zero(masked: bytes, first: int, probe: int) -> bool:
+    """Say whether a sector is thin among those whose byte `probe` is zero."""
+    probed = masked[first + probe :: SECTOR_BYTES]
+    sector = probed.find(0)
+    while sector >= 0:
+        start = first + sector * SECTOR_BYTES
+        if _is_thin(masked, start, start + SECTOR_BYTES):
+            return True
+        sector = probed.find(0, sector + 1)
+    return False
 
 
 def _is_thin(masked: bytes, start: int, end: int) -> bool:

@@ -1,7 +1,7 @@
 """Making the end of a journal clean: by itself where it is torn, by command where it is damaged.
 
 Invariants:
-- What is cut is copied first, durably.
+- What is cut is copied first, durably; what is kept is durable before anything is built upon it.
 - Each step may be repeated, so a crash in any of them is harmless: the next survey finds either the tail or
   the clean end, and the copy has the same name and contents each time.
 - Never is a frame cut that a valid frame follows.
@@ -15,7 +15,7 @@ from holdfast.journal.manifest import Manifest, read_manifest, write_manifest
 from holdfast.journal.segment import read_header, segment_names
 from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
 from holdfast.journal.tail import Verdict
-from holdfast.journal.writing import TEMPORARY_SUFFIX, replace_file
+from holdfast.journal.writing import TEMPORARY_SUFFIX, replace_file, write_fully
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,14 @@ def recover(disk: Disk, *, verify_after: int = 0) -> Survey:
 
 
 def settle(disk: Disk, found: Survey) -> str:
-    """Cut what follows the last good frame, keeping a copy unless it is zeros; return the copy's name."""
+    """Cut what follows the last good frame, keeping a copy unless it is zeros; return the copy's name.
+
+    When this returns the good frames are durable, which being readable does not mean: whoever wrote the last
+    one may have died before its sync, or because of it, and then the kernel holds it for clean and will never
+    write it. So that one is written and synced again; those before it were durable before it was written.
+    """
     tail = found.tail
-    if tail is None or found.sizes[-1] == tail.offset:
+    if tail is None:
         return ""
     file = disk.open(found.newest)
     try:
@@ -56,6 +61,8 @@ def settle(disk: Disk, found: Survey) -> str:
         if tail.verdict is not Verdict.CLEAN:
             copy_name = f"torn-{found.end_position + 1}-{found.headers[-1].epoch}.bak"
             replace_file(disk, copy_name, file.read_at(tail.offset, tail.content_end - tail.offset))
+        if last_frame := file.read_at(found.last_offset, tail.offset - found.last_offset):
+            write_fully(file, found.last_offset, last_frame)
         file.truncate(tail.offset)
         file.sync()
     finally:

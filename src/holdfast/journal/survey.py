@@ -28,6 +28,8 @@ class Survey:
     headers: tuple[SegmentHeader, ...]
     sizes: tuple[int, ...]
     tail: Tail | None = None
+    # Where the last good frame of the newest segment begins; where the tail does if there is none.
+    last_offset: int = 0
     end_position: int = 0
     end_checksum: int = 0
     # The checksum found at the manifest's mark; None if the journal has no frame that ends there.
@@ -173,7 +175,9 @@ def _survey_newest(
     file = disk.open(headers[-1].name)
     try:
         walker = FrameWalker(file, headers[-1])
+        last_offset = walker.offset
         for frame, _ in walker.frames():
+            last_offset = walker.offset - frame.frame_bytes
             if walker.position - 1 == mark:
                 mark_checksum = frame.checksum
         tail = judge(file, walker)
@@ -184,6 +188,7 @@ def _survey_newest(
         headers=tuple(headers),
         sizes=tuple(sizes),
         tail=tail,
+        last_offset=last_offset,
         end_position=walker.position - 1,
         end_checksum=walker.link,
         mark_checksum=mark_checksum,

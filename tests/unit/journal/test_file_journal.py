@@ -189,6 +189,25 @@ def test_frame_of_a_failed_sync_is_not_claimed() -> None:
     check_contiguous(list(journal.replay()))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_recovered_frame_is_durable_though_its_sync_failed(seed: int) -> None:
+    """A frame that a dead process left in the kernel's cache is either recovered for good or not at all."""
+    disk = empty_disk(seed)
+    journal = open_journal(disk)
+    write_frames(journal, 2)
+    end = journal.end_position
+    disk.faults.fail_next_sync = True
+    with pytest.raises(JournalFailedError):
+        write_frames(journal, 1)
+    recovered = open_journal(disk.kill())
+    assert recovered.end_position > end
+    write_frames(recovered, 2)
+    end = recovered.end_position
+    again = open_journal(disk.crash())
+    assert again.end_position == end
+    check_contiguous(list(again.replay()))
+
+
 def test_unsynced_directory_poisons_the_journal() -> None:
     """If a new segment's name may not be durable, nothing more is written to either segment."""
     disk = empty_disk()
