@@ -61,6 +61,11 @@ class Claims:
         """One more success of this kind."""
         self.answers[what] = self.answers.get(what, 0) + 1
 
+    @property
+    def backlog(self) -> int:
+        """How many jobs wait or run."""
+        return self._log.backlog
+
     # -- clients
 
     def submitted_reply(self, command: Submit, reply: object) -> None:

@@ -20,6 +20,8 @@ _KEYS_KEPT = 12
 _BATCH_MAX = 12
 _DELAY_MS_MAX = 3_000
 _RUSH = 25
+#: A queue that grows without end only makes the rest of the run slow.
+_BACKLOG_MAX = 80
 
 
 class Order:
@@ -66,6 +68,9 @@ class Client:
     def act(self) -> None:
         """One request, and another after a while."""
         if self.is_stopped:
+            return
+        if self._claims.backlog > _BACKLOG_MAX:
+            self._get()
             return
         (operation,) = self._rng.choices(
             [call for call, _ in self._operations], [weight for _, weight in self._operations]

@@ -59,8 +59,8 @@ class Clockwork:
         return _WALL_START_MS + self.wall_offset_ms + self.now_us // 1_000
 
     def set_wall(self, wall_ms: int) -> None:
-        """Somebody sets the watch."""
-        self.wall_offset_ms = wall_ms - _WALL_START_MS - self.now_us // 1_000
+        """Somebody sets the watch; no watch shows a time before 1970."""
+        self.wall_offset_ms = max(0, wall_ms) - _WALL_START_MS - self.now_us // 1_000
 
     def after(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> Planned:
         """Plans a call; `kind` is what the trace says of it."""

@@ -120,17 +120,16 @@ class Saboteur:
         self._host.disk.faults.free_bytes = None
 
     def _failed_sync(self, rng: random.Random) -> bool:
-        faults = self._host.disk.faults
-        if rng.random() < 0.75:  # noqa: PLR2004
-            faults.fail_next_sync = True
-        else:
-            faults.fail_next_sync_dir = True
-        self._host.is_failure_expected = True
-        return True
+        return self._arm("fail_next_sync" if rng.random() < 0.75 else "fail_next_sync_dir")  # noqa: PLR2004
 
     def _failed_write(self, _: random.Random) -> bool:
-        self._host.disk.faults.fail_next_write = True
-        self._host.is_failure_expected = True
+        return self._arm("fail_next_write")
+
+    def _arm(self, what: str) -> bool:
+        if what in self._host.armed:
+            return False
+        setattr(self._host.disk.faults, what, True)
+        self._host.armed.add(what)
         return True
 
     def _slow_sync(self, rng: random.Random) -> bool:
@@ -174,6 +173,7 @@ class Saboteur:
         faults.short_write_percent = 0
         faults.crash_at_operation = None
         self._host.snapshotter.is_next_killed = False
+        self._host.armed.clear()
         for worker in self._workers:
             worker.heal()
 

@@ -38,13 +38,20 @@ class Host:
         self._booting = False
         self.counts: dict[str, int] = {}
         self.on_down: list[Call] = []
-        #: Faults that explain why the coordinator may stop itself, or not start.
-        self.is_failure_expected = False
-        self.snapshotter = Snapshotter(clock, self.disk, settings, self.fired)
+        #: Faults of the disk that wait for their call.
+        self.armed: set[str] = set()
+        self.snapshotter = Snapshotter(clock, self.disk, settings, self)
 
     def fired(self, what: str) -> None:
         """One more of this kind happened."""
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    def is_explained(self) -> bool:
+        """Whether a fault of the disk has struck since this was last asked."""
+        faults = self.disk.faults
+        struck = [name for name in self.armed if not getattr(faults, name)]
+        self.armed.difference_update(struck)
+        return bool(struck)
 
     # -- lives
 
@@ -64,8 +71,7 @@ class Host:
             require(self.disk.faults.free_bytes is not None, "the journal found no room on an empty disk")
             self._give_up("no room to start")
         except JournalFailedError:
-            require(self.is_failure_expected, "the journal could not be opened, and no fault explains it")
-            self.is_failure_expected = False
+            require(self.is_explained(), "the journal could not be opened, and no fault explains it")
             self._give_up("fault in recovery")
         except HoldfastError as error:
             raise Violation(f"the coordinator refused to start: {error}") from error
@@ -147,8 +153,7 @@ class Host:
             self._boot_later(self._boot_us())
 
     def _on_fatal(self, error: BaseException) -> None:
-        if isinstance(error, JournalFailedError) and self.is_failure_expected:
-            self.is_failure_expected = False
+        if isinstance(error, JournalFailedError) and self.is_explained():
             self.fired("stopped by itself")
             self.kill()
         else:

@@ -126,7 +126,7 @@ class Server:
         world = World(clock, process, process, process.fatal)
         storage = WitnessedJournal(recovered.journal, witness)
         self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
-        silent_ms = max(4 * settings.beat_ms, settings.lease_ms)
+        silent_ms = max(4 * settings.beat_ms, settings.lease_ms, 400)
         self.dispatcher = Dispatcher(self.coordinator, SessionConfig(settings.lease_ms, silent_ms))
 
 

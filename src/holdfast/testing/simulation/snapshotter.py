@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 from holdfast.coordinator.snapshots import Maker, take_snapshot
 from holdfast.core.ledger import LedgerConfig
@@ -11,7 +12,7 @@ from holdfast.testing.disk import SimDisk
 from holdfast.testing.simulation.clockwork import Clockwork
 from holdfast.testing.simulation.process import Process
 from holdfast.testing.simulation.swarm import Settings
-from holdfast.testing.simulation.violation import Violation
+from holdfast.testing.simulation.violation import Violation, require
 
 _START_US = (500, 40_000)
 _OPERATIONS_MAX = 60
@@ -122,13 +123,26 @@ class _ProcessHold:
         self._hold.release()
 
 
+class Reporter(Protocol):
+    """Whoever keeps count of what happened, and why."""
+
+    def fired(self, what: str) -> None:
+        """One more of this kind happened."""
+        ...
+
+    def is_explained(self) -> bool:
+        """Whether a fault of the disk has struck since this was last asked."""
+        ...
+
+
 class Snapshotter:
     """Starts makers, and kills the next one when told to."""
 
-    def __init__(self, clock: Clockwork, disk: SimDisk, settings: Settings, fired: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clockwork, disk: SimDisk, settings: Settings, reporter: Reporter) -> None:
         self._clock = clock
         self._disk = disk
-        self._fired = fired
+        self._reporter = reporter
+        self._fired = reporter.fired
         self._rng = random.Random(f"snapshots/{settings.seed}")
         self.is_next_killed = False
 
@@ -165,7 +179,9 @@ class Snapshotter:
             self._let_go(disk)
             return False
         except OSError:
-            self._fired("snapshot without room")
+            is_explained = self._reporter.is_explained() or self._disk.faults.free_bytes is not None
+            require(is_explained, "a snapshot could not be written, and no fault explains it")
+            self._fired("snapshot failed")
             return False
         except JournalError as error:
             raise Violation(f"a snapshot could not be made: {error}") from error

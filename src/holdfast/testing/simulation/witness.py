@@ -147,6 +147,11 @@ class LogWitness:
 
     # -- questions
 
+    @property
+    def backlog(self) -> int:
+        """How many jobs have not ended."""
+        return len(self.model.jobs) - len(self.model.finished)
+
     def is_kept(self, job_id: str) -> bool:
         """Whether the log so far created the job and has not forgotten it."""
         return job_id in self.model.jobs

@@ -19,6 +19,7 @@ from holdfast.testing.simulation.swarm import Settings
 
 _RECONNECT_US = (500, 300_000)
 _WELCOME_US = 1_500_000
+_IDLE_BEAT_MS = 40
 _BATCH_US = (0, 8_000)
 _DEAD_US = (2_000, 2_000_000)
 
@@ -136,7 +137,8 @@ class StreamingWorker:
         if self._stream is not stream:
             return
         stream.send(f"{self.name} heartbeat", lambda server, session: server.dispatcher.heartbeat(session))
-        self._later(self._settings.beat_ms * 1_000, "beat", lambda: self._beat(stream))
+        beat_ms = self._settings.beat_ms if self.running else max(self._settings.beat_ms, _IDLE_BEAT_MS)
+        self._later(beat_ms * 1_000, "beat", lambda: self._beat(stream))
         if self._rng.random() < 0.02 and not self._is_draining:  # noqa: PLR2004 - now and then it is redeployed
             self._drain(stream)
 

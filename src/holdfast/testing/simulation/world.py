@@ -152,17 +152,16 @@ class SimulatedWorld:
         until_us = clock.now_us + DRAIN_MS_MAX * 1_000
         until_steps = clock.steps + _DRAIN_STEPS_MAX
         while not self._is_drained():
-            require(clock.now_us < until_us, f"not drained in {DRAIN_MS_MAX} ms: {self._left_over()}")
-            require(clock.steps < until_steps, f"not drained in {_DRAIN_STEPS_MAX} steps: {self._left_over()}")
-            require(clock.step(), f"nothing is planned, but not all is drained: {self._left_over()}")
+            if clock.now_us >= until_us or clock.steps >= until_steps or not clock.step():
+                raise Violation(f"not drained after {clock.steady_ms()} ms: {self._left_over()}")
             clock.mark = self.log.position
         self._check_end()
 
     def _is_drained(self) -> bool:
         server = self.host.server
-        if server is None or self.log.model.leases or server.coordinator.ledger.position != self.log.position:
+        if server is None or self.log.backlog or server.coordinator.ledger.position != self.log.position:
             return False
-        return self.clock.steps % _QUIET_CHECK_STEPS == 0 and not self.log.model.unfinished
+        return self.clock.steps % _QUIET_CHECK_STEPS == 0
 
     def _left_over(self) -> str:
         model = self.log.model
