@@ -2,7 +2,8 @@
 
 Invariants:
 - The manifest never names a segment that has been removed: it is brought up to date before the removal.
-- Segments are removed oldest first, each removal durable before the next, so that no crash leaves a gap.
+- Segments are removed oldest first, each removal durable before the next, so that no crash leaves a gap; and
+  no removal can be durable before names that were there already.
 
 Threads: `seal` is called by the writer's thread and `remove_oldest` by the loop's; one lock keeps them apart.
 """
@@ -70,6 +71,8 @@ class Chain:
             if self._is_manifest_behind and not self._record(self._manifest()):
                 return ""
             name = self._sealed[0][1].name
+            # The snapshot that replaces it can be read; only now is its name sure to be durable too.
+            self._disk.sync_dir()
             self._disk.remove(name)
             self._disk.sync_dir()
             self._sealed = self._sealed[1:]

@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from holdfast.journal.errors import JournalDamagedError, JournalVersionError
-from holdfast.journal.frame import FRAME_OVERHEAD, find_header
+from holdfast.journal.frame import FRAME_OVERHEAD, encode, find_header
 from holdfast.journal.manifest import MANIFEST_NAME
 from holdfast.journal.recovery import repair
 from holdfast.journal.segment import HEADER_BYTES, SegmentHeader, read_header
@@ -237,6 +237,39 @@ def test_damaged_length_does_not_cut_what_follows() -> None:
     error = refusal(replaced(files, name, start + 4, b"\x0f"))
     assert (error.file, error.offset) == (name, start)
     assert error.is_repairable
+
+
+@pytest.mark.parametrize(("skipped", "link_flip"), [(0, 1), (1, 0)])
+def test_valid_frame_that_is_no_successor_is_refused(skipped: int, link_flip: int) -> None:
+    """A whole frame with another link or position proves that the one which belongs there is gone."""
+    files = crashed_files()
+    name, start, _ = last_frame(files)
+    salt = header_of(files, name).salt
+    before = survey(disk_with({**files, name: files[name][:start]}))
+    intruder = encode(
+        b"?",
+        first_position=before.end_position + 1 + skipped,
+        count=1,
+        digest=0,
+        link=before.end_checksum ^ link_flip,
+        salt=salt,
+        offset=start,
+    )
+    error = refusal({**files, name: files[name][:start] + intruder.data})
+    assert "not the successor" in error.problem
+    assert not error.is_repairable
+
+
+def test_bytes_behind_a_damaged_last_frame_are_not_of_a_torn_one() -> None:
+    """A sector of zeros does not make a frame torn if something was written behind the frame's end."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    journal.write(b"long" * 600, 1, 0)
+    files = disk.kill().files()
+    name, _, end = last_frame(files)
+    files = replaced(files, name, 1_024, bytes(512))
+    assert open_journal(disk_with(files)).end_position == 0
+    assert refusal(replaced(files, name, end + 3, b"?")).is_repairable
 
 
 def test_repair_cuts_a_damaged_last_frame() -> None:

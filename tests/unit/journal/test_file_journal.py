@@ -1,5 +1,6 @@
 """Opening, writing, replaying, rolling, closing."""
 
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,7 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
+from holdfast.testing.disk import SimDisk, SimulatedCrash
 from tests.unit.journal.workload import (
     CLUSTER_ID,
     CONFIG,
@@ -253,6 +255,28 @@ def test_segments_are_removed_up_to_a_position() -> None:
     journal = open_journal(disk)
     assert journal.first_position == infos[2].first_position
     check_contiguous(list(journal.replay(infos[1].last_position)), after=infos[1].last_position)
+
+
+def test_removal_is_not_durable_before_the_snapshot_is() -> None:
+    """A snapshot's name that can be read but was never synced survives, whatever a crash does to removals."""
+    for seed in range(30):
+        for operation in range(1, 12):
+            disk = empty_disk(seed)
+            journal = open_journal(disk)
+            write_frames(journal, 8)
+            disk.rename(disk_file(disk, "snapshot.tmp"), "snapshot")
+            disk.faults.crash_at_operation = disk.operations + operation
+            with suppress(SimulatedCrash):
+                journal.remove_segments(journal.end_position)
+            names = disk.crash().files()
+            assert "snapshot" in names or open_journal(disk).first_position == 1
+
+
+def disk_file(disk: SimDisk, name: str) -> str:
+    """Make a durable file."""
+    disk.create(name).sync()
+    disk.sync_dir()
+    return name
 
 
 def test_the_segment_being_written_is_never_removed() -> None:

@@ -109,6 +109,25 @@ def test_unreserved_frame_is_refused_on_a_full_disk_without_harm() -> None:
     assert journal.write(b"x" * (200 - FRAME_OVERHEAD), 1, 0) == 1
 
 
+def test_no_segment_goes_while_the_manifest_is_behind() -> None:
+    """If a roll left no room for the manifest, removal waits until it names a segment that stays."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    assert journal.reserve(2 * CONFIG.extent_bytes - HEADER_BYTES)
+    disk.faults.free_bytes = 0
+    smallest = FRAME_OVERHEAD + 1
+    journal.write(bytes(2 * CONFIG.extent_bytes - HEADER_BYTES - smallest - FRAME_OVERHEAD), 1, 0)
+    disk.faults.free_bytes = HEADER_BYTES + smallest
+    journal.write(b"x", 1, 0)
+    assert len(journal.segments()) == 2
+    assert journal.remove_segments(1) == []
+    disk.faults.free_bytes = 1_000
+    assert len(journal.remove_segments(1)) == 1
+    disk.faults.free_bytes = None
+    journal = open_journal(disk.crash())
+    assert (journal.first_position, journal.end_position) == (2, 2)
+
+
 class _Meddler(SimDisk):
     """Fills up, after a further grant, at the very moment when a new segment gets its name."""
 
