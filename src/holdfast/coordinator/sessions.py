@@ -37,7 +37,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """What the coordinator tells a worker. `reported` is the highest report that is durable."""
+    """What the coordinator tells a worker. `reported` means that every report up to it is durable."""
 
     is_welcome: bool = False
     leases: list[GrantedLease] = []
@@ -50,7 +50,7 @@ class Push(msgspec.Struct, frozen=True):
 class Session:
     """One worker's connection. `push` must not block; `supersede` ends the connection from our side."""
 
-    __slots__ = ("credits", "hello", "is_attached", "is_draining", "push", "supersede")
+    __slots__ = ("credits", "hello", "is_attached", "is_draining", "missed", "push", "supersede")
 
     def __init__(self, hello: Hello, push: Callable[[Push], None], supersede: Callable[[], None]) -> None:
         self.hello = hello
@@ -59,6 +59,8 @@ class Session:
         self.credits = 0
         self.is_attached = False
         self.is_draining = False
+        #: Reports that found no room; nothing past one of them is acknowledged until it was sent again.
+        self.missed: set[int] = set()
 
     @property
     def wants(self) -> list[tuple[str, str]]:
@@ -129,11 +131,18 @@ class Dispatcher:
         self._feed(session)
 
     def report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
-        """Outcomes; acknowledged by `report_id` once durable, however many were refused."""
+        """Outcomes; acknowledged by `report_id` once durable, however many rows were refused.
+
+        An acknowledgement covers all reports before it, so a worker repeats what was not acknowledged, in order.
+        """
         self._hear(session)
 
         def reported(reply: object) -> None:
-            if isinstance(reply, ReportReply):
+            if not isinstance(reply, ReportReply):
+                session.missed.add(report_id)
+                return
+            session.missed.discard(report_id)
+            if report_id < min(session.missed, default=report_id + 1):
                 session.push(Push(reported=report_id, refused=[reason for reason in reply.refused if reason]))
 
         self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
