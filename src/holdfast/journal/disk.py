@@ -1,7 +1,7 @@
 """The file layer under the journal, as ports: one flat directory, and files in it.
 
-Everything the journal does to a disk goes through these two, so that the simulated disk
-(`holdfast.testing.disk`) can fail, tear and lose whatever a real one may. Failures are OSErrors.
+Everything the journal does to a disk goes through these two, so that each way in which a disk fails, tears or
+loses can be made to happen. Failures are OSErrors.
 """
 
 from typing import Protocol

@@ -98,9 +98,14 @@ def read_sealed(
 
 def read_headers(disk: Disk) -> list[SegmentHeader]:
     """Return the headers of all segments, oldest first."""
-    headers = []
+    headers: list[SegmentHeader] = []
     for name in segment_names(disk.names()):
-        file = disk.open(name)
+        try:
+            file = disk.open(name)
+        except FileNotFoundError:
+            # Removed since it was listed; and as the oldest go first, so were those before it.
+            headers.clear()
+            continue
         try:
             headers.append(read_header(file, name))
         finally:

@@ -7,7 +7,8 @@ import os
 from holdfast.journal.disk import Disk, File
 
 TEMPORARY_SUFFIX = ".tmp"
-NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+# A full disk, a user's quota, a process's limit on file sizes.
+NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_no_space(error: OSError) -> bool:

@@ -16,7 +16,7 @@ from holdfast.testing.disk import SimDisk
 
 GOLDEN = Path(__file__).parent
 CLUSTER_ID = bytes.fromhex("00112233445566778899aabbccddeeff")
-# A plain body, zeros, a run of the usual mask over whole sectors (which calls for another mask), and every byte.
+# A plain body, zeros, the usual mask over whole sectors (which calls for another mask), and every byte.
 BODIES = (b"first", bytes(700), b"\xc1" * 1_600, bytes(range(256)), b"fifth", b"last")
 CONFIG = JournalConfig(segment_bytes=1_200, extent_bytes=1_024)
 CHUNKS = (b"chunk one", bytes(64))

@@ -220,6 +220,23 @@ def test_sector_of_zeros_in_the_last_frame_is_torn() -> None:
         assert "torn-3-1.bak" in again.files()
 
 
+@pytest.mark.parametrize("shift", range(400, 464))
+def test_missing_sector_of_a_header_is_torn(shift: int) -> None:
+    """Where a boundary divides the header, either part of it may be the one that did not reach the disk."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    journal.write(b"p" * shift, 1, 0)
+    start = journal.segments()[-1].bytes
+    journal.write(b"long" * 300, 1, 0)
+    files = disk.kill().files()
+    name = segments_of(files)[-1]
+    boundary = -(-(start + 1) // 512) * 512
+    for first, size in ((start, boundary - start), (boundary, 512)):
+        again = disk_with(replaced(files, name, first, bytes(size)))
+        assert open_journal(again).end_position == 1
+        assert "torn-2-1.bak" in again.files()
+
+
 def test_damaged_frame_before_a_torn_one_is_refused() -> None:
     """A valid header behind the damage is proof enough, even if the frame that it opens is torn."""
     files = crashed_files()

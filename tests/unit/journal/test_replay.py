@@ -1,9 +1,12 @@
 """Readers beside the writer: sealed segments only, verified, in order."""
 
+import random
+
 import pytest
 
 from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
 from holdfast.journal.replay import read_headers, read_sealed
+from holdfast.testing.disk import SimDisk
 from tests.unit.journal.workload import check_contiguous, empty_disk, open_journal, write_frames
 
 
@@ -38,6 +41,28 @@ def test_removed_positions_are_named() -> None:
     journal.remove_segments(first - 1)
     with pytest.raises(PositionRemovedError, match=f"to {first - 1} are no longer"):
         read_sealed(disk)
+
+
+class _Slow(SimDisk):
+    """Lists files that are removed before they can be opened."""
+
+    def names(self) -> list[str]:
+        return sorted({*super().names(), *self.listed})
+
+    listed: tuple[str, ...] = ()
+
+
+def test_segments_removed_under_a_reader_do_not_disturb_it() -> None:
+    """A reader whose pin is beyond the removed segments reads on, although it had seen them listed."""
+    disk = _Slow(random.Random(0))
+    journal = open_journal(disk)
+    write_frames(journal, 20)
+    infos = journal.segments()
+    disk.listed = (infos[0].name, infos[1].name)
+    journal.remove_segments(infos[1].last_position)
+    frames = list(read_sealed(disk, after=infos[1].last_position))
+    check_contiguous(frames, after=infos[1].last_position)
+    assert frames
 
 
 def test_damage_met_while_reading_is_raised() -> None:
