@@ -12,6 +12,7 @@ from holdfast.journal.segment import HEADER_BYTES, SegmentHeader, read_header
 from holdfast.journal.survey import survey
 from holdfast.journal.version import FORMAT_VERSION
 from tests.unit.journal.workload import (
+    ROOMY,
     check_contiguous,
     closed_files,
     crashed_files,
@@ -224,13 +225,14 @@ def test_sector_of_zeros_in_the_last_frame_is_torn() -> None:
 def test_missing_sector_of_a_header_is_torn(shift: int) -> None:
     """Where a boundary divides the header, either part of it may be the one that did not reach the disk."""
     disk = empty_disk()
-    journal = open_journal(disk)
+    journal = open_journal(disk, ROOMY)
     journal.write(b"p" * shift, 1, 0)
     start = journal.segments()[-1].bytes
     journal.write(b"long" * 300, 1, 0)
     files = disk.kill().files()
     name = segments_of(files)[-1]
     boundary = -(-(start + 1) // 512) * 512
+    assert boundary == 1_024
     for first, size in ((start, boundary - start), (boundary, 512)):
         again = disk_with(replaced(files, name, first, bytes(size)))
         assert open_journal(again).end_position == 1

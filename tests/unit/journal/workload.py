@@ -8,6 +8,8 @@ from holdfast.testing.disk import SimDisk
 
 CLUSTER_ID = bytes(range(16))
 CONFIG = JournalConfig(segment_bytes=900, extent_bytes=1024)
+# For tests that place frames themselves, and want no roll between them.
+ROOMY = JournalConfig(segment_bytes=1 << 20, extent_bytes=1024)
 
 
 def open_journal(disk: SimDisk, config: JournalConfig = CONFIG, *, verify_after: int = 0) -> FileJournal:
