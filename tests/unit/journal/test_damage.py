@@ -168,6 +168,19 @@ def test_journal_shorter_than_its_mark_is_refused() -> None:
     assert not error.is_repairable
 
 
+def test_another_history_of_equal_length_is_refused() -> None:
+    """Segments that were put back from elsewhere do not match the checksum that the manifest knows."""
+    histories = []
+    for body in (b"one", b"two"):
+        disk = empty_disk()
+        journal = open_journal(disk)
+        journal.write(body, 1, 0)
+        journal.close()
+        histories.append(disk.files())
+    error = refusal({**histories[0], MANIFEST_NAME: histories[1][MANIFEST_NAME]})
+    assert "not the one the manifest knows" in error.problem
+
+
 @pytest.mark.parametrize("kind", ["segment", "manifest"])
 def test_newer_format_is_refused_by_name(kind: str) -> None:
     """A file of a later version is told apart from damage; the message says what it is and what to do."""

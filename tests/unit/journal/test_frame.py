@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.journal.frame import (
     FRAME_OVERHEAD,
+    HEADER_BYTES,
     MAGIC,
     SECTOR_BYTES,
     TRAILER,
@@ -90,6 +91,16 @@ def test_no_part_of_a_frame_in_one_sector_is_nearly_zeros(runs: list[tuple[int, 
     header = decode_header(data, 0, SALT)
     assert header is not None
     assert unmask(stored_body(data, 0, header) or b"", header) == body
+
+
+def test_end_of_a_header_does_not_stand_in_for_the_body() -> None:
+    """Where a sector begins with the header's last byte, that byte may be zero, so the body must not be."""
+    offset = 2 * SECTOR_BYTES - HEADER_BYTES + 1
+    for digest in range(1_500):
+        data = encode(
+            b"\xc1" * 600, first_position=1, count=1, digest=digest, link=0, salt=SALT, offset=offset
+        ).data
+        assert min(_bits(part) for part in _parts(data, offset)) >= 2
 
 
 @pytest.mark.parametrize("value", [*MAGIC, *TRAILER])
