@@ -129,17 +129,15 @@ def test_no_segment_goes_while_the_manifest_is_behind() -> None:
 
 
 class _Meddler(SimDisk):
-    """Fills up, after a further grant, at the very moment when a new segment gets its name."""
+    """Grants more, then fills up, at the very moment when a new segment gets its name."""
 
     journal: FileJournal | None = None
-    granted = 0
 
     def rename(self, old: str, new: str) -> None:
         super().rename(old, new)
         if self.journal is not None and new.endswith(".seg"):
-            while self.journal.reserve(500):
-                self.granted += 500
-                self.faults.free_bytes = 0
+            assert self.journal.reserve(30 * (100 + FRAME_OVERHEAD))
+            self.faults.free_bytes = 0
             self.journal = None
 
 
@@ -147,16 +145,14 @@ def test_grants_made_during_a_roll_hold() -> None:
     """If the new segment cannot hold what was granted meanwhile, it is taken back and the old one goes on."""
     disk = _Meddler(random.Random(0))
     journal = open_journal(disk)
-    write_frames(journal, 4)
     while journal.segments()[-1].bytes < CONFIG.segment_bytes:
-        write_frames(journal, 1)
-    disk.journal = journal
-    disk.faults.free_bytes = 2_500
-    write_frames(journal, 1)
-    assert disk.granted >= 500
-    while disk.granted >= 100 + FRAME_OVERHEAD:
         journal.write(b"g" * 100, 1, 0)
-        disk.granted -= 100 + FRAME_OVERHEAD
+    assert journal.reserve(100 + FRAME_OVERHEAD)
+    disk.journal = journal
+    journal.write(b"g" * 100, 1, 0)
+    assert len(journal.segments()) == 1, "the roll was to be taken back"
+    for _ in range(30):
+        journal.write(b"g" * 100, 1, 0)
     end = journal.end_position
     disk.faults.free_bytes = None
     assert open_journal(disk.crash()).end_position == end
