@@ -1,4 +1,4 @@
-"""Random histories: whatever is asked of a ledger, in whatever order, the model finds nothing to object to."""
+"""Random histories: whatever is asked of a ledger, in any order, the model has nothing to object to."""
 
 from collections.abc import Callable
 
