@@ -53,7 +53,7 @@ def settle(disk: Disk, found: Survey) -> str:
     write it. So that one is written and synced again; those before it were durable before it was written.
     """
     tail = found.tail
-    if tail is None:
+    if tail is None or (found.is_end_marked and found.sizes[-1] == tail.offset):
         return ""
     file = disk.open(found.newest)
     try:

@@ -46,6 +46,11 @@ class Survey:
             [header.epoch for header in self.headers] + ([self.manifest.epoch] if self.manifest else [0])
         )
 
+    @property
+    def is_end_marked(self) -> bool:
+        """Say whether the manifest knows the very end as durable, as after a clean close."""
+        return self.manifest is not None and self.manifest.mark_position == self.end_position
+
     def segment_infos(self) -> list[SegmentInfo]:
         """Describe the segments as found; the newest counts as sealed, for nobody writes to it again."""
         ends = [header.first_position - 1 for header in self.headers[1:]] + [self.end_position]
