@@ -49,8 +49,8 @@ class Host:
     def is_explained(self) -> bool:
         """Whether a fault of the disk has struck since this was last asked."""
         faults = self.disk.faults
-        struck = [name for name in self.armed if not getattr(faults, name)]
-        self.armed.difference_update(struck)
+        struck = sorted(name for name in self.armed if not getattr(faults, name))
+        self.armed.difference_update(struck[:1])
         return bool(struck)
 
     # -- lives
@@ -60,6 +60,8 @@ class Host:
         self._booting = False
         if self.server is not None:
             return
+        faults = self.disk.faults
+        self.armed = {name for name in self.armed if getattr(faults, name)}
         process = Process(self.clock, self._rng, self.cut_power, self._on_fatal)
         self._process = process
         try:
@@ -145,8 +147,11 @@ class Host:
         return True
 
     def _stopped(self, server: Server) -> None:
-        server.journal.close()
-        self.fired("clean stop")
+        try:
+            server.journal.close()
+            self.fired("clean stop")
+        except JournalFailedError:
+            require(self.is_explained(), "the journal could not be closed, and no fault explains it")
         if self.server is server:
             self.disk.kill()
             self._end()

@@ -79,7 +79,7 @@ class LeaseWatch:
         allowed_ms = STALL_MS * (self._process.stalls - watched.stalls)
         stopped_ms = self._process.stopped_ms - watched.stopped_ms
         early_ms = stopped_ms - self._overtime_ms(watched)
-        require(early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early")
+        require(early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early, {allowed_ms} allowed")
 
     def follow(self, now: Now) -> None:
         """At the end of a turn no lease is past its time, unless there was no room to say so."""
@@ -96,5 +96,5 @@ class LeaseWatch:
 
     def bug(self, command: object, error: Exception) -> None:
         """A command that cannot be decided is a mistake of the program."""
-        if not self._process.is_failing:
+        if self._process.is_alive and not self._process.is_failing:
             raise Violation(f"{type(command).__name__} could not be decided: {error!r}") from error

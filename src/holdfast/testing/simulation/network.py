@@ -120,13 +120,11 @@ class Stream:
     def _hello(self) -> None:
         if self.is_broken or self.is_over:
             return
-        if not self._net.host.enter(f"{self.who} hello", self._attach):
+        self.server = server = self._net.host.server
+        if server is None:
             self._tell_worker_closed()
-
-    def _attach(self, server: Server) -> None:
-        if not self.is_broken:
-            self.server = server
-            server.dispatcher.attach(self.session)
+        else:
+            server.process.here(f"{self.who} hello", lambda: server.dispatcher.attach(self.session))
 
     # -- what the worker does
 

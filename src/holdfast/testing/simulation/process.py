@@ -62,7 +62,7 @@ class Process:
                 self._on_crash()
         except JournalFailedError:
             # Between a failed write and the news of it, the journal refuses everything; the news stops the process.
-            if not self.is_failing:
+            if self.is_alive and not self.is_failing:
                 raise
 
     def here(self, kind: str, call: Call) -> None:
@@ -110,9 +110,10 @@ class Process:
         self.enter(takes_us, "synced", lambda: done(result))
 
     def fatal(self, error: BaseException) -> None:
-        """The coordinator wants to be stopped at once."""
-        self.is_alive = False
-        self._on_fatal(error)
+        """The coordinator wants to be stopped at once; what is left of its turn runs in vain."""
+        if self.is_alive:
+            self.is_alive = False
+            self._on_fatal(error)
 
 
 class Server:

@@ -115,7 +115,7 @@ def draw(seed: int, events: int) -> Settings:
         extent_bytes=rng.choice([1_024, 4_096, 16_384]),
         frame_bytes=rng.choice([1_024, 8_192, 1 << 20]),
         spare_bytes=rng.choice([512, 2_048, 16_384]),
-        waiting_max=rng.choice([3, 20, 1_000]),
+        waiting_max=rng.choice([6, 30, 1_000]),
         retain_ms=rng.choice([500, 5_000, 60_000]),
         retain_jobs=rng.choice([5, 40, 400]),
         retain_bytes=rng.choice([4_096, 1 << 20]),

@@ -16,6 +16,8 @@ from holdfast.testing.simulation.swarm import Settings
 _TIMEOUT_US = 600_000
 _IDLE_US = (2_000, 60_000)
 _TRIES = 4
+#: A grant younger than this may still be on its way.
+_GRACE_MS = 1_500
 
 
 class UnaryWorker:
@@ -154,7 +156,7 @@ class UnaryWorker:
         self._later(_TIMEOUT_US, "reported?", again)
 
     def _beat(self) -> None:
-        command = commands.Extend(self.name, self._settings.lease_ms)
+        command = commands.Extend(self.name, self._settings.lease_ms, frozenset(self.running), _GRACE_MS)
 
         def send(server: Server, done: Callable[[object], None]) -> None:
             server.coordinator.call(Lane.WORK, command, done)

@@ -4,8 +4,8 @@ A worker can be paused past its leases and report late, die with everything it h
 what it still holds, report twice, and report something else the second time.
 """
 
+import itertools
 import random
-from collections.abc import Callable
 
 from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core.commands import GrantedLease, ReportRow
@@ -19,8 +19,10 @@ from holdfast.testing.simulation.swarm import Settings
 
 _RECONNECT_US = (500, 300_000)
 _WELCOME_US = 1_500_000
+_WINDOW = 4
 _IDLE_BEAT_MS = 40
 _BATCH_US = (0, 8_000)
+_ON_ITS_WAY_US = 100_000
 _DEAD_US = (2_000, 2_000_000)
 
 class Run:
@@ -51,6 +53,7 @@ class StreamingWorker:
         self._batch: list[ReportRow] = []
         self._unheard: dict[int, list[ReportRow]] = {}
         self._report_id = 0
+        self._said = 0
         net.clock.after(self._rng.randint(0, 20_000), f"{name} up", self._connect)
 
     def _draw_appetite(self, *, knows_all: bool) -> tuple[frozenset[str], frozenset[str]]:
@@ -101,8 +104,8 @@ class StreamingWorker:
         self._is_welcome = self._is_draining = False
         if held:
             self._claims.count("attach with leases")
-        for report_id, rows in self._unheard.items():
-            self._send_report(report_id, rows)
+        self._said = 0
+        self._say()
         self._later(_WELCOME_US, "welcome?", lambda: self._give_up_on(stream))
         self._later(self._settings.beat_ms * 1_000, "beat", lambda: self._beat(stream))
 
@@ -146,7 +149,8 @@ class StreamingWorker:
         self._is_draining = True
         stream.send(f"{self.name} drain", lambda server, session: server.dispatcher.drain(session))
         self._claims.count("drain")
-        self._leave_when_idle(stream)
+        # What was granted before the coordinator heard of it is still on its way.
+        self._later(_ON_ITS_WAY_US, "draining", lambda: self._leave_when_idle(stream))
 
     def _leave_when_idle(self, stream: Stream) -> None:
         if self._stream is not stream:
@@ -186,6 +190,7 @@ class StreamingWorker:
                 self.running[token].is_canceled = True
         for report_id in [known for known in self._unheard if known <= push.reported]:
             del self._unheard[report_id]
+        self._say()
         for lease in push.leases:
             self._take(lease)
 
@@ -251,22 +256,26 @@ class StreamingWorker:
         rows, self._batch = self._batch, []
         self._report_id += 1
         self._unheard[self._report_id] = rows
-        self._send_report(self._report_id, rows)
+        self._say()
         report_id, stream = self._report_id, self._stream
         self._later(_WELCOME_US, "heard?", lambda: self._repeat(report_id, stream))
 
     def _repeat(self, report_id: int, stream: Stream | None) -> None:
         """No answer for long, on a connection that seems fine: everything unheard is said again, in order."""
         if report_id in self._unheard and self._stream is not None and self._stream is stream:
-            for unheard, rows in self._unheard.items():
-                self._send_report(unheard, rows)
+            self._said = 0
+            self._say()
             self._later(_WELCOME_US, "heard?", lambda: self._repeat(report_id, stream))
 
-    def _send_report(self, report_id: int, rows: list[ReportRow]) -> None:
+    def _say(self) -> None:
+        """Sends what was not sent on this connection, a few at a time and in order."""
+        for report_id, rows in itertools.islice(self._unheard.items(), _WINDOW):
+            if report_id > self._said and self._stream is not None:
+                self._said = report_id
+                self._send_report(self._stream, report_id, rows)
+
+    def _send_report(self, stream: Stream, report_id: int, rows: list[ReportRow]) -> None:
         def report(server: Server, session: Session) -> None:
             server.dispatcher.report(session, report_id, rows)
 
-        if self._stream is not None:
-            self._stream.send(f"{self.name} report", report)
-
-Credits = Callable[[int], None]
+        stream.send(f"{self.name} report", report)
