@@ -7,7 +7,7 @@ import pytest
 from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
 from holdfast.journal.replay import read_headers, read_sealed
 from holdfast.testing.disk import SimDisk
-from tests.unit.journal.workload import check_contiguous, empty_disk, open_journal, write_frames
+from tests.unit.journal.workload import check_contiguous, disk_with, empty_disk, open_journal, write_frames
 
 
 def test_sealed_segments_are_read_beside_the_writer() -> None:
@@ -30,6 +30,21 @@ def test_nothing_is_sealed_in_a_new_directory() -> None:
     open_journal(disk).write(b"x", 1, 0)
     assert list(read_sealed(disk)) == []
     assert len(read_headers(disk)) == 1
+
+
+def test_segments_of_two_histories_do_not_mix() -> None:
+    """Each segment may be sound by itself; if one does not link to the other, the reader stops there."""
+    histories = []
+    for body in (b"a" * 500, b"b" * 500):
+        disk = empty_disk()
+        journal = open_journal(disk)
+        for _ in range(4):
+            journal.write(body, 1, 0)
+        histories.append(disk.files())
+    first = min(name for name in histories[0] if name.endswith(".seg"))
+    mixed = disk_with({**histories[0], first: histories[1][first]})
+    with pytest.raises(JournalDamagedError, match="links to"):
+        list(read_sealed(mixed))
 
 
 def test_removed_positions_are_named() -> None:

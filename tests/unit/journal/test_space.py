@@ -141,9 +141,9 @@ class _Meddler(SimDisk):
             self.journal = None
 
 
-def test_grants_made_during_a_roll_hold() -> None:
-    """If the new segment cannot hold what was granted meanwhile, it is taken back and the old one goes on."""
-    disk = _Meddler(random.Random(0))
+def _taken_back(seed: int) -> tuple[SimDisk, FileJournal]:
+    """Return a journal that has just written a frame after taking a new segment back."""
+    disk = _Meddler(random.Random(seed))
     journal = open_journal(disk)
     while journal.segments()[-1].bytes < CONFIG.segment_bytes:
         journal.write(b"g" * 100, 1, 0)
@@ -151,8 +151,23 @@ def test_grants_made_during_a_roll_hold() -> None:
     disk.journal = journal
     journal.write(b"g" * 100, 1, 0)
     assert len(journal.segments()) == 1, "the roll was to be taken back"
+    return disk, journal
+
+
+def test_grants_made_during_a_roll_hold() -> None:
+    """If the new segment cannot hold what was granted meanwhile, it is taken back and the old one goes on."""
+    disk, journal = _taken_back(0)
     for _ in range(30):
         journal.write(b"g" * 100, 1, 0)
+    end = journal.end_position
+    disk.faults.free_bytes = None
+    assert open_journal(disk.crash()).end_position == end
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_segment_that_was_taken_back_stays_away(seed: int) -> None:
+    """A crash does not bring it back beside the frames that went into the old one instead."""
+    disk, journal = _taken_back(seed)
     end = journal.end_position
     disk.faults.free_bytes = None
     assert open_journal(disk.crash()).end_position == end
