@@ -5,7 +5,16 @@ import pytest
 from holdfast.core.book import fingerprint
 from holdfast.core.model import Job, Template
 
-COVERED = ["number", "state", "token", "not_before_ms", "failures", "losses", "cancel_requested", "finished_ms"]
+COVERED = [
+    "number",
+    "state",
+    "token",
+    "not_before_ms",
+    "failures",
+    "losses",
+    "cancel_requested",
+    "finished_ms",
+]
 
 
 @pytest.mark.parametrize("field", COVERED)
