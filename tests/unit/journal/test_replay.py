@@ -93,6 +93,16 @@ def test_damage_met_while_reading_is_raised() -> None:
         assert caught.value.file == name
 
 
+def test_damage_in_the_segment_being_written_is_raised() -> None:
+    """Replay never just ends early: up to the durable end it yields every frame or raises."""
+    disk = empty_disk()
+    journal = open_journal(disk)
+    write_frames(journal, 2)
+    disk.flip_bit(journal.segments()[-1].name, 8 * (journal.segments()[-1].bytes - 1))
+    with pytest.raises(JournalDamagedError, match="cannot be read"):
+        list(journal.replay())
+
+
 def test_unreadable_file_is_an_error_of_ours() -> None:
     """EIO while reading is reported in the one exception tree."""
     disk = empty_disk()
