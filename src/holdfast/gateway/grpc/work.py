@@ -77,7 +77,9 @@ class _Stream:
             await self._write()
         finally:
             reader.cancel()
-            self._dispatcher.detach(session)
+            # A server that stops takes no lease away: the worker comes back and names what it still runs.
+            if not self._is_stopping:
+                self._dispatcher.detach(session)
 
     def stop(self) -> None:
         self._is_stopping = True
