@@ -1,0 +1,156 @@
+"""ListJobs: order, pages, filters."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from holdfast.proto import holdfast_pb2 as own
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet
+from tests.e2e.wire import Wire, refusal
+
+JOBS = 210
+
+
+@pytest.fixture(scope="module")
+def wire(fleet: Fleet) -> Wire:
+    """A server with 210 jobs, many of one millisecond; 3 are RUNNING, 4 DONE, 5 CANCELED."""
+    _, wire = fleet.server(data="listed")
+    for _ in range(4):
+        request = own.SubmitJobsRequest(templates=[own.JobTemplate(type="sim")], jobs=[own.NewJob()] * 50)
+        wire.batch(request)
+    ids = [wire.new(job_type="single") for _ in range(10)]
+    for job_id in ids[:5]:
+        wire.cancel(job_id)
+    assigned = [wire.fetch("w") for _ in range(7)]
+    for work in assigned[:4]:
+        assert wire.report("w", work.job_id, token=work.token)
+    return wire
+
+
+def ids(jobs: object) -> list[str]:
+    return [job.job_id for job in jobs]  # type: ignore[attr-defined]
+
+
+def pages(wire: Wire, size: int, *states: int, sort: int = public.CREATED_AT_ASC) -> Iterator[list[str]]:
+    token = ""
+    while True:
+        page = wire.page(*states, size=size, token=token, sort=sort)
+        yield ids(page.jobs)
+        token = page.page.next_page_token
+        if not token:
+            return
+
+
+def test_oldest_first_is_by_creation_and_then_by_id(wire: Wire) -> None:
+    """Ascending order sorts by creation time, and jobs of one millisecond by ascending id."""
+    jobs = wire.all_jobs(sort=public.CREATED_AT_ASC)
+    assert ids(jobs) == ids(sorted(jobs, key=lambda job: (job.created_at_ms, job.job_id)))
+    assert len(jobs) == JOBS
+
+
+@pytest.mark.parametrize("sort", [public.CREATED_AT_DESC, public.JOB_SORT_UNSPECIFIED])
+def test_newest_first_is_the_default_and_keeps_ids_ascending(wire: Wire, sort: int) -> None:
+    """Descending order turns the times around but not the ids within a millisecond."""
+    jobs = wire.all_jobs(sort=sort)
+    assert ids(jobs) == ids(sorted(jobs, key=lambda job: (-job.created_at_ms, job.job_id)))
+    assert len({job.created_at_ms for job in jobs}) < JOBS, "some jobs share a millisecond"
+
+
+def test_page_size_zero_means_fifty(wire: Wire) -> None:
+    """Without a size a page has 50 jobs."""
+    assert len(wire.page().jobs) == 50
+
+
+@pytest.mark.parametrize("size", [201, 1_000, 2**32 - 1])
+def test_page_size_above_the_maximum_means_the_maximum(wire: Wire, size: int) -> None:
+    """However many are asked for, a page has at most 200 jobs."""
+    assert len(wire.page(size=size).jobs) == 200
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 105, 200])
+def test_pages_put_together_are_the_whole_list(wire: Wire, size: int) -> None:
+    """Following the tokens of one filter and sort gives every job once, in order, in full pages."""
+    found = list(pages(wire, size))
+    assert [job_id for page in found for job_id in page] == ids(wire.all_jobs())
+    assert all(len(page) == size for page in found[:-1])
+    assert 1 <= len(found[-1]) <= size
+
+
+def test_token_is_an_offset_in_digits(wire: Wire) -> None:
+    """The token after a page of 20 is 20, and any offset can be asked for."""
+    assert wire.page(size=20).page.next_page_token == "20"
+    whole = ids(wire.all_jobs())
+    assert ids(wire.page(size=5, token="13", sort=public.CREATED_AT_ASC).jobs) == whole[13:18]
+
+
+def test_next_token_is_empty_at_the_end(wire: Wire) -> None:
+    """The last page says so, and so does a page past the end, which is empty."""
+    last = wire.page(size=200, token="200")
+    assert (len(last.jobs), last.page.next_page_token) == (10, "")
+    beyond = wire.page(token="9" * 19)
+    assert (len(beyond.jobs), beyond.page.next_page_token) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "token", ["x", "-1", "+1", " 1", "1.0", "0x1", "\uff11", "\u0663", "1" * 20, "1" * 5_000, "1\n", "\0"]
+)
+def test_a_token_that_is_no_offset_is_refused(wire: Wire, token: str) -> None:
+    """Anything but plain ASCII digits of a sane length is INVALID_ARGUMENT."""
+    refused = refusal(lambda: wire.page(token=token))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "PAGE_TOKEN_INVALID")
+
+
+def test_empty_filter_lists_every_status(wire: Wire) -> None:
+    """Without a filter jobs of all the statuses there are come."""
+    counts = {state: len(wire.all_jobs(state)) for state in (public.RUNNING, public.DONE, public.CANCELED)}
+    assert counts == {public.RUNNING: 3, public.DONE: 4, public.CANCELED: 5}
+    assert {job.status for job in wire.all_jobs()} == {public.QUEUED, *counts}
+
+
+@pytest.mark.parametrize("sort", [public.CREATED_AT_ASC, public.CREATED_AT_DESC])
+def test_filter_keeps_the_named_statuses_in_order(wire: Wire, sort: int) -> None:
+    """Two statuses in a filter give the jobs that have either, paged and sorted as ever."""
+    wanted = (public.DONE, public.CANCELED)
+    expected = [job.job_id for job in wire.all_jobs(sort=sort) if job.status in wanted]
+    assert [job_id for page in pages(wire, 2, *wanted, sort=sort) for job_id in page] == expected
+    assert len(expected) == 9
+
+
+def test_filter_that_nothing_matches_gives_an_empty_page(wire: Wire) -> None:
+    """No job has failed, so none is listed, and that is no error."""
+    assert wire.page(public.FAILED) == public.ListJobsResponse(page=public.PageResponse())
+
+
+@pytest.mark.parametrize("status", [public.JOB_STATUS_UNSPECIFIED, 6, 99])
+def test_unknown_status_in_a_filter_is_refused(wire: Wire, status: int) -> None:
+    """A status that no job can have is INVALID_ARGUMENT."""
+    refused = refusal(lambda: wire.page(status))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "STATUS_INVALID")
+
+
+def test_unknown_sort_is_refused(wire: Wire) -> None:
+    """A sort that does not exist is INVALID_ARGUMENT."""
+    refused = refusal(lambda: wire.page(sort=7))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "SORT_INVALID")
+
+
+def test_line_of_a_list_says_what_the_status_says(wire: Wire) -> None:
+    """Each line agrees with GetJobStatus in every field they share."""
+    for line in wire.all_jobs(public.DONE, public.RUNNING, public.CANCELED):
+        job = wire.status(line.job_id)
+        shared = ("status", "created_at_ms", "started_at_ms", "finished_at_ms", "cancel_requested")
+        assert [getattr(line, name) for name in shared] == [getattr(job, name) for name in shared]
+        assert line.job_type in {"sim", "single"}
+
+
+def test_pages_come_from_the_live_list(fleet: Fleet) -> None:
+    """The second page is cut from the list as it is when it is asked for, new jobs included."""
+    _, wire = fleet.server(data="live")
+    for _ in range(4):
+        wire.new()
+    token = wire.page(size=2).page.next_page_token
+    wire.cancel(wire.new())
+    now = ids(wire.all_jobs(sort=public.CREATED_AT_DESC))
+    assert ids(wire.page(size=3, token=token).jobs) == now[2:5]

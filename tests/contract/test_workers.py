@@ -1,0 +1,255 @@
+"""The frozen calls of workers: signs of life, work, outcomes, and the tokens that fence them."""
+
+import grpc
+import pytest
+
+from holdfast.proto import taskqueue_internal_pb2 as internal
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.contract.test_status_and_result import NO_JOB, finished, running
+from tests.e2e.fleet import Fleet, Program
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire, refusal
+
+
+def taken_away(wire: Wire, worker: str) -> internal.FetchWorkResponse:
+    """A job that the worker was given and has lost again, because its heartbeats do not name it."""
+    assigned = running(wire, worker)
+    eventually(
+        lambda: (wire.heartbeat(worker, running={}), wire.status(assigned.job_id).status)[1],
+        lambda status: status == public.QUEUED,
+    )
+    return assigned
+
+
+def test_heartbeat_is_accepted_and_names_the_next(wire: Wire) -> None:
+    """A heartbeat is accepted, says that the next one is due in 1000 ms, and can be repeated."""
+    expected = internal.WorkerHeartbeatResponse(accepted=True, next_heartbeat_in_ms=1_000)
+    assert [wire.heartbeat("beating") for _ in range(3)] == [expected] * 3
+
+
+def test_idle_worker_is_told_to_wait_200_ms(wire: Wire) -> None:
+    """Without work nothing is assigned, and the hint is the default one."""
+    for job in wire.all_jobs(public.QUEUED):
+        wire.cancel(job.job_id)
+    assert wire.fetch("idle") == internal.FetchWorkResponse(retry_after_ms=200)
+
+
+def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
+    """Work comes with the id, the whole spec, a token, the number of the attempt and the job's options."""
+    assigned = running(wire, job_type="encode", ms=5, size=6, labels={"a": "1", "b": "2"})
+    spec = public.JobSpec(
+        job_type="encode", work_duration_ms=5, payload_size_bytes=6, labels={"a": "1", "b": "2"}
+    )
+    assert assigned.spec == spec
+    assert assigned.token > 0
+    assert assigned.attempt == 1
+    assert (assigned.options.max_attempts, assigned.options.queue) == (1, "default")
+    assert assigned.retry_after_ms == 0
+
+
+def test_each_fetch_hands_out_another_job_in_submit_order(wire: Wire) -> None:
+    """Fetching is not repeatable: each call gives the next oldest job, under a higher token."""
+    first = running(wire)
+    ids = [wire.new() for _ in range(4)]
+    fetched = [wire.fetch("w") for _ in range(4)]
+    assert [work.job_id for work in fetched] == ids
+    tokens = [first.token, *(work.token for work in fetched)]
+    assert tokens == sorted(set(tokens))
+
+
+def test_first_terminal_report_stays(wire: Wire) -> None:
+    """After a success neither a failure nor another output changes anything."""
+    assigned = running(wire)
+    assert wire.report("w", assigned.job_id, token=assigned.token, output_bytes=b"first")
+    before = wire.status(assigned.job_id), wire.result(assigned.job_id)
+    assert not wire.report("w", assigned.job_id, public.JOB_OUTCOME_FAILED, token=assigned.token)
+    wire.report("w", assigned.job_id, token=assigned.token, output_bytes=b"second")
+    assert (wire.status(assigned.job_id), wire.result(assigned.job_id)) == before
+
+
+def test_repeated_report_is_accepted_again(wire: Wire) -> None:
+    """A worker that did not hear the answer may say the same again under its token."""
+    assigned = running(wire)
+    answers = [wire.report("w", assigned.job_id, token=assigned.token) for _ in range(3)]
+    assert answers == [True, True, True]
+
+
+def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(
+    wire: Wire, server: Program
+) -> None:
+    """Whoever lost its job and fetched it again is refused under the old token, accepted under the new."""
+    old = taken_away(wire, "again")
+    new = wire.fetch("again")
+    assert new.job_id == old.job_id
+    assert new.token > old.token
+    assert not wire.report("again", old.job_id, token=old.token, output_bytes=b"old")
+    assert wire.status(old.job_id).status == public.RUNNING
+    assert wire.report("again", new.job_id, token=new.token, output_bytes=b"new")
+    assert wire.result(new.job_id).output_bytes == b"new"
+    refused = eventually(
+        lambda: [line for line in server.lines("report_refused") if line["job_id"] == old.job_id]
+    )
+    assert [(line["token"], line["reason"]) for line in refused] == [(old.token, "STALE_TOKEN")]
+
+
+def test_token_zero_speaks_for_the_current_holder_alone(wire: Wire) -> None:
+    """A worker that knows no tokens is believed while it holds the job, and nobody else is."""
+    assigned = running(wire, "holder")
+    assert not wire.report("stranger", assigned.job_id)
+    assert not wire.report("stranger", assigned.job_id, token=assigned.token)
+    assert wire.status(assigned.job_id).status == public.RUNNING
+    assert wire.report("holder", assigned.job_id)
+    assert wire.status(assigned.job_id).status == public.DONE
+
+
+def test_token_zero_of_a_former_holder_is_refused(wire: Wire) -> None:
+    """Once another worker holds the job, the one before it cannot report without a token either."""
+    lost = taken_away(wire, "former")
+    current = wire.fetch("current")
+    assert current.job_id == lost.job_id
+    assert not wire.report("former", lost.job_id)
+    assert wire.report("current", lost.job_id, token=current.token)
+
+
+def test_report_on_a_queued_job_is_refused(wire: Wire) -> None:
+    """A job that nobody holds cannot be finished by anybody."""
+    job_id = wire.new()
+    assert not wire.report("w", job_id)
+    assert not wire.report("w", job_id, token=1)
+    assert wire.status(job_id).status == public.QUEUED
+
+
+def test_report_on_an_unknown_job_is_not_accepted_and_no_error(wire: Wire) -> None:
+    """The answer to a report on a job that never was is OK and not accepted."""
+    assert not wire.report("w", NO_JOB)
+
+
+def test_report_without_an_outcome_is_an_invalid_argument(wire: Wire) -> None:
+    """An unspecified or unknown outcome is refused, and the job goes on."""
+    assigned = running(wire)
+    for outcome in (public.JOB_OUTCOME_UNSPECIFIED, 17):
+        refused = refusal(lambda outcome=outcome: wire.report("w", assigned.job_id, outcome))  # type: ignore[misc]
+        assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "OUTCOME_INVALID")
+    assert wire.status(assigned.job_id).status == public.RUNNING
+
+
+@pytest.mark.parametrize("worker", ["", "w" * 129, "two words", "../w", "w\n"])
+def test_worker_id_must_be_a_name(wire: Wire, worker: str) -> None:
+    """Every call of a worker refuses an id that is no plain name."""
+    calls = (
+        lambda: wire.heartbeat(worker),
+        lambda: wire.fetch(worker),
+        lambda: wire.report(worker, NO_JOB),
+    )
+    for call in calls:
+        refused = refusal(call)
+        assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "WORKER_ID_INVALID")
+
+
+def test_lost_fetch_reply_returns_the_job_after_its_grace(wire: Wire) -> None:
+    """Heartbeats that do not name a job put it back into the queue, and that spends no attempt of another."""
+    lost = taken_away(wire, "deaf")
+    again = wire.fetch("other")
+    assert (again.job_id, again.attempt) == (lost.job_id, 2)
+    assert wire.report("other", again.job_id, token=again.token)
+    assert wire.status(lost.job_id).status == public.DONE
+
+
+def test_young_grant_survives_a_heartbeat_that_crossed_it(wire: Wire) -> None:
+    """A heartbeat sent before the assignment arrived does not take the job away at once."""
+    assigned = running(wire, "quick")
+    wire.heartbeat("quick", running={})
+    assert wire.status(assigned.job_id).status == public.RUNNING
+    assert wire.report("quick", assigned.job_id, token=assigned.token)
+
+
+def test_heartbeat_without_a_list_takes_nothing_away(fleet: Fleet) -> None:
+    """A worker of the bare contract, which names no jobs, keeps what it holds past several leases."""
+    _, wire = fleet.server("--lease-ms", "400", "--heartbeat-ms", "100", data="bare")
+    kept, silent = wire.new(), wire.new()
+    assert wire.fetch("bare").job_id == kept
+    assert wire.fetch("silent").job_id == silent
+    eventually(
+        lambda: (wire.heartbeat("bare"), wire.status(silent).status)[1],
+        lambda status: status == public.QUEUED,
+    )
+    assert wire.status(kept).status == public.RUNNING
+    assert wire.report("bare", kept)
+
+
+def test_silent_worker_is_given_up_and_its_job_goes_to_another(fleet: Fleet) -> None:
+    """A worker heard no more loses its job when the lease ends, and its late report changes nothing."""
+    _, wire = fleet.server("--lease-ms", "50", data="silent")
+    job_id = wire.new()
+    lost = wire.fetch("silent")
+    wire.wait_for(job_id, public.QUEUED)
+    assert not wire.report("silent", job_id, token=lost.token)
+    again = eventually(lambda: wire.fetch("lively"), lambda work: work.assigned)
+    assert again.job_id == job_id
+    assert again.token > lost.token
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_cancel_rides_on_the_heartbeat(wire: Wire, has_list: bool) -> None:  # noqa: FBT001
+    """The holder of a job whose cancel was requested hears its id with every heartbeat, others do not."""
+    assigned = running(wire, "rider")
+    named = {assigned.job_id: assigned.token} if has_list else None
+    assert list(wire.heartbeat("rider", named).cancel) == []
+    wire.cancel(assigned.job_id)
+    for _ in range(2):
+        assert list(wire.heartbeat("rider", named).cancel) == [assigned.job_id]
+    assert list(wire.heartbeat("bystander").cancel) == []
+    wire.report("rider", assigned.job_id, public.JOB_OUTCOME_CANCELED, token=assigned.token)
+    assert list(wire.heartbeat("rider", {}).cancel) == []
+
+
+def test_running_job_that_is_cancelled_and_lost_ends_canceled(wire: Wire) -> None:
+    """A job with a requested cancel is not run again when its worker loses it, and says why it ended."""
+    assigned = running(wire, "vanishing")
+    wire.cancel(assigned.job_id, "enough")
+    eventually(
+        lambda: (wire.heartbeat("vanishing", {}), wire.status(assigned.job_id).status)[1] == public.CANCELED
+    )
+    assert wire.result(assigned.job_id).output_summary != ""
+
+
+def test_terminal_states_never_change(wire: Wire) -> None:
+    """No cancel and no report moves a job out of DONE, FAILED or CANCELED."""
+    queued = wire.new()
+    wire.cancel(queued)
+    ended = [
+        queued,
+        finished(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x"),
+        finished(wire, public.JOB_OUTCOME_FAILED, failure_reason="y"),
+    ]
+    before = [(wire.status(job_id), wire.result(job_id)) for job_id in ended]
+    for job_id in ended:
+        wire.cancel(job_id, "late")
+        for outcome in (public.JOB_OUTCOME_SUCCEEDED, public.JOB_OUTCOME_FAILED, public.JOB_OUTCOME_CANCELED):
+            wire.report("w", job_id, outcome, output_bytes=b"late")
+    assert [(wire.status(job_id), wire.result(job_id)) for job_id in ended] == before
+
+
+def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Program) -> None:
+    """A report that would move a finished job is a line in the log that names job, worker and reason."""
+    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
+    wire.report("latecomer", job_id, public.JOB_OUTCOME_FAILED)
+    line = eventually(lambda: [line for line in server.lines("report_refused") if line["job_id"] == job_id])[
+        0
+    ]
+    assert (line["worker_id"], line["reason"], line["level"]) == ("latecomer", "ALREADY_FINISHED", "warning")
+
+
+def test_every_transition_is_logged(wire: Wire, server: Program) -> None:
+    """From the log alone one can tell what became of a job, by whom and at which attempt."""
+    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
+    lines = eventually(
+        lambda: [line for line in server.lines("transition") if line["job_id"] == job_id],
+        lambda lines: len(lines) >= 3,
+    )
+    moves = [(line["old_state"], line["new_state"], line["worker_id"], line["attempt"]) for line in lines]
+    assert moves[1:] == [("QUEUED", "RUNNING", "w", 1), ("RUNNING", "DONE", "w", 1)]
+    assert moves[0][1:] == ("QUEUED", "", 0)
+    assert all(
+        {"ts_ms", "service", "level", "method", "message", "priority"} <= line.keys() for line in lines
+    )

@@ -1,0 +1,175 @@
+"""Real processes of the program, each of which ends with the test that started it."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+
+HOLDFAST = (sys.executable, "-m", "holdfast")
+
+
+class Program:
+    """One process; what it prints and logs goes into files."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], out: Path, log: Path) -> None:
+        self._popen = popen
+        self._out = out
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def output(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def log(self) -> str:
+        """All that it wrote to standard error."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def lines(self, event: str = "") -> list[dict[str, Any]]:
+        """The complete JSON lines of the log, of one event or of all."""
+        whole = self.log.rpartition("\n")[0].splitlines()
+        records = [json.loads(line) for line in whole if line.startswith("{")]
+        return [record for record in records if not event or record["event"] == event]
+
+    def ready(self) -> dict[str, Any]:
+        """Waits for the line that says so, and returns it."""
+        line = eventually(self._ready_line, what="the ready line")
+        assert isinstance(line, dict), f"it ended with {line}: {self.log}"
+        return line
+
+    def _ready_line(self) -> dict[str, Any] | str:
+        for line in self.output.splitlines():
+            record: dict[str, Any] = json.loads(line)
+            if record.get("event") == "ready":
+                return record
+        return f"exit status {self._popen.returncode}" if self._popen.poll() is not None else ""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to this process alone."""
+        self._popen.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit status, once it has ended."""
+        eventually(lambda: self._popen.poll() is not None, what=f"the end of process {self.pid}")
+        return self._popen.returncode
+
+    def stop(self) -> int:
+        """TERM, and the exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """Ends it as a power cut would, even while it is stopped."""
+        with contextlib.suppress(ProcessLookupError):
+            self._popen.kill()
+        self._popen.wait()
+
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
+    def children(self) -> list[int]:
+        """The pids of its direct children."""
+        paths = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [int(pid) for path in paths for pid in path.read_text().split()]
+
+
+class Fleet:
+    """Starts processes in one folder and sees to it that none is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._programs: list[Program] = []
+        self._wires: list[Wire] = []
+
+    def start(self, *arguments: str, **environment: str) -> Program:
+        """Runs `holdfast` with these arguments."""
+        number = len(self._programs)
+        out, log = self.folder / f"{number}.out", self.folder / f"{number}.log"
+        with out.open("wb") as out_file, log.open("wb") as log_file:
+            popen = subprocess.Popen(
+                [*HOLDFAST, *arguments],
+                cwd=self.folder,
+                env=clean_environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out_file,
+                stderr=log_file,
+            )
+        return self._kept(Program(popen, out, log))
+
+    def adopt(self, popen: subprocess.Popen[bytes]) -> Program:
+        """Takes care of a process that a test has started in its own way."""
+        return self._kept(Program(popen, self.folder / "adopted.out", self.folder / "adopted.log"))
+
+    def _kept(self, program: Program) -> Program:
+        self._programs.append(program)
+        return program
+
+    def server(self, *arguments: str, data: str = "data", port: int = 0) -> tuple[Program, Wire]:
+        """A server without a worker that is ready, and a client of it."""
+        return self._ready(self.start("server", "--data", data, "--port", str(port), *arguments))
+
+    def up(self, *arguments: str, data: str = "data", port: int = 0) -> tuple[Program, Wire]:
+        """A server with a worker that is ready, and a client of it."""
+        return self._ready(self.start("up", "--data", data, "--port", str(port), *arguments))
+
+    def worker(self, target: str, *arguments: str) -> Program:
+        """A worker that is ready."""
+        program = self.start("worker", "--connect", target, *arguments)
+        program.ready()
+        return program
+
+    def wire(self, target: str) -> Wire:
+        """Another client, on a connection of its own."""
+        wire = Wire(target)
+        self._wires.append(wire)
+        return wire
+
+    def _ready(self, program: Program) -> tuple[Program, Wire]:
+        return program, self.wire(program.ready()["grpc"])
+
+    def end(self) -> None:
+        """Closes every client and kills every process, by its own pid."""
+        for wire in self._wires:
+            wire.close()
+        for program in self._programs:
+            program.kill()
+
+
+def clean_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """The environment without settings of whoever runs the tests."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    return {**kept, **more}
+
+
+def stable_port() -> int:
+    """A free port outside the range that outgoing connections take theirs from, so that it stays free."""
+    draw = random.Random()
+    while True:
+        port = draw.randrange(15_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+@contextlib.contextmanager
+def fleet_in(folder: Path) -> Iterator[Fleet]:
+    """A fleet for the length of a block."""
+    fleet = Fleet(folder)
+    try:
+        yield fleet
+    finally:
+        fleet.end()

@@ -1,0 +1,203 @@
+"""A plain gRPC client: what the tests say to a server, without the product's own clients in between."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from holdfast.proto import holdfast_pb2 as own
+from holdfast.proto import holdfast_pb2_grpc as own_rpc
+from holdfast.proto import taskqueue_internal_pb2 as internal
+from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
+from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
+from tests.e2e.waiting import DEADLINE_S, eventually
+
+TERMINAL = frozenset({public.DONE, public.FAILED, public.CANCELED})
+DETAILS = "grpc-status-details-bin"
+
+_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_send_message_length", -1),
+)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A response that is not OK, taken apart."""
+
+    code: grpc.StatusCode
+    message: str
+    status: Status
+    info: ErrorInfo
+
+    @property
+    def reason(self) -> str:
+        return str(self.info.reason)
+
+
+class Wire:
+    """One connection and every method."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.channel = grpc.insecure_channel(target, _OPTIONS)
+        self._public: Any = public_rpc.TaskQueuePublicServiceStub(self.channel)
+        self._workers: Any = internal_rpc.CoordinatorInternalServiceStub(self.channel)
+        self._jobs: Any = own_rpc.JobServiceStub(self.channel)
+        self._health = health_pb2_grpc.HealthStub(self.channel)
+
+    def close(self) -> None:
+        self.channel.close()
+
+    # -- clients
+
+    def submit(
+        self,
+        job_type: str = "sim",
+        *,
+        key: str = "",
+        ms: int = 0,
+        size: int = 0,
+        labels: Mapping[str, str] | None = None,
+        timeout_s: float = DEADLINE_S,
+    ) -> public.SubmitJobResponse:
+        """SubmitJob."""
+        spec = public.JobSpec(
+            job_type=job_type, work_duration_ms=ms, payload_size_bytes=size, labels=labels or {}
+        )
+        request = public.SubmitJobRequest(spec=spec, client_request_id=key)
+        response: public.SubmitJobResponse = self._public.SubmitJob(request, timeout=timeout_s)
+        return response
+
+    def new(self, **spec: Any) -> str:  # noqa: ANN401 - the fields of `submit`
+        """The id of a new job."""
+        return self.submit(**spec).job_id
+
+    def status(self, job_id: str, timeout_s: float = DEADLINE_S) -> public.GetJobStatusResponse:
+        """GetJobStatus."""
+        request = public.GetJobStatusRequest(job_id=job_id)
+        response: public.GetJobStatusResponse = self._public.GetJobStatus(request, timeout=timeout_s)
+        return response
+
+    def result(self, job_id: str) -> public.GetJobResultResponse:
+        """GetJobResult."""
+        request = public.GetJobResultRequest(job_id=job_id)
+        response: public.GetJobResultResponse = self._public.GetJobResult(request, timeout=DEADLINE_S)
+        return response
+
+    def cancel(self, job_id: str, reason: str = "") -> public.CancelJobResponse:
+        """CancelJob."""
+        request = public.CancelJobRequest(job_id=job_id, reason=reason)
+        response: public.CancelJobResponse = self._public.CancelJob(request, timeout=DEADLINE_S)
+        return response
+
+    def page(
+        self, *states: int, size: int = 0, token: str = "", sort: int = public.JOB_SORT_UNSPECIFIED
+    ) -> public.ListJobsResponse:
+        """ListJobs."""
+        request = public.ListJobsRequest(
+            status_filter=states,  # type: ignore[arg-type]
+            page=public.PageRequest(page_size=size, page_token=token),
+            sort=sort,  # type: ignore[arg-type]
+        )
+        response: public.ListJobsResponse = self._public.ListJobs(request, timeout=DEADLINE_S)
+        return response
+
+    def batch(self, request: own.SubmitJobsRequest) -> own.SubmitJobsResponse:
+        """SubmitJobs of holdfast.v1."""
+        response: own.SubmitJobsResponse = self._jobs.SubmitJobs(request, timeout=DEADLINE_S)
+        return response
+
+    def wait_for(self, job_id: str, *states: int) -> public.GetJobStatusResponse:
+        """The job's status once it is one of these; terminal, if none is named."""
+        wanted = frozenset(states) or TERMINAL
+        return eventually(lambda: self.status(job_id), lambda job: job.status in wanted)
+
+    def all_jobs(self, *states: int, sort: int = public.CREATED_AT_ASC) -> list[public.JobSummary]:
+        """Every page of a listing."""
+        jobs: list[public.JobSummary] = []
+        token = ""
+        while True:
+            page = self.page(*states, size=200, token=token, sort=sort)
+            jobs += page.jobs
+            token = page.page.next_page_token
+            if not token:
+                return jobs
+
+    # -- workers
+
+    def heartbeat(
+        self, worker: str, running: Mapping[str, int] | None = None, capacity: int = 1
+    ) -> internal.WorkerHeartbeatResponse:
+        """WorkerHeartbeat; `running` gives the token of each job."""
+        request = internal.WorkerHeartbeatRequest(worker_id=worker, capacity_hint=capacity)
+        if running is not None:
+            request.running.SetInParent()
+            for job_id, token in running.items():
+                request.running.jobs.add(job_id=job_id, token=token)
+        response: internal.WorkerHeartbeatResponse = self._workers.WorkerHeartbeat(
+            request, timeout=DEADLINE_S
+        )
+        return response
+
+    def fetch(self, worker: str) -> internal.FetchWorkResponse:
+        """FetchWork."""
+        request = internal.FetchWorkRequest(worker_id=worker)
+        response: internal.FetchWorkResponse = self._workers.FetchWork(request, timeout=DEADLINE_S)
+        return response
+
+    def report(
+        self,
+        worker: str,
+        job_id: str,
+        outcome: int = public.JOB_OUTCOME_SUCCEEDED,
+        **fields: Any,  # noqa: ANN401 - the fields of the message
+    ) -> bool:
+        """ReportWorkOutcome; whether it was accepted."""
+        request = internal.ReportWorkOutcomeRequest(
+            worker_id=worker,
+            job_id=job_id,
+            outcome=outcome,  # type: ignore[arg-type]
+            **fields,
+        )
+        response: internal.ReportWorkOutcomeResponse = self._workers.ReportWorkOutcome(
+            request, timeout=DEADLINE_S
+        )
+        return response.accepted
+
+    # -- operators
+
+    def health(self, service: str = "") -> int:
+        """Health's Check."""
+        request = health_pb2.HealthCheckRequest(service=service)
+        return int(self._health.Check(request, timeout=DEADLINE_S).status)
+
+    def raw(self, path: str, body: bytes, timeout_s: float = DEADLINE_S) -> bytes:
+        """Any unary method with any bytes."""
+        answer: bytes = self.channel.unary_unary(path, bytes, bytes)(body, timeout=timeout_s)
+        return answer
+
+
+def refusal(call: Callable[[], object]) -> Refused:
+    """How the call was refused; fails if it was not."""
+    try:
+        answer = call()
+    except grpc.RpcError as error:
+        return _taken_apart(error)
+    raise AssertionError(f"expected a refusal, got {answer!r}")
+
+
+def _taken_apart(error: Any) -> Refused:  # noqa: ANN401 - grpc's error is a call as well
+    trailing = {item.key: item.value for item in error.trailing_metadata() or ()}
+    status, info = Status.FromString(trailing.get(DETAILS, b"")), ErrorInfo()
+    if status.details:
+        status.details[0].Unpack(info)
+    return Refused(error.code(), error.details(), status, info)
