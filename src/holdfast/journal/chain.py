@@ -117,6 +117,7 @@ def _info(header: SegmentHeader, *, last_position: int, size: int, is_sealed: bo
         epoch=header.epoch,
         bytes=size,
         is_sealed=is_sealed,
+        created_ms=header.created_ms,
     )
 
 

@@ -44,6 +44,8 @@ class SegmentInfo:
     epoch: int
     bytes: int
     is_sealed: bool
+    # When the opening that wrote it began; 0 where that is not known.
+    created_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,7 @@ class Survey:
                 epoch=header.epoch,
                 bytes=size,
                 is_sealed=True,
+                created_ms=header.created_ms,
             )
             for header, last, size in zip(self.headers, ends, self.sizes, strict=False)
         ]
