@@ -9,6 +9,7 @@ event is older than the history window. Two snapshots are kept, so that damage t
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -138,7 +139,9 @@ class SnapshotKeeper:
         if len(positions) >= SNAPSHOTS_KEPT:
             limit = min(positions[-SNAPSHOTS_KEPT], self._last_outside_window(now_ms))
             if limit >= self._journal.first_position:
-                self._journal.remove_segments(limit)
+                # A journal that failed here says so again to the loop, which stops the process; an observer must not.
+                with suppress(JournalError):
+                    self._journal.remove_segments(limit)
 
     def _last_outside_window(self, now_ms: int) -> int:
         """The last position of the newest segment that ended before the window; the next one's birth dates its end."""
