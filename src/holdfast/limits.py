@@ -47,6 +47,9 @@ ATTEMPTS_DEFAULT: Final = 1
 # A job that loses its worker this often is likely what kills it.
 LOSSES_MAX: Final = 100
 LOSSES_DEFAULT: Final = 3
+# Grants of one job that may end without a failure or a loss (handed back, lost on the way); beyond these each one
+# counts as a loss, so that no job goes round for ever.
+UNSPENT_GRANTS_MAX: Final = 20
 # Larger is more urgent. Ten steps are as many as people keep apart; the default leaves room on both sides.
 PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 9
@@ -84,6 +87,8 @@ SLOTS_MAX: Final = 1_000
 # Beyond these, submits are refused while work goes on: memory is bounded by intent, not by the kernel.
 JOBS_HELD_MAX: Final = 5_000_000
 BYTES_HELD_MAX: Final = 2 * _GIB
+# Different pairs of queue, type and priority that wait at a time: every grant looks at all of them.
+LANES_MAX: Final = 10_000
 # Part of the frozen contract, for storage in memory; on disk a key lives as long as its job.
 DEDUP_KEYS_DEFAULT: Final = 10_000
 

@@ -42,7 +42,7 @@ RULES = (
     Rule("limits.py", ours=()),
     Rule("clock.py", ours=("errors", "limits")),
     Rule("settings.py", ours=("errors", "limits")),
-    Rule("observe/", ours=("observe", "errors", "limits")),
+    Rule("observe/", ours=("core", "observe", "errors", "limits")),
     Rule("proto/", ours=("proto",)),
 )
 # module -> the only places that may import it

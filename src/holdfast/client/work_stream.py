@@ -5,6 +5,7 @@ worker sends few large messages instead of many small ones.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
+
+#: How long the server may take to say goodbye.
+_FAREWELL_S = 1.0
 
 
 class StreamWork:
@@ -44,8 +48,8 @@ class StreamSession:
         self._call: Any = rpc.WorkServiceStub(channel).Work()  # type: ignore[no-untyped-call]
         self._pending = pb.WorkerMessage()
         self._wake = asyncio.Event()
-        self._sent = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[Any] | None = None
         self._seen_token = 0
 
     async def start(self, introduction: Introduction) -> None:
@@ -62,14 +66,17 @@ class StreamSession:
 
     async def next(self) -> Directive:
         """The next message of the coordinator."""
+        # A cancelled read would end the whole stream, so the read outlives whoever waits for it.
+        reading = self._reading = self._reading or asyncio.ensure_future(self._call.read())
         try:
-            message = await self._call.read()
+            message = await asyncio.shield(reading)
         except grpc.aio.AioRpcError as error:
             raise _error(error) from error
         except asyncio.CancelledError:
             if self._call.cancelled():
                 raise UnavailableError("the session was closed") from None
             raise
+        self._reading = None
         if message is grpc.aio.EOF:
             raise UnavailableError("the server ended the session")
         return self._directive(message)
@@ -105,14 +112,18 @@ class StreamSession:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
-        try:
+        with contextlib.suppress(HoldfastError, asyncio.InvalidStateError, TimeoutError):  # it may be over already
             if self._pending.ByteSize():
                 await self._send(self._pending)
             await self._call.done_writing()
-        except (HoldfastError, asyncio.InvalidStateError):
-            pass  # it is over already
+            async with asyncio.timeout(_FAREWELL_S):
+                while True:
+                    await self.next()
         self._call.cancel()
         await self._channel.close()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+            self._reading.cancelled() or self._reading.exception()  # looked at, so that nobody complains
 
     async def _write(self) -> None:
         try:

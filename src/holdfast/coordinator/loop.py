@@ -58,6 +58,8 @@ class LoopConfig(msgspec.Struct, frozen=True):
     waiting_max: int = 20_000
     #: Submits or reads taken in one turn, so that the thread returns to its sockets.
     turn_commands: int = 256
+    #: Waiting jobs (not commands) from which on they are decided while a frame is being synced.
+    overlap_jobs: int = 64
     #: How often time is looked at while leases are out; well below what counts as a stall.
     tick_ms: int = STALL_MS // 2
     retain_ms: int = 86_400_000
@@ -114,6 +116,7 @@ class Coordinator:
         self._synced = storage.end_position
         self._is_syncing = False
         self._is_turn_due = False
+        self._backlog = 0
         self._is_starved = False
         self._state = "new"
         self._timer: Timer | None = None
@@ -168,7 +171,11 @@ class Coordinator:
             item[2](OVERLOADED)
         else:
             self._lanes[lane].append(item)
-            self.wake()
+            self._backlog += _weight(item[0])
+            # No answer can leave before the sync that is under way and the one after it: a small backlog waits for
+            # the first and is decided in one go; a large one is decided meanwhile.
+            if not self._is_syncing or self._backlog >= self._config.overlap_jobs:
+                self.wake()
 
     def wake(self) -> None:
         """There is something to do: takes a turn soon."""
@@ -184,6 +191,7 @@ class Coordinator:
             return
         now = self.time.now()
         self._is_starved = False
+        self._backlog = 0
         if self.ledger.leases.is_expiry_due(now):
             self.execute(commands.Expire(), now)
         self._take_turn(now)
@@ -234,12 +242,20 @@ class Coordinator:
         assert event is not None
         data = events.encode_one(event)
         size = len(data) if self._frame else len(data) + FRAME_BYTES
-        if not self._storage.reserve(size, spare=spare):
+        if not self._reserve(size, spare):
             return False
         self._apply(event)
         self._frame.append(data)
         self._frame_bytes += size
         return True
+
+    def _reserve(self, size: int, spare: int) -> bool:
+        try:
+            return self._storage.reserve(size, spare=spare)
+        except Exception as error:
+            # The journal has failed, perhaps while something else used it: nothing more can become durable.
+            self._fail(error)
+            raise
 
     def _apply(self, event: AnyEvent) -> None:
         try:
@@ -266,9 +282,9 @@ class Coordinator:
         if self._frame:
             self._is_syncing = True
             body, count = events.join(self._frame), len(self._frame)
-            digest = self.ledger.digest
+            digest, now_ms = self.ledger.digest, self.ledger.book.last_ms
             self._frame, self._frame_bytes = [], 0
-            self._world.sync.run(lambda: self._storage.write(body, count, digest), self._on_synced)
+            self._world.sync.run(lambda: self._storage.write(body, count, digest, now_ms), self._on_synced)
         elif self._state == "stopping":
             self._state = "stopped"
             assert not self._waiting
@@ -288,9 +304,15 @@ class Coordinator:
             position, done, reply = waiting.popleft()
             assert position <= self._storage.end_position, "a reply must not leave before what it is based on is durable"
             done(reply)
-        self._flush()
-        if any(self._lanes):
-            self.wake()
+        if self._state == "serving" and self._is_backlog:
+            self._turn()
+        else:
+            self._flush()
+
+    @property
+    def _is_backlog(self) -> bool:
+        work, submits, lists = self._lanes
+        return bool(work or submits or lists)
 
     def _fail(self, error: BaseException) -> None:
         self._state = "failed"
@@ -309,7 +331,7 @@ class Coordinator:
 
     def _plan(self, now: Now) -> None:
         """Sees to it that the loop turns again in time."""
-        if any(self._lanes) and self._frame_bytes < self._config.frame_bytes:
+        if self._is_backlog and self._frame_bytes < self._config.frame_bytes:
             self.wake()
         delay_ms = self._delay_ms(now)
         if delay_ms is None:
@@ -342,3 +364,9 @@ class Coordinator:
         # One more round through the scheduler: what has arrived is read before anything is expired.
         self._timer = None
         self.wake()
+
+
+def _weight(command: AnyCommand | None) -> int:
+    if isinstance(command, commands.Submit):
+        return len(command.jobs)
+    return len(command.rows) if isinstance(command, commands.Report) else 1

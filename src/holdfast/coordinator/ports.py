@@ -61,6 +61,6 @@ class Storage(Protocol):
         """Grants bytes that a later write can rely on, or says no and changes nothing."""
         ...
 
-    def write(self, body: bytes, count: int, digest: int) -> int:
-        """Makes one frame durable and returns its last position; any failure is final."""
+    def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
+        """Makes one frame durable and returns its last position; any failure is final. `now_ms` dates new segments."""
         ...

@@ -49,10 +49,18 @@ def recover(
     disk: Disk, journal_config: JournalConfig, ledger_config: LedgerConfig, *, now_ms: int, new_cluster_id: bytes
 ) -> Recovered:
     """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
-    restored = restore(disk, ledger_config)
+    restored: Restored | None = None
+
+    def position_restored() -> int:
+        # Once the directory is ours: nobody deletes the snapshot while it is read.
+        nonlocal restored
+        restored = restore(disk, ledger_config)
+        return restored.ledger.position
+
     journal = FileJournal.open(
-        disk, journal_config, now_ms=now_ms, new_cluster_id=new_cluster_id, verify_after=restored.ledger.position
+        disk, journal_config, now_ms=now_ms, new_cluster_id=new_cluster_id, verify_after=position_restored
     )
+    assert restored is not None
     try:
         for frame in journal.replay(restored.ledger.position, link=restored.link):
             apply_frame(restored.ledger, frame)

@@ -96,6 +96,8 @@ AnyEvent = Started | Created | Granted | Extended | Revoked | Reported | CancelA
 
 #: The marker of a list whose length is a 32-bit number.
 _ARRAY_32 = b"\xdd"
+#: What joining adds to the events.
+JOIN_BYTES = 5
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyEvent])

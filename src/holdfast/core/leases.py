@@ -208,6 +208,7 @@ class LeaseManager:
 
     def _revocation(self, job: Job, *, is_spent: bool) -> Revocation:
         """What a lost lease leads to: another worker, or the end of a job that costs too many."""
+        is_spent |= job.attempts - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
         if job.cancel_requested:
             return Revocation(job.token, CANCELED, is_spent)
         if is_spent and job.losses >= job.template.max_losses:

@@ -187,6 +187,6 @@ def _push_head(heads: list[tuple[int, int, Job, Iterator[Job]]], jobs: Iterator[
 
 
 def virtual_arrival(job: Job, aging_ms: int) -> int:
-    """When the job would have come, had its priority been waiting time."""
+    """When the job would have come, had its priority been waiting time; waiting to be due is no waiting."""
     priority = job.template.priority
-    return job.created_ms - priority * aging_ms if aging_ms else -priority
+    return max(job.created_ms, job.not_before_ms) - priority * aging_ms if aging_ms else -priority

@@ -31,22 +31,32 @@ class TaskManager:
 
     def submit(self, command: Submit, now: Now) -> Decision | Refusal:
         """One event for all that is new; repeated requests get the job they made before."""
-        for template in command.templates:
-            refusal = None if self._book.is_known(template) else check_template(template)
-            if refusal:
-                return refusal
         if not 0 < len(command.jobs) <= limits.BATCH_JOBS_MAX:
             rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
             return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
         if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
             return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
-        return self._no_room(command) or _Intake(self._book, command, now).decide()
+        refusal = self._check_templates(command.templates) or self._no_room(command)
+        return refusal or _Intake(self._book, command, now).decide()
+
+    def _check_templates(self, templates: list[Template]) -> Refusal | None:
+        """Equal templates that were accepted before need no second look."""
+        if len(templates) > limits.BATCH_JOBS_MAX:
+            return invalid("TEMPLATES_TOO_MANY", f"expected at most {limits.BATCH_JOBS_MAX} templates")
+        for template in templates:
+            refusal = None if self._book.is_known(template) else check_template(template)
+            if refusal:
+                return refusal
+        return None
 
     def _no_room(self, command: Submit) -> Refusal | None:
         book = self._book
         if len(book.jobs) + len(command.jobs) > limits.JOBS_HELD_MAX:
             message = f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
+        if len(book.ready.lanes) + len(command.templates) > limits.LANES_MAX:
+            message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
+            return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_LANES", message)
         if book.bytes_held > limits.BYTES_HELD_MAX:
             message = f"the limit of {limits.BYTES_HELD_MAX} held bytes is reached; try again when jobs have finished"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES", message)

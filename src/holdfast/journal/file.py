@@ -12,7 +12,7 @@ the numbers of Space and the segments of Chain, each guarded by a lock of its ow
 the writer alone assigns, after what they tell of is durable.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Self
 
@@ -48,7 +48,7 @@ class FileJournal:
 
     @classmethod
     def open(
-        cls, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes, verify_after: int = 0
+        cls, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes, verify_after: int | Callable[[], int] = 0
     ) -> Self:
         """Claim the directory, recover what it holds, and begin a new epoch.
 
@@ -70,9 +70,9 @@ class FileJournal:
 
     @classmethod
     def _open_locked(
-        cls, disk: Disk, config: JournalConfig, now_ms: int, new_cluster_id: bytes, verify_after: int
+        cls, disk: Disk, config: JournalConfig, now_ms: int, new_cluster_id: bytes, verify_after: int | Callable[[], int]
     ) -> Self:
-        found = recover(disk, verify_after=verify_after)
+        found = recover(disk, verify_after=verify_after() if callable(verify_after) else verify_after)
         cluster_id = found.manifest.cluster_id if found.manifest else new_cluster_id
         if found.manifest is None:
             # Before the first segment, so that segments without a manifest are always damage.
@@ -134,11 +134,11 @@ class FileJournal:
     def release(self, size: int) -> None:
         self._space.give_back(size)
 
-    def write(self, body: bytes, count: int, digest: int) -> int:
+    def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
         self._refuse_if_unusable()
         try:
             if self._space.end >= self._roll_at:
-                self._roll()
+                self._roll(now_ms)
             return self._append(body, count, digest)
         except OSError as error:
             raise self._fail(error) from error
@@ -195,10 +195,13 @@ class FileJournal:
         self._end_position = first + count - 1
         return self._end_position
 
-    def _roll(self) -> None:
+    def _roll(self, now_ms: int | None) -> None:
         """Go on in a new segment, or stay in this one for now if the disk has no room for another."""
         first = self._end_position + 1
-        header = replace(self._chain.header, first_position=first, link=self._end_checksum)
+        created_ms = self._chain.header.created_ms if now_ms is None else now_ms
+        header = replace(
+            self._chain.header, first_position=first, link=self._end_checksum, created_ms=created_ms
+        )
         file = self._create_roomy(header)
         old_end = self._space.end
         if file is not None and not self._space.move(file, end=HEADER_BYTES, allocated=file.size()):

@@ -78,7 +78,7 @@ class MemoryJournal:
             )
             self._granted -= size
 
-    def write(self, body: bytes, count: int, digest: int) -> int:
+    def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
         self._refuse_if_closed()
         assert body, "a frame has a body"
         assert count > 0, "a frame holds at least one event"

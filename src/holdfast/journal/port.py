@@ -106,8 +106,8 @@ class Journal(Protocol):
         """Give back granted bytes that no frame will use."""
         ...
 
-    def write(self, body: bytes, count: int, digest: int) -> int:
-        """Make one frame durable and return the new end position.
+    def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
+        """Make one frame durable and return the new end position; `now_ms` dates a segment begun for it.
 
         Raises JournalFullError, having changed nothing, if the frame was not reserved and does not fit. Any
         other failure is a JournalFailedError, and final.

@@ -3,6 +3,7 @@
 What waits is bounded: when too much does, new lines are dropped and counted, and the count is said once there is room.
 """
 
+import contextlib
 import threading
 from collections.abc import Iterable
 from queue import SimpleQueue
@@ -10,6 +11,10 @@ from queue import SimpleQueue
 import msgspec
 
 from holdfast.observe.logging import LineWriter
+
+
+#: How long lines are collected before they are written together.
+_COLLECT_S = 0.05
 
 
 class DroppedLine(msgspec.Struct, frozen=True):
@@ -29,6 +34,7 @@ class BackgroundLines:
         self._waiting_max = waiting_max
         self._waiting = 0
         self._dropped = 0
+        self._closing = threading.Event()
         self._queue: SimpleQueue[list[msgspec.Struct] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="holdfast-log", daemon=True)
         self._thread.start()
@@ -47,13 +53,25 @@ class BackgroundLines:
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Writes what waits, unless the reader is stuck."""
+        self._closing.set()
         self._queue.put(None)
         self._thread.join(timeout_s)
 
     def _serve(self) -> None:
-        while (batch := self._queue.get()) is not None:
-            try:
-                self._writer.write(batch)
-            except OSError:  # nobody reads the logs any more: that must not stop the jobs
-                pass
-            self._waiting -= len(batch)
+        is_open = True
+        while is_open:
+            records = self._queue.get()
+            is_open = records is not None
+            # Woken for every frame, this thread would cost the coordinator more than the lines do.
+            self._closing.wait(_COLLECT_S)
+            while is_open and not self._queue.empty():
+                more = self._queue.get()
+                is_open = more is not None
+                records = records + (more or [])  # type: ignore[operator]
+            if records:
+                self._write(records)
+
+    def _write(self, records: list[msgspec.Struct]) -> None:
+        with contextlib.suppress(OSError):  # nobody reads the logs any more: that must not stop the jobs
+            self._writer.write(records)
+        self._waiting -= len(records)

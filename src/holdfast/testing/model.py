@@ -33,6 +33,8 @@ MOVES = frozenset(
         (RUNNING, CANCELED),
     }
 )
+# Beyond so many grants that ended without failure or loss, handing a job back counts as a loss.
+UNSPENT_GRANTS_MAX = 20
 REVOKE_REASONS = frozenset({"expired", "disconnected", "not-running", "released"})
 REFUSE_REASONS = frozenset(
     {"UNKNOWN_JOB", "NOT_THE_HOLDER", "LEASE_EXPIRED", "ALREADY_FINISHED", "STALE_TOKEN"}
@@ -256,7 +258,7 @@ class Model:
 
     def _rank(self, job: ModelJob) -> tuple[int, int]:
         priority = job.lane[2]
-        waited_since = job.created_ms - priority * self._aging_ms if self._aging_ms else -priority
+        waited_since = max(job.created_ms, job.not_before_ms) - priority * self._aging_ms if self._aging_ms else -priority
         return waited_since, job.number
 
     def _extended(self, at_ms: int, fields: list[Any]) -> None:
@@ -273,9 +275,11 @@ class Model:
         for token, state, is_spent, *_ in rows:
             lease = self._held(token, worker or None)
             self._require(is_spent or reason != "expired", f"the expired lease {token} was not counted")
-            self._require(not is_spent or reason != "released", f"the released lease {token} was counted")
+            job = self.jobs[lease.job_id]
+            is_forgiven = reason == "released" and job.attempts - job.failures - job.losses <= UNSPENT_GRANTS_MAX
+            self._require(not (is_spent and is_forgiven), f"the released lease {token} was counted")
             del self.leases[token]
-            self._place_lost(self.jobs[lease.job_id], state, at_ms, is_spent=is_spent)
+            self._place_lost(job, state, at_ms, is_spent=is_spent)
 
     def _place_lost(self, job: ModelJob, state: int, at_ms: int, *, is_spent: bool) -> None:
         losses = job.losses + is_spent

@@ -9,8 +9,8 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.events import Reported
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Now, Template
-from holdfast.limits import OUTPUT_BYTES_MAX, REASON_CHARS_MAX, SUMMARY_CHARS_MAX
-from tests.unit.core.desk import Desk
+from holdfast.limits import OUTPUT_BYTES_MAX, REASON_CHARS_MAX, SUMMARY_CHARS_MAX, UNSPENT_GRANTS_MAX
+from tests.unit.core.desk import ECHO, Desk
 
 
 @pytest.fixture
@@ -112,12 +112,25 @@ def test_all_leases_that_are_over_go_in_one_event(desk: Desk) -> None:
 
 def test_watched_deadlines_are_bounded(desk: Desk) -> None:
     """Deadlines of leases that ended long before their time are reclaimed."""
-    desk.submit("a")
-    for _ in range(5_000):
+    for number in range(5_000):
+        desk.submit(f"a{number}")
         command = commands.Lease("w1", frozenset({"echo"}), frozenset(), 1, 3_600_000)
         desk.do(command)
+        desk.cancel(f"a{number}")
         desk.revoke(reason="released")
     assert len(desk.ledger.leases._deadlines) < 4_200
+
+
+def test_job_that_is_handed_back_for_ever_ends_failed(desk: Desk) -> None:
+    """A lease handed back spends nothing, but not without end: beyond a limit it counts as a loss."""
+    desk.submit("a")
+    grants = 0
+    while desk.job("a").state == QUEUED:
+        desk.lease()
+        desk.revoke(reason="released")
+        grants += 1
+    assert desk.job("a").state == FAILED
+    assert grants == UNSPENT_GRANTS_MAX + ECHO.max_losses + 1
 
 
 # -- restart

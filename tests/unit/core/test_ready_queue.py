@@ -124,11 +124,11 @@ def test_order_holds_in_any_mixture_of_fresh_and_returned_jobs() -> None:
     rng, desk = random.Random(7), Desk()
     desk.submit(*(f"job-{n:03}" for n in range(200)))
     waiting = [f"job-{n:03}" for n in range(200)]
-    for _ in range(100):
+    for _ in range(20):
         count = rng.randrange(1, 30)
         leases = desk.lease(count)
         assert [lease.job_id for lease in leases] == waiting[:count]
-        back = {lease.token: lease.job_id for lease in leases if rng.random() < 0.9}
+        back = {lease.token: lease.job_id for lease in leases if rng.random() < 0.5}
         desk.revoke(reason="released", tokens=frozenset(back))
         for lease in leases:
             if lease.token not in back:

@@ -22,9 +22,30 @@ T = TypeVar("T")
 Mint = Callable[[int], list[str]]
 
 
-def mint_random(count: int) -> list[str]:
-    """Ids that belong to nobody in particular."""
-    return mint(os.urandom, count)
+class RandomPool:
+    """The kernel's randomness, drawn in large pieces: a system call for every id costs more than the id."""
+
+    __slots__ = ("_offset", "_pool")
+
+    def __init__(self) -> None:
+        self._pool = b""
+        self._offset = 0
+
+    def __call__(self, size: int) -> bytes:
+        """As many random bytes, none of them given out twice."""
+        if self._offset + size > len(self._pool):
+            self._pool, self._offset = os.urandom(max(size, _POOL_BYTES)), 0
+        start, self._offset = self._offset, self._offset + size
+        return self._pool[start : self._offset]
+
+
+_POOL_BYTES = 16_384
+
+
+def random_minter() -> Mint:
+    """Mints ids that belong to no node in particular."""
+    pool = RandomPool()
+    return lambda count: mint(pool, count)
 
 
 class Caller:
@@ -66,10 +87,10 @@ def _unwrap(reply: object) -> object:
 class LedgerJobs:
     """What clients ask for, answered by the ledger."""
 
-    def __init__(self, coordinator: Coordinator, mint_ids: Mint = mint_random) -> None:
+    def __init__(self, coordinator: Coordinator, mint_ids: Mint | None = None) -> None:
         self._coordinator = coordinator
         self._caller = Caller(coordinator)
-        self._mint = mint_ids
+        self._mint = mint_ids or random_minter()
         self._watches = _Watches()
         coordinator.observers.append(self._watches)
 

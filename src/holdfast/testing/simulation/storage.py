@@ -40,9 +40,9 @@ class WitnessedJournal:
         """As the journal does."""
         return self._journal.reserve(size, spare=spare)
 
-    def write(self, body: bytes, count: int, digest: int) -> int:
+    def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
         """As the journal does."""
         self._witness.writing(body, count, digest)
-        end_position = self._journal.write(body, count, digest)
+        end_position = self._journal.write(body, count, digest, now_ms)
         self._witness.wrote(body, count, digest, end_position)
         return end_position

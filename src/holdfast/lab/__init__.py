@@ -1,0 +1,1 @@
+"""The lab: measures this system against limits taken in the same run."""

@@ -1,0 +1,192 @@
+"""`make bench`: every figure is a ratio to a limit measured in the same run, with its spread over several runs.
+
+Everything acknowledged is synced first; the server runs with the product's defaults.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import uvloop
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast.lab.load import BATCH, Client, Echo, Holder, rate
+from holdfast.lab.processes import echo_server, holdfast_server, resident_bytes
+from holdfast.lab.replaying import count_expired, replay_ratio
+
+_GIB = 1 << 30
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One line of the table: what, what is to be reached, and what was measured run by run."""
+
+    name: str
+    reach: str
+    values: list[float]
+    is_reached: bool
+    unit: str = "×"
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+
+def at_least(name: str, values: list[float], target: float, unit: str = "×") -> Measure:
+    """A measure whose median should not be below the target."""
+    return Measure(name, f"≥ {target:g} {unit}", values, statistics.median(values) >= target, unit)
+
+
+def at_most(name: str, values: list[float], target: float, unit: str) -> Measure:
+    """A measure whose median should not be above the target."""
+    return Measure(name, f"≤ {target:g} {unit}", values, statistics.median(values) <= target, unit)
+
+
+async def submits(runs: int, say: Callable[[str], None]) -> list[Measure]:
+    """Durable submits, one by one and in batches, against the echo."""
+    single: list[float] = []
+    batched: list[float] = []
+    with echo_server() as echo_address, holdfast_server() as (address, _, _):
+        echo, client = Echo(echo_address), Client(address)
+        await rate(echo.echo, 640, 64)
+        await rate(client.submit, 640, 64)
+        for run in range(runs):
+            say(f"submits, run {run + 1} of {runs}")
+            before = await rate(echo.echo, 6_400, 64)
+            ones = await rate(client.submit, 6_400, 64)
+            batches = await rate(client.submit_batch, 200, 4) * BATCH
+            after = await rate(echo.echo, 6_400, 64)
+            limit = (before + after) / 2
+            single.append(ones / limit)
+            batched.append(batches / limit)
+    return [
+        at_least("durable submits one by one (SubmitJob), 64 in flight, to a bare unary echo", single, 0.6),
+        at_least(f"durable submits in batches of {BATCH}, in jobs, to the same echo", batched, 20),
+    ]
+
+
+async def replays(runs: int, say: Callable[[str], None]) -> list[Measure]:
+    """Recovery from the journal, in jobs, against a bare loop that fills a dict."""
+    values = []
+    for run in range(runs):
+        say(f"replay, run {run + 1} of {runs}")
+        values.append(await asyncio.to_thread(replay_ratio, 200_000))
+    return [at_most("replay of a job (created, granted, finished), in rounds of `d[i] = i`", values, 120, "rounds")]
+
+
+async def million(runs: int, say: Callable[[str], None], jobs: int) -> list[Measure]:
+    """A long queue: memory, speed, and leases under a flood."""
+    with holdfast_server("--lease-ms", "5000") as (address, pid, data):
+        client = Client(address)
+        await client.fill(1_000)
+        say("short queue: submit and lease")
+        few = [await _speeds(client, address, f"few-{run}") for run in range(runs)]
+        say(f"filling the queue with {jobs:,} jobs")
+        await client.fill(jobs)
+        resident = resident_bytes(pid) / _GIB
+        say("long queue: submit and lease")
+        many = [await _speeds(client, address, f"many-{run}") for run in range(runs)]
+        say("flood of submits and a walk over all pages, with leases held")
+        revoked, held, seen, submitted = await _flood(address)
+    expired = count_expired(data)
+    submit = [one[0] / statistics.median(row[0] for row in few) for one in many]
+    lease = [one[1] / statistics.median(row[1] for row in few) for one in many]
+    say(f"flood: {submitted} submits, {seen} jobs listed, {held} leases held, {revoked} revoked")
+    return [
+        at_most(f"resident memory with {jobs:,} queued jobs of 100 bytes", [resident], 1.0, "GiB"),
+        at_least(f"submit rate at {jobs:,} queued jobs, to that at 1,000", submit, 0.8),
+        at_least(f"lease rate at {jobs:,} queued jobs, to that at 1,000", lease, 0.8),
+        at_most("leases of 5 s that expired under 64 flooding clients and a walk over all pages", [float(expired)], 0, ""),
+    ]
+
+
+async def _speeds(client: Client, address: str, name: str) -> tuple[float, float]:
+    """Batches and leases a second; the queue is as long after it as before, but for one batch a call."""
+    submit = await rate(client.submit_batch, 40, 4)
+    async with Holder(address, name) as holder:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        for _ in range(20):
+            await holder.take(500)
+        lease = holder.held / (loop.time() - start)
+    return submit, lease
+
+
+async def _flood(address: str) -> tuple[int, int, int, int]:
+    stop = asyncio.Event()
+    clients = [Client(address) for _ in range(8)]
+    lister = Client(address)
+    submitted = 0
+
+    async def submit(client: Client) -> None:
+        nonlocal submitted
+        while not stop.is_set():
+            await client.submit()
+            submitted += 1
+
+    async with Holder(address, "holder") as holder:
+        await holder.take(200)
+        tasks = [asyncio.create_task(submit(clients[lane % 8])) for lane in range(64)]
+        beating = asyncio.create_task(holder.beat(stop, 1.0))
+        seen = await lister.walk(stop)
+        stop.set()
+        await asyncio.gather(*tasks, beating)
+    return holder.revoked, holder.held, seen, submitted
+
+
+def report(measures: list[Measure], console: Console) -> None:
+    """The table, then the same as JSON on one line."""
+    table = Table(title="Holdfast bench: ratios within one run", show_lines=False)
+    for column in ("measure", "reach", "median", "spread", ""):
+        table.add_column(column, justify="left" if column == "measure" else "right")
+    for measure in measures:
+        spread = f"{min(measure.values):.2f} – {max(measure.values):.2f}"
+        median = f"{measure.median:.2f} {measure.unit}".strip()
+        table.add_row(escape(measure.name), measure.reach, median, spread, "reached" if measure.is_reached else "MISSED")
+    console.print(table)
+
+
+def as_json(measures: list[Measure]) -> str:
+    """The measures for programs."""
+    rows = [msgspec.structs.asdict(measure) | {"median": measure.median} for measure in measures]
+    return json.dumps({"measures": rows}, ensure_ascii=False)
+
+
+async def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
+    """The chosen parts, in order."""
+    parts: dict[str, Callable[[], Awaitable[list[Measure]]]] = {
+        "submits": lambda: submits(arguments.runs, say),
+        "replay": lambda: replays(arguments.runs, say),
+        "million": lambda: million(arguments.runs, say, arguments.jobs),
+    }
+    measures: list[Measure] = []
+    for name in arguments.only or parts:
+        measures += await parts[name]()
+    return measures
+
+
+def main() -> int:
+    """Prints a table and JSON; exits with 1 if something was missed."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="runs of each measure (at least 3)")
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs in the long queue")
+    parser.add_argument("--only", nargs="*", choices=["submits", "replay", "million"], help="parts to run")
+    parser.add_argument("--json", type=Path, help="also write the JSON to this file")
+    arguments = parser.parse_args()
+    console = Console(stderr=True)
+    measures = uvloop.run(run(arguments, lambda text: console.print(f"[dim]{text}[/dim]")))
+    report(measures, Console(width=150))
+    print(as_json(measures))
+    if arguments.json:
+        arguments.json.write_text(as_json(measures) + "\n")
+    return 0 if all(measure.is_reached for measure in measures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

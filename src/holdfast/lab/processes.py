@@ -1,0 +1,56 @@
+"""Servers as processes of their own, started for a measurement and ended after it."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process, ended with the block."""
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+@contextmanager
+def echo_server() -> Iterator[str]:
+    """The address of a bare grpc.aio echo."""
+    command = [sys.executable, "-m", "holdfast.lab.echo_server"]
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
+        assert process.stdout is not None
+        yield f"127.0.0.1:{process.stdout.readline().strip()}"
+
+
+@contextmanager
+def holdfast_server(*options: str) -> Iterator[tuple[str, int, Path]]:
+    """Address, process id and directory of a server with the product's defaults, its logs going to a file."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        data = Path(folder) / "data"
+        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", *options]
+        with (Path(folder) / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            with ended(process):
+                assert process.stdout is not None
+                ready = json.loads(process.stdout.readline())
+                yield ready["grpc"], process.pid, data
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory that a process has resident now."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1_024
+    raise RuntimeError(f"no resident size for process {pid}")
