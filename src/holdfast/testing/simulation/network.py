@@ -12,6 +12,7 @@ from holdfast.testing.simulation.clockwork import Call, Clockwork
 from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.process import Server
 from holdfast.testing.simulation.swarm import Settings
+from holdfast.testing.simulation.violation import require
 
 UP, DOWN = "up", "down"
 
@@ -171,9 +172,14 @@ class Stream:
 
     def _end(self, server: Server) -> None:
         """The handler of the connection ends, and says so, as it always does."""
-        if not self.is_server_done:
-            self.is_server_done = True
-            server.dispatcher.detach(self.session)
+        if self.is_server_done:
+            return
+        self.is_server_done = True
+        current = server.dispatcher._current.get(self.who)  # noqa: SLF001 - whose end takes leases back
+        server.dispatcher.detach(self.session)
+        if current is not None and current is not self.session:
+            after = server.dispatcher._current.get(self.who)  # noqa: SLF001
+            require(after is current, f"the end of an old session of {self.who} ended the new one")
 
     # -- what happens to both
 

@@ -1,0 +1,108 @@
+"""`python -m holdfast.testing.simulation`: search for a broken promise, or replay one."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from holdfast.testing.simulation import regressions
+from holdfast.testing.simulation.minimise import minimise
+from holdfast.testing.simulation.runner import EVENTS_DEFAULT, Sweep, Tally, run_seed
+from holdfast.testing.simulation.swarm import draw
+from holdfast.testing.simulation.world import Outcome
+
+REGRESSIONS = Path("tests/simulation/regressions.txt")
+_PROGRESS_S = 5.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 1 if a promise was broken, else 0."""
+    options = _parse(arguments)
+    if options.seed is not None:
+        return _replay(options.seed, options.events)
+    started = time.monotonic()
+    search = Sweep(options.events, options.jobs)
+    if options.seeds:
+        first, _, stop = options.seeds.partition(":")
+        outcomes = search.over(range(int(first), int(stop)))
+    else:
+        # Fresh seeds each time, from the clock of this machine; the run itself never sees it.
+        outcomes = search.until(started + options.minutes * 60, time.time_ns() // 1_000_000 % 1_000_000_000)
+    tally, shown = Tally(), started
+    for outcome in outcomes:
+        tally.add(outcome)
+        if outcome.failure:
+            _explain(outcome)
+            _record(outcome, options.events)
+            return 1
+        if time.monotonic() - shown > _PROGRESS_S:
+            shown = time.monotonic()
+            print(_progress(tally, shown - started, options.jobs), flush=True)
+    print(_progress(tally, time.monotonic() - started, options.jobs))
+    print("  faults:", _counts(tally.fired))
+    print("  done:", _counts(tally.done))
+    if missing := tally.missing():
+        print("  never happened (a longer sweep meets everything):", ", ".join(missing))
+    return 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulation", description=__doc__)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--minutes", type=float, default=1.0, help="search fresh seeds for this long")
+    which.add_argument("--seed", type=int, help="replay one seed exactly, and say everything about it")
+    which.add_argument("--seeds", metavar="A:B", help="run the seeds from A up to B, without B")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--events", type=int, default=EVENTS_DEFAULT, help="events before the faults end")
+    return parser.parse_args(arguments)
+
+
+def _replay(seed: int, events: int) -> int:
+    started = time.monotonic()
+    outcome = run_seed(seed, events)
+    took_s = time.monotonic() - started
+    if outcome.failure:
+        _explain(outcome)
+    else:
+        print(f"SEED={seed}")
+        print(f"  {outcome.settings.describe()}")
+    print(f"outcome: {outcome.verdict}{', missing: ' + ', '.join(outcome.missing) if outcome.missing else ''}")
+    print("  faults:", _counts(outcome.fired))
+    print("  done:", _counts(outcome.done))
+    print(f"  {outcome.steps} events, {outcome.simulated_ms} simulated ms, {outcome.steps / took_s:,.0f} events/s")
+    print(f"digest: {outcome.digest}")
+    return 1 if outcome.failure else 0
+
+
+def _explain(outcome: Outcome) -> None:
+    print(f"SEED={outcome.settings.seed}")
+    print(f"broken: {outcome.failure}")
+    print(f"after {outcome.steps} events, {outcome.simulated_ms} simulated ms; the last of them:")
+    for line in outcome.tail:
+        print(f"  {line}")
+    print(f"  {outcome.settings.describe()}", flush=True)
+
+
+def _record(outcome: Outcome, events: int) -> None:
+    print("minimising ...", flush=True)
+    smallest = minimise(outcome)
+    line = regressions.line_of(smallest, draw(outcome.settings.seed, events))
+    print(f"smallest: {line}")
+    if REGRESSIONS.parent.is_dir() and regressions.append(REGRESSIONS, line):
+        print(f"added to {REGRESSIONS}")
+
+
+def _progress(tally: Tally, seconds: float, jobs: int) -> str:
+    rate = tally.steps / max(seconds, 0.001) / jobs
+    return (
+        f"{tally.seeds} seeds ({tally.void} void), {tally.steps:,} events, {rate:,.0f} events/s per core,"
+        f" {sum(tally.fired.values()):,} faults"
+    )
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
