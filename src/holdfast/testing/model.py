@@ -214,16 +214,14 @@ class Model:
         worker, lease_ms, token, job_ids, *_ = fields
         self._require(bool(job_ids) and lease_ms > 0, "a grant is of no jobs or for no time")
         self._promote(at_ms)
-        chosen: dict[LaneKey, list[ModelJob]] = {}
         for job_id in job_ids:
             job = self._known(job_id)
             self._check_grantable(job, at_ms)
-            chosen.setdefault(job.lane, []).append(job)
+            if self._aging_ms is not None:
+                self._check_priority(job)
             self._take_oldest(job)
             self._lease(job, ModelLease(token, job_id, worker, at_ms, lease_ms, at_ms + lease_ms))
             token += 1
-        if self._aging_ms is not None:
-            self._check_priorities(chosen)
 
     def _check_grantable(self, job: ModelJob, at_ms: int) -> None:
         self._require(job.state == QUEUED, f"job {job.id} was granted while {NAMES[job.state]}")
@@ -247,14 +245,13 @@ class Model:
         job.token, job.started_ms = token, lease.granted_ms
         job.attempts += 1
 
-    def _check_priorities(self, chosen: dict[LaneKey, list[ModelJob]]) -> None:
-        """A worker that takes a queue and a route takes all its priorities: none may be skipped."""
-        for queue, route in {(queue, route) for queue, route, _ in chosen}:
-            keys = [(queue, route, priority) for priority in range(_PRIORITY_MAX + 1)]
-            granted = [job for key in keys for job in chosen.get(key, ())]
-            last = max(granted, key=self._rank)
-            for head in filter(None, map(self._head, keys)):
-                self._require(self._rank(last) < self._rank(head), f"job {last.id} overtook {head.id}")
+    def _check_priority(self, job: ModelJob) -> None:
+        """A worker that takes a queue and a route takes all its priorities: the best of their heads comes first."""
+        queue, route, _ = job.lane
+        for priority in range(_PRIORITY_MAX + 1):
+            head = self._head((queue, route, priority))
+            is_next = head is None or head is job or self._rank(job) < self._rank(head)
+            self._require(is_next, f"job {job.id} overtook {head.id if head else 'nobody'}")
 
     def _rank(self, job: ModelJob) -> tuple[int, int]:
         priority = job.lane[2]
