@@ -35,8 +35,8 @@ VARIANTS = (
     Variant(
         "expired-lease-revived",
         LEASES,
-        " if lease.deadline_ms > now.served_ms]",
-        "]",
+        "            if lease.deadline_ms <= now.served_ms:\n                continue",
+        "            if False:\n                continue",
         test="tests/unit/core/test_leases.py::test_expired_lease_is_never_revived",
     ),
     Variant("loss-not-counted", LEASES, "job.losses += row.is_spent", "job.losses += 0"),
@@ -102,7 +102,7 @@ VARIANTS = (
         "journal/tail.py",
         "if later >= 0:",
         "if False:",
-        test="tests/unit/journal/test_damage.py::test_damaged_length_does_not_cut_what_follows",
+        test="tests/unit/journal/test_damage.py::test_damaged_frame_before_a_torn_one_is_refused",
     ),
     Variant(
         "link-unchecked",

@@ -1,0 +1,218 @@
+"""The checker itself: each planted lie is noticed."""
+
+import random
+
+import pytest
+
+from holdfast.core import commands, events
+from holdfast.core.commands import CancelReply, GrantedLease, ReportReply, ReportRow, Submitted
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.core.model import NewJob, Now, Template
+from holdfast.coordinator.recovery import recover
+from holdfast.journal.file import FileJournal
+from holdfast.journal.port import JournalConfig
+from holdfast.testing.disk import SimDisk
+from holdfast.testing.model import ModelViolation
+from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen
+from holdfast.testing.simulation.swarm import Settings
+from holdfast.testing.simulation.violation import Violation
+from holdfast.testing.simulation.witness import LogWitness
+
+SETTINGS = Settings(seed=1, events=1)
+TEMPLATE = Template("type")
+
+
+class Bench:
+    """A ledger whose decisions go straight into the log that is witnessed."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(LedgerConfig())
+        self.log = LogWitness(SETTINGS)
+        self.claims = Claims(self.log)
+        self.ms = 1_000
+
+    def do(self, command: commands.AnyCommand, *, is_witnessed: bool = True) -> object:
+        self.ms += 1
+        decision = self.ledger.decide(command, Now(self.ms, self.ms))
+        assert not isinstance(decision, commands.Refusal)
+        if decision.event is not None:
+            self.ledger.apply(decision.event)
+            if is_witnessed:
+                self.witness(decision.event)
+        return decision.reply
+
+    def witness(self, event: events.AnyEvent) -> None:
+        body = events.join([events.encode_one(event)])
+        self.log.writing(body, 1, self.ledger.digest)
+        self.log.wrote(body, 1, self.ledger.digest, self.ledger.position)
+
+
+def submit(job_id: str) -> commands.Submit:
+    return commands.Submit([TEMPLATE], [NewJob(job_id, 0, b"payload")])
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """One job, submitted and granted to w1 under token 1."""
+    bench = Bench()
+    bench.do(submit("a"))
+    bench.do(commands.Lease("w1", frozenset({"type"}), frozenset(), 1, 1_000))
+    return bench
+
+
+def lease(token: int, job_id: str = "a") -> GrantedLease:
+    return GrantedLease(token, job_id, TEMPLATE, b"payload", 1)
+
+
+def test_acknowledgement_before_durability_is_noticed(bench: Bench) -> None:
+    """An id that the log does not hold must not have been acknowledged."""
+    reply = bench.do(submit("b"), is_witnessed=False)
+    with pytest.raises(Violation, match="before it was durable"):
+        bench.claims.submitted_reply(submit("b"), reply)
+
+
+def test_acknowledgement_of_another_payload_is_noticed(bench: Bench) -> None:
+    """An id stands for what was submitted under it."""
+    other = commands.Submit([TEMPLATE], [NewJob("a", 0, b"other")])
+    with pytest.raises(Violation, match="another submission"):
+        bench.claims.submitted_reply(other, Submitted(["a"], 1, {}))
+
+
+def test_read_ahead_of_the_log_is_noticed(bench: Bench) -> None:
+    """A read shows nothing that is not durable."""
+    bench.do(submit("b"), is_witnessed=False)
+    with pytest.raises(Violation, match="left before position"):
+        bench.claims.saw_job(JobSeen(bench.ledger, "b"))
+    with pytest.raises(Violation, match="left before position"):
+        bench.claims.saw_page(PageSeen(bench.ledger, frozenset(), 0, 10, newest_first=False))
+
+
+def test_wrong_page_is_noticed(bench: Bench) -> None:
+    """A page that leaves a job out is not what the log gives."""
+    page = PageSeen(bench.ledger, frozenset(), 0, 10, newest_first=False)
+    page.ids = []
+    with pytest.raises(Violation, match="not what the log gives"):
+        bench.claims.saw_page(page)
+
+
+def test_lost_job_is_noticed(bench: Bench) -> None:
+    """A read that finds no acknowledged, unfinished job is a loss."""
+    bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
+    with pytest.raises(Violation, match="unknown now"):
+        bench.claims.saw_job(JobSeen(Ledger(LedgerConfig()), "a"))
+
+
+def test_cancel_before_durability_is_noticed(bench: Bench) -> None:
+    """A cancel is acknowledged once it is in the log."""
+    with pytest.raises(Violation, match="durable"):
+        bench.claims.canceled_reply("a", CancelReply(CANCELED, was_terminal=False))
+
+
+def test_lease_that_is_not_durable_or_handed_out_twice_is_noticed(bench: Bench) -> None:
+    """A lease leaves the coordinator durable, to its worker, and once."""
+    with pytest.raises(Violation, match="before it was durable"):
+        bench.claims.leased("w1", [lease(2)])
+    with pytest.raises(Violation, match="astray"):
+        bench.claims.leased("w2", [lease(1)])
+    bench.claims.leased("w1", [lease(1)])
+    with pytest.raises(Violation, match="twice"):
+        bench.claims.leased("w1", [lease(1)])
+
+
+def test_run_without_a_grant_is_noticed(bench: Bench) -> None:
+    """A job runs no more often than it was granted, and once per token."""
+    bench.claims.started("w1", lease(1))
+    with pytest.raises(Violation, match="run twice"):
+        bench.claims.started("w1", lease(1))
+    with pytest.raises(Violation, match="more often"):
+        bench.claims.started("w1", lease(7))
+
+
+def test_report_that_left_no_trace_is_noticed(bench: Bench) -> None:
+    """A report is acknowledged, row or batch, only with its outcome in the log."""
+    row = ReportRow("a", 1, DONE)
+    with pytest.raises(Violation, match="before it was durable"):
+        bench.claims.reported_reply(commands.Report("w1", [row]), ReportReply([""]))
+    with pytest.raises(Violation, match="is lost"):
+        bench.claims.acknowledged("w1", [row])
+
+
+def test_report_that_counts_as_something_else_is_noticed(bench: Bench) -> None:
+    """A report that is told it counts stands as it was made."""
+    bench.do(commands.Report("w1", [ReportRow("a", 1, DONE)]))
+    with pytest.raises(Violation, match="stands as"):
+        bench.claims.reported_reply(commands.Report("w1", [ReportRow("a", 1, FAILED)]), ReportReply([""]))
+    with pytest.raises(Violation, match="came from another"):
+        bench.claims.reported_reply(commands.Report("w2", [ReportRow("a", 1, DONE)]), ReportReply([""]))
+
+
+def test_changed_end_is_noticed(bench: Bench) -> None:
+    """What a read showed as finished stays finished, with the same result."""
+    early = JobSeen(bench.ledger, "a")
+    bench.do(commands.Report("w1", [ReportRow("a", 1, DONE, b"out")]))
+    bench.claims.saw_job(JobSeen(bench.ledger, "a"))
+    with pytest.raises(Violation, match="not any more"):
+        bench.claims.saw_job(early)
+
+
+def test_early_eviction_is_noticed(bench: Bench) -> None:
+    """A finished job is not forgotten while it is to be retained."""
+    bench.do(commands.Report("w1", [ReportRow("a", 1, DONE)]))
+    with pytest.raises(Violation, match="to be retained"):
+        bench.do(commands.Evict(0, 0, 0))
+
+
+def test_wrong_digest_is_noticed(bench: Bench) -> None:
+    """A frame whose digest is not that of its replay is noticed."""
+    body = events.join([events.encode_one(events.Started(2_000, 9))])
+    bench.log.writing(body, 1, 77)
+    with pytest.raises(Violation, match="another digest"):
+        bench.log.wrote(body, 1, 77, 3)
+
+
+def test_illegal_event_is_noticed(bench: Bench) -> None:
+    """The independent model refuses what must not happen, whatever the core thinks of it."""
+    body = events.join([events.encode_one(events.Granted(2_000, "w2", 1_000, 2, ["a"]))])
+    bench.log.writing(body, 1, 0)
+    with pytest.raises(ModelViolation, match="granted while RUNNING"):
+        bench.log.wrote(body, 1, 0, 3)
+
+
+def test_state_that_differs_from_the_log_is_noticed(bench: Bench) -> None:
+    """A live job with one wrong field does not pass the comparison."""
+    bench.ledger.book.jobs["a"].attempts = 5
+    with pytest.raises(ModelViolation, match="attempts"):
+        bench.log.compare(bench.ledger)
+
+
+def open_on(disk: SimDisk) -> tuple[FileJournal, Ledger]:
+    recovered = recover(
+        disk, JournalConfig(extent_bytes=4_096), LedgerConfig(), now_ms=1, new_cluster_id=bytes(16)
+    )
+    return recovered.journal, recovered.ledger
+
+
+def test_recovery_that_lost_a_durable_frame_is_noticed(bench: Bench) -> None:
+    """A journal that ends before what was witnessed is a loss."""
+    with pytest.raises(Violation, match="was durable"):
+        bench.log.recovered(*open_on(SimDisk(random.Random(1))))
+
+
+def test_recovery_of_what_was_never_written_is_noticed() -> None:
+    """A journal that holds more than was ever handed to it is noticed."""
+    disk = SimDisk(random.Random(1))
+    journal, _ = open_on(disk)
+    assert journal.reserve(300)
+    journal.write(events.join([events.encode_one(events.Started(2_000, 1))]), 1, 0)
+    journal.close()
+    with pytest.raises(Violation, match="never written"):
+        Bench().log.recovered(*open_on(disk))
+
+
+def test_epoch_that_stands_still_is_noticed() -> None:
+    """Every opening has a higher epoch than the one before."""
+    bench = Bench()
+    bench.log.epoch = 1
+    with pytest.raises(Violation, match="epoch 1 follows epoch 1"):
+        bench.log.recovered(*open_on(SimDisk(random.Random(1))))

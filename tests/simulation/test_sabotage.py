@@ -1,0 +1,33 @@
+"""The checks can fail: every broken variant is caught."""
+
+import pytest
+
+from holdfast.testing.sabotage import Variant, judge
+from holdfast.testing.sabotages import VARIANTS
+
+BROKEN_ENOUGH = 22
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_broken_variant_is_caught(variant: Variant) -> None:
+    """The simulator, or the test that the variant names, notices the edit."""
+    verdict = judge(variant)
+    assert verdict.is_caught, verdict.how
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_variant_fits_the_source(variant: Variant) -> None:
+    """The text that a variant replaces occurs exactly once, and what stands there instead compiles."""
+    variant.check()
+
+
+def test_there_are_enough_variants() -> None:
+    """The table is long, and no name is used twice."""
+    assert len({variant.name for variant in VARIANTS}) == len(VARIANTS) >= BROKEN_ENOUGH
+
+
+def test_text_that_is_gone_is_noticed() -> None:
+    """A variant whose text no longer occurs is an error, not a variant that changes nothing."""
+    with pytest.raises(LookupError, match="found it 0 times"):
+        Variant("outdated", "core/tasks.py", "no such line", "").check()
