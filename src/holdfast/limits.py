@@ -70,8 +70,6 @@ BATCH_JOBS_MAX: Final = 1_000
 BATCH_BYTES_MAX: Final = 4 * _MIB
 # One message: a whole batch and its framing.
 MESSAGE_BYTES_MAX: Final = 5 * _MIB
-# One message of a worker's stream: a full grant of large payloads, or many large outputs.
-STREAM_BYTES_MAX: Final = 512 * _MIB
 # Part of the frozen contract.
 PAGE_SIZE_DEFAULT: Final = 50
 PAGE_SIZE_MAX: Final = 200

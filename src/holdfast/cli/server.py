@@ -15,17 +15,17 @@ from holdfast.settings import FIELDS, Settings, load
 from holdfast.topology.embedded import serve, serve_and_work
 
 
-def up(**flags: Any) -> None:
+def up(**flags: object) -> None:
     """A server and a worker, until TERM or INT."""
     _run(flags, serve_and_work)
 
 
-def server(**flags: Any) -> None:
+def server(**flags: object) -> None:
     """A server, until TERM or INT."""
     _run(flags, serve)
 
 
-def _run(flags: dict[str, Any], program: Callable[[Settings], Coroutine[Any, Any, None]]) -> None:
+def _run(flags: dict[str, object], program: Callable[[Settings], Coroutine[Any, Any, None]]) -> None:
     loaded = load(flags=flags, environment=os.environ, folder=Path.cwd(), other_variables=WORKER_VARIABLES)
     settings = loaded.settings
     logging.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format)

@@ -6,7 +6,6 @@ import typer
 import uvloop
 
 from holdfast import limits
-from holdfast.errors import InvalidArgumentError
 from holdfast.observe import logging
 from holdfast.topology.lifeline import die_with_parent, lifeline
 from holdfast.topology.worker_process import default_worker_id, run_worker
@@ -17,24 +16,30 @@ VARIABLES = ("HOLDFAST_CONNECT", "HOLDFAST_QUEUES", "HOLDFAST_DRAIN_MS")
 
 
 def worker(
-    connect: Annotated[str, typer.Option(envvar="HOLDFAST_CONNECT", help="host:port of the server")] = "127.0.0.1:50051",
+    connect: Annotated[
+        str, typer.Option(envvar="HOLDFAST_CONNECT", help="host:port of the server")
+    ] = "127.0.0.1:50051",
     queues: Annotated[
-        str, typer.Option("--queues", "-Q", envvar="HOLDFAST_QUEUES", help="queues to serve, with commas; all if empty")
+        str,
+        typer.Option(
+            "--queues", "-Q", envvar="HOLDFAST_QUEUES", help="queues to serve, with commas; all if empty"
+        ),
     ] = "",
     slots: Annotated[
-        int, typer.Option("--slots", "-c", envvar="HOLDFAST_SLOTS", min=1, max=limits.SLOTS_MAX, help="jobs at a time")
+        int,
+        typer.Option(
+            "--slots", "-c", envvar="HOLDFAST_SLOTS", min=1, max=limits.SLOTS_MAX, help="jobs at a time"
+        ),
     ] = 8,
     worker_id: Annotated[str, typer.Option(envvar="HOLDFAST_WORKER_ID", help="a name of its own")] = "",
     drain_ms: Annotated[
         int, typer.Option(envvar="HOLDFAST_DRAIN_MS", min=0, help="how long a stop waits for running jobs")
     ] = 30_000,
-    log_level: Annotated[str, typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error")] = "info",
-    log_format: Annotated[str, typer.Option(envvar="HOLDFAST_LOG_FORMAT", help="auto, json, text")] = "auto",
+    log_level: Annotated[logging.Level, typer.Option(envvar="HOLDFAST_LOG_LEVEL")] = "info",
+    log_format: Annotated[logging.Format, typer.Option(envvar="HOLDFAST_LOG_FORMAT")] = "auto",
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
 ) -> None:
     """Runs the built-in job types until TERM or INT."""
-    if log_level not in logging.LEVELS or log_format not in logging.FORMATS:
-        raise InvalidArgumentError(f"expected the log to be one of {logging.LEVELS} as one of {logging.FORMATS}")
     logging.configure(service="worker", level=log_level, log_format=log_format)
     names = frozenset(name for name in queues.split(",") if name)
     config = WorkerConfig(worker_id or default_worker_id(), slots, names, drain_ms)

@@ -5,8 +5,8 @@ import grpc
 from holdfast import limits
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", limits.STREAM_BYTES_MAX),
-    ("grpc.max_send_message_length", limits.STREAM_BYTES_MAX),
+    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
     # A peer that vanished without a word is noticed within half a minute.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),

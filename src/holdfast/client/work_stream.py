@@ -11,12 +11,14 @@ from typing import Any
 
 import grpc
 
+from holdfast import limits
 from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.client.channel import open_channel
 from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
+from holdfast.proto.enums import job_status
 
 #: How long the server may take to say goodbye.
 _FAREWELL_S = 1.0
@@ -45,8 +47,9 @@ class StreamSession:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
-        self._call: Any = rpc.WorkServiceStub(channel).Work()  # type: ignore[no-untyped-call]
-        self._pending = pb.WorkerMessage()
+        self._call: Any = rpc.WorkServiceStub(channel).Work()
+        #: Messages to send; whatever fits goes into the last one.
+        self._outbox = [pb.WorkerMessage()]
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Future[Any] | None = None
@@ -77,34 +80,37 @@ class StreamSession:
                 raise UnavailableError("the session was closed") from None
             raise
         self._reading = None
-        if message is grpc.aio.EOF:
+        if not isinstance(message, pb.CoordinatorMessage):
             raise UnavailableError("the server ended the session")
         return self._directive(message)
 
     async def want(self, count: int) -> None:
         """More room."""
-        self._pending.credits += count
+        self._outbox[-1].credits += count
         self._wake.set()
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Outcomes; several reports that go out together are acknowledged by the last one's number."""
-        self._pending.outcomes.extend([_outcome(row) for row in rows])
-        self._pending.report_id = report_id
+        outcomes = [_outcome(row) for row in rows]
+        if self._outbox[-1].ByteSize() + sum(len(row.output) for row in rows) > limits.BATCH_BYTES_MAX:
+            self._outbox.append(pb.WorkerMessage())
+        self._outbox[-1].outcomes.extend(outcomes)
+        self._outbox[-1].report_id = report_id
         self._wake.set()
 
     async def extend(self) -> None:
         """A heartbeat."""
-        self._pending.heartbeat.seen_token = self._seen_token
+        self._outbox[-1].heartbeat.seen_token = self._seen_token
         self._wake.set()
 
     async def release(self, tokens: Collection[int]) -> None:
         """Leases handed back."""
-        self._pending.released.extend(tokens)
+        self._outbox[-1].released.extend(tokens)
         self._wake.set()
 
     async def drain(self) -> None:
         """No more leases."""
-        self._pending.draining = True
+        self._outbox[-1].draining = True
         self._wake.set()
 
     async def close(self) -> None:
@@ -112,15 +118,16 @@ class StreamSession:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
-        with contextlib.suppress(HoldfastError, asyncio.InvalidStateError, TimeoutError):  # it may be over already
-            if self._pending.ByteSize():
-                await self._send(self._pending)
+        with contextlib.suppress(
+            HoldfastError, asyncio.InvalidStateError, TimeoutError
+        ):  # it may be over already
+            await self._flush()
             await self._call.done_writing()
             async with asyncio.timeout(_FAREWELL_S):
                 while True:
                     await self.next()
         self._call.cancel()
-        await self._channel.close()
+        await self._channel.close(None)
         if self._reading is not None:
             await asyncio.wait([self._reading])
             self._reading.cancelled() or self._reading.exception()  # looked at, so that nobody complains
@@ -130,10 +137,15 @@ class StreamSession:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                pending, self._pending = self._pending, pb.WorkerMessage()
-                await self._send(pending)
+                await self._flush()
         except HoldfastError:
             self._call.cancel()  # so that `next` notices
+
+    async def _flush(self) -> None:
+        outbox, self._outbox = self._outbox, [pb.WorkerMessage()]
+        for message in outbox:
+            if message.ByteSize():
+                await self._send(message)
 
     async def _send(self, message: pb.WorkerMessage) -> None:
         try:
@@ -179,7 +191,7 @@ def _outcome(row: ReportRow) -> pb.Outcome:
     return pb.Outcome(
         job_id=row.job_id,
         token=row.token,
-        status=row.state,
+        status=job_status(row.state),
         output=row.output,
         summary=row.summary,
         failure_reason=row.failure_reason,

@@ -30,7 +30,9 @@ Read = Callable[[Ledger, Now], object]
 
 STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try another, or again later")
 OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many requests are waiting; try again later")
-NO_SPACE = Refusal(Code.RESOURCE_EXHAUSTED, "NO_SPACE", "no disk space is left for the journal; try again when there is")
+NO_SPACE = Refusal(
+    Code.RESOURCE_EXHAUSTED, "NO_SPACE", "no disk space is left for the journal; try again when there is"
+)
 BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; the server's log says why")
 
 #: What a frame adds to the events in it, exactly, because what is reserved and never used is lost.
@@ -109,7 +111,9 @@ class Coordinator:
         self._world = world
         self._config = config
         self.time = Timekeeper(world.clock, ledger.book.last_ms)
-        self._lanes: tuple[deque[tuple[AnyCommand | None, Read | None, Done]], ...] = tuple(deque() for _ in Lane)
+        self._lanes: tuple[deque[tuple[AnyCommand | None, Read | None, Done]], ...] = tuple(
+            deque() for _ in Lane
+        )
         self._frame: list[bytes] = []
         self._frame_bytes = 0
         self._waiting: deque[tuple[int, Done, object]] = deque()
@@ -183,6 +187,15 @@ class Coordinator:
             self._is_turn_due = True
             self._world.scheduler.soon(self._turn)
 
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Makes a call on this thread after the delay, unless the coordinator has stopped by then."""
+
+        def unless_stopped() -> None:
+            if self._state == "serving":
+                call()
+
+        self._world.scheduler.later(delay_ms, unless_stopped)
+
     # -- a turn
 
     def _turn(self) -> None:
@@ -212,10 +225,12 @@ class Coordinator:
         if lists:
             self._handle(*lists.popleft(), now)
 
-    def _handle(self, command: AnyCommand | None, query: Read | None, done: Done, now: Now, spare: int = 0) -> None:
+    def _handle(
+        self, command: AnyCommand | None, query: Read | None, done: Done, now: Now, spare: int = 0
+    ) -> None:
         try:
             reply = self._decide(command, now, spare) if command is not None else query(self.ledger, now)  # type: ignore[misc]
-        except Exception as error:  # deciding changes nothing, so one broken request need not stop the others
+        except Exception as error:  # noqa: BLE001 - deciding changes nothing: one broken request need not stop all
             for observer in self.observers:
                 observer.bug(command, error)
             reply = BROKEN
@@ -302,7 +317,9 @@ class Coordinator:
         waiting = self._waiting
         while waiting and waiting[0][0] <= result:
             position, done, reply = waiting.popleft()
-            assert position <= self._storage.end_position, "a reply must not leave before what it is based on is durable"
+            assert position <= self._storage.end_position, (
+                "a reply must not leave before what it is based on is durable"
+            )
             done(reply)
         if self._state == "serving" and self._is_backlog:
             self._turn()

@@ -46,7 +46,12 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def recover(
-    disk: Disk, journal_config: JournalConfig, ledger_config: LedgerConfig, *, now_ms: int, new_cluster_id: bytes
+    disk: Disk,
+    journal_config: JournalConfig,
+    ledger_config: LedgerConfig,
+    *,
+    now_ms: int,
+    new_cluster_id: bytes,
 ) -> Recovered:
     """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
     restored: Restored | None = None
@@ -86,7 +91,9 @@ def restore(disk: Disk, config: LedgerConfig) -> Restored:
             continue
         if header.position == ledger.position:
             return Restored(ledger, header.link, warnings)
-        warnings.append(f"snapshot at position {position} was passed over: it holds the state at {ledger.position}")
+        warnings.append(
+            f"snapshot at position {position} was passed over: it holds the state at {ledger.position}"
+        )
     return Restored(Ledger(config), None, warnings)
 
 

@@ -25,6 +25,9 @@ from holdfast.limits import LEASES_PER_GRANT_MAX
 #: One grant to one session, so that a large appetite does not starve its neighbours.
 GRANT_MAX = min(256, LEASES_PER_GRANT_MAX)
 
+#: How long a report that found no room waits before it is tried again.
+RETRY_MS = 100
+
 
 class Hello(msgspec.Struct, frozen=True):
     """How a worker introduces itself; `held` are the tokens of leases from before."""
@@ -50,7 +53,16 @@ class Push(msgspec.Struct, frozen=True):
 class Session:
     """One worker's connection. `push` must not block; `supersede` ends the connection from our side."""
 
-    __slots__ = ("credits", "hello", "is_attached", "is_draining", "missed", "push", "supersede")
+    __slots__ = (
+        "_acknowledged",
+        "credits",
+        "hello",
+        "is_attached",
+        "is_draining",
+        "push",
+        "reports",
+        "supersede",
+    )
 
     def __init__(self, hello: Hello, push: Callable[[Push], None], supersede: Callable[[], None]) -> None:
         self.hello = hello
@@ -59,8 +71,19 @@ class Session:
         self.credits = 0
         self.is_attached = False
         self.is_draining = False
-        #: Reports that found no room; nothing past one of them is acknowledged until it was sent again.
-        self.missed: set[int] = set()
+        #: Reports that were not acknowledged yet, and whether they are durable.
+        self.reports: dict[int, bool] = {}
+        self._acknowledged = 0
+
+    def settle(self, report_id: int) -> int:
+        """A report is durable: the highest one that is, together with all before it."""
+        self.reports[report_id] = True
+        for oldest in sorted(self.reports):
+            if not self.reports[oldest]:
+                break
+            del self.reports[oldest]
+            self._acknowledged = max(self._acknowledged, oldest)
+        return self._acknowledged
 
     @property
     def wants(self) -> list[tuple[str, str]]:
@@ -100,14 +123,25 @@ class Dispatcher:
             before.supersede()
         self._current[hello.worker_id] = session
         info = self.registry.hear(hello.worker_id, self._served_ms())
-        info.routes, info.queues, info.slots, info.is_streaming = hello.routes, hello.queues, hello.slots, True
+        info.routes, info.queues, info.slots, info.is_streaming = (
+            hello.routes,
+            hello.queues,
+            hello.slots,
+            True,
+        )
         info.is_draining = False
 
         def attached(reply: object) -> None:
             if isinstance(reply, Heard) and self._current.get(hello.worker_id) is session:
                 self._holders.update(dict.fromkeys(reply.held, session))
                 session.is_attached = True
-                session.push(Push(is_welcome=True, revoked=sorted(hello.held.difference(reply.held)), cancels=reply.cancels))
+                session.push(
+                    Push(
+                        is_welcome=True,
+                        revoked=sorted(hello.held.difference(reply.held)),
+                        cancels=reply.cancels,
+                    )
+                )
                 self._feed(session)
 
         command = commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)
@@ -124,26 +158,27 @@ class Dispatcher:
         command = commands.Revoke(worker_id, "disconnected", is_spent=True)
         self._coordinator.call(Lane.WORK, command, _ignore)
 
-    def grant_credits(self, session: Session, credits: int) -> None:
+    def grant_credits(self, session: Session, count: int) -> None:
         """The worker has room for this many more."""
         self._hear(session)
-        session.credits += credits
+        session.credits += count
         self._feed(session)
 
     def report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
         """Outcomes; acknowledged by `report_id` once durable, however many rows were refused.
 
-        An acknowledgement covers all reports before it, so a worker repeats what was not acknowledged, in order.
+        An acknowledgement covers all reports before it. A report that finds no room is tried again until it does, and
+        holds back those after it, as long as the session lives.
         """
         self._hear(session)
+        session.reports[report_id] = False
 
         def reported(reply: object) -> None:
-            if not isinstance(reply, ReportReply):
-                session.missed.add(report_id)
-                return
-            session.missed.discard(report_id)
-            if report_id < min(session.missed, default=report_id + 1):
-                session.push(Push(reported=report_id, refused=[reason for reason in reply.refused if reason]))
+            if isinstance(reply, ReportReply):
+                refused = [reason for reason in reply.refused if reason]
+                session.push(Push(reported=session.settle(report_id), refused=refused))
+            elif self._current.get(session.hello.worker_id) is session:
+                self._coordinator.later(RETRY_MS, lambda: self.report(session, report_id, rows))
 
         self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
 

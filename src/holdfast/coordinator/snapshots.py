@@ -10,6 +10,7 @@ event is older than the history window. Two snapshots are kept, so that damage t
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -25,7 +26,13 @@ from holdfast.journal.errors import JournalError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.pins import pin
 from holdfast.journal.replay import read_headers, read_sealed
-from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot, snapshot_name, write_snapshot
+from holdfast.journal.snapshot import (
+    SnapshotHeader,
+    list_snapshots,
+    read_snapshot,
+    snapshot_name,
+    write_snapshot,
+)
 from holdfast.journal.writing import remove_if_present
 
 SNAPSHOTS_KEPT = 2
@@ -76,7 +83,9 @@ def _check(disk: Disk, ledger: Ledger) -> None:
     if image.full_digest(again) != image.full_digest(ledger):
         disk.remove(snapshot_name(ledger.position))
         disk.sync_dir()
-        raise SnapshotMismatchError(f"the snapshot at position {ledger.position} did not read back as it was written")
+        raise SnapshotMismatchError(
+            f"the snapshot at position {ledger.position} did not read back as it was written"
+        )
 
 
 class KeeperConfig(msgspec.Struct, frozen=True):
@@ -125,7 +134,7 @@ class SnapshotKeeper:
         segments = self._journal.segments()
         return sum(info.bytes for info in segments if info.is_sealed and info.last_position > self._covered)
 
-    def _made(self, is_made: bool) -> None:
+    def _made(self, is_made: bool) -> None:  # noqa: FBT001 - the port says so
         self._is_making = False
         if is_made and self._coordinator.is_serving:
             self._covered = max(list_snapshots(self._disk), default=0)
@@ -147,7 +156,7 @@ class SnapshotKeeper:
         """The last position of the newest segment that ended before the window; the next one's birth dates its end."""
         limit = 0
         segments = self._journal.segments()
-        for info, following in zip(segments, segments[1:], strict=False):
+        for info, following in pairwise(segments):
             if following.created_ms > now_ms - self._config.history_ms:
                 break
             limit = info.last_position

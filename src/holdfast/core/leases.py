@@ -12,7 +12,16 @@ import heapq
 from holdfast import limits
 from holdfast.core import commands, retries
 from holdfast.core.book import Book
-from holdfast.core.commands import Decision, Extend, GrantedLease, Heard, Report, ReportReply, ReportRow, Revoke
+from holdfast.core.commands import (
+    Decision,
+    Extend,
+    GrantedLease,
+    Heard,
+    Report,
+    ReportReply,
+    ReportRow,
+    Revoke,
+)
 from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revocation, Revoked
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Job, Lease, Now, Result
@@ -88,7 +97,8 @@ class LeaseManager:
         token = book.next_token
         event = Granted(now.log_ms, command.worker, command.lease_ms, token, [job.id for job in jobs])
         granted = [
-            GrantedLease(token + i, job.id, job.template, job.payload, job.attempts + 1, job.extra) for i, job in enumerate(jobs)
+            GrantedLease(token + i, job.id, job.template, job.payload, job.attempts + 1, job.extra)
+            for i, job in enumerate(jobs)
         ]
         return Decision(event, granted)
 
@@ -135,7 +145,9 @@ class LeaseManager:
     def revoke(self, command: Revoke, now: Now) -> Decision:
         """Takes leases of a worker back before their time."""
         tokens = [
-            token for token in self._book.tokens_of.get(command.worker, ()) if command.tokens is None or token in command.tokens
+            token
+            for token in self._book.tokens_of.get(command.worker, ())
+            if command.tokens is None or token in command.tokens
         ]
         if not tokens:
             return Decision(None, [])
@@ -183,7 +195,9 @@ class LeaseManager:
                 return None, "NOT_THE_HOLDER"
             return (lease, "") if lease.deadline_ms > now.served_ms else (None, "LEASE_EXPIRED")
         if job.state in TERMINAL:
-            is_repeat = job.result is not None and job.result.token == row.token != 0 and job.state == row.state
+            is_repeat = (
+                job.result is not None and job.result.token == row.token != 0 and job.state == row.state
+            )
             return None, "" if is_repeat else "ALREADY_FINISHED"
         return None, "STALE_TOKEN"
 

@@ -33,9 +33,13 @@ class TaskManager:
         """One event for all that is new; repeated requests get the job they made before."""
         if not 0 < len(command.jobs) <= limits.BATCH_JOBS_MAX:
             rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
-            return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
+            return invalid(
+                "BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}"
+            )
         if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
-            return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
+            return invalid(
+                "BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch"
+            )
         refusal = self._check_templates(command.templates) or self._no_room(command)
         return refusal or _Intake(self._book, command, now).decide()
 
@@ -52,7 +56,9 @@ class TaskManager:
     def _no_room(self, command: Submit) -> Refusal | None:
         book = self._book
         if len(book.jobs) + len(command.jobs) > limits.JOBS_HELD_MAX:
-            message = f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
+            message = (
+                f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
+            )
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
         if len(book.ready.lanes) + len(command.templates) > limits.LANES_MAX:
             message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
@@ -84,7 +90,9 @@ class TaskManager:
         count, kept, kept_bytes = 0, len(book.finished), book.finished_bytes
         for job in book.finished:
             is_old = job.finished_ms + command.retain_ms <= now.log_ms
-            if count == _EVICT_JOBS_MAX or not (is_old or kept > command.retain_jobs or kept_bytes > command.retain_bytes):
+            if count == _EVICT_JOBS_MAX or not (
+                is_old or kept > command.retain_jobs or kept_bytes > command.retain_bytes
+            ):
                 break
             count, kept, kept_bytes = count + 1, kept - 1, kept_bytes - job.bytes_held
         return Decision(Evicted(now.log_ms, count) if count else None, count)
@@ -100,7 +108,16 @@ class TaskManager:
         listed = book.listing.jobs_in(chunk)
         jobs, number = book.jobs, book.next_number
         for row in event.jobs:
-            job = Job(row.id, templates[row.template], row.payload, number, chunk, at_ms, row.not_before_ms, row.extra)
+            job = Job(
+                row.id,
+                templates[row.template],
+                row.payload,
+                number,
+                chunk,
+                at_ms,
+                row.not_before_ms,
+                row.extra,
+            )
             number += 1
             job.state = NOWHERE
             jobs[row.id] = job
@@ -151,7 +168,9 @@ def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
 def unknown_job(job_id: str) -> Refusal:
     """No such job: it never was, or it finished and was forgotten."""
     shown = job_id if len(job_id) <= limits.JOB_ID_CHARS_MAX else job_id[: limits.JOB_ID_CHARS_MAX] + "..."
-    return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over")
+    return Refusal(
+        Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over"
+    )
 
 
 class _Intake:
@@ -215,7 +234,11 @@ class _Intake:
 
     def _is_same_twin(self, twin: NewJob, job: NewJob) -> bool:
         templates = self._command.templates
-        return (templates[twin.template], twin.payload, twin.extra) == (templates[job.template], job.payload, job.extra)
+        return (templates[twin.template], twin.payload, twin.extra) == (
+            templates[job.template],
+            job.payload,
+            job.extra,
+        )
 
 
 def is_same_submission(job: Job, template: Template, new: NewJob) -> bool:

@@ -77,7 +77,11 @@ async def replays(runs: int, say: Callable[[str], None]) -> list[Measure]:
     for run in range(runs):
         say(f"replay, run {run + 1} of {runs}")
         values.append(await asyncio.to_thread(replay_ratio, 200_000))
-    return [at_most("replay of a job (created, granted, finished), in rounds of `d[i] = i`", values, 120, "rounds")]
+    return [
+        at_most(
+            "replay of a job (created, granted, finished), in rounds of `d[i] = i`", values, 120, "rounds"
+        )
+    ]
 
 
 async def million(runs: int, say: Callable[[str], None], jobs: int) -> list[Measure]:
@@ -102,7 +106,12 @@ async def million(runs: int, say: Callable[[str], None], jobs: int) -> list[Meas
         at_most(f"resident memory with {jobs:,} queued jobs of 100 bytes", [resident], 1.0, "GiB"),
         at_least(f"submit rate at {jobs:,} queued jobs, to that at 1,000", submit, 0.8),
         at_least(f"lease rate at {jobs:,} queued jobs, to that at 1,000", lease, 0.8),
-        at_most("leases of 5 s that expired under 64 flooding clients and a walk over all pages", [float(expired)], 0, ""),
+        at_most(
+            "leases of 5 s that expired under 64 flooding clients and a walk over all pages",
+            [float(expired)],
+            0,
+            "",
+        ),
     ]
 
 
@@ -148,7 +157,9 @@ def report(measures: list[Measure], console: Console) -> None:
     for measure in measures:
         spread = f"{min(measure.values):.2f} – {max(measure.values):.2f}"
         median = f"{measure.median:.2f} {measure.unit}".strip()
-        table.add_row(escape(measure.name), measure.reach, median, spread, "reached" if measure.is_reached else "MISSED")
+        table.add_row(
+            escape(measure.name), measure.reach, median, spread, "reached" if measure.is_reached else "MISSED"
+        )
     console.print(table)
 
 

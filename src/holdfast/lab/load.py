@@ -3,9 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
-
-import grpc
+from typing import Any, Self
 
 from holdfast.client.channel import open_channel
 from holdfast.lab.echo_server import METHOD
@@ -35,8 +33,8 @@ class Client:
 
     def __init__(self, target: str) -> None:
         self.channel = open_channel(target)
-        self._public: Any = public_rpc.TaskQueuePublicServiceStub(self.channel)  # type: ignore[no-untyped-call]
-        self._jobs: Any = rpc.JobServiceStub(self.channel)  # type: ignore[no-untyped-call]
+        self._public: Any = public_rpc.TaskQueuePublicServiceStub(self.channel)
+        self._jobs: Any = rpc.JobServiceStub(self.channel)
         # 100 bytes of what the frozen contract lets a client choose.
         spec = public_pb.JobSpec(job_type="bench", labels={"payload": "x" * 80})
         self._one = public_pb.SubmitJobRequest(spec=spec)
@@ -74,7 +72,7 @@ class Echo:
 
     def __init__(self, target: str) -> None:
         self.channel = open_channel(target)
-        self._call: Any = self.channel.unary_unary(METHOD)
+        self._call: Any = self.channel.unary_unary(METHOD, None, None)
 
     async def echo(self) -> None:
         """One round trip of 100 bytes."""
@@ -90,8 +88,8 @@ class Holder:
         self.held = 0
         self.revoked = 0
 
-    async def __aenter__(self) -> "Holder":
-        self._call: Any = rpc.WorkServiceStub(self._channel).Work()  # type: ignore[no-untyped-call]
+    async def __aenter__(self) -> Self:
+        self._call: Any = rpc.WorkServiceStub(self._channel).Work()
         hello = pb.Hello(worker_id=self._worker_id, types=["bench", "sim"], slots=1)
         await self._call.write(pb.WorkerMessage(hello=hello))
         await self._call.read()
@@ -100,7 +98,7 @@ class Holder:
     async def __aexit__(self, *_: object) -> None:
         await self._call.done_writing()
         await self._watch()
-        await self._channel.close()
+        await self._channel.close(None)
 
     async def take(self, count: int) -> None:
         """Waits for this many leases."""
@@ -117,9 +115,9 @@ class Holder:
             await asyncio.wait([stopped], timeout=interval_s)
 
     async def _watch(self) -> None:
-        while (message := await self._call.read()) is not grpc.aio.EOF:
+        while isinstance(message := await self._call.read(), pb.CoordinatorMessage):
             self._note(message)
 
-    def _note(self, message: Any) -> None:
+    def _note(self, message: pb.CoordinatorMessage) -> None:
         self.held += len(message.leases)
         self.revoked += len(message.revoked)

@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast.observe.logging import LineWriter
 
-
 #: How long lines are collected before they are written together.
 _COLLECT_S = 0.05
 

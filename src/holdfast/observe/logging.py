@@ -14,8 +14,7 @@ import msgspec
 import structlog
 
 Format = Literal["auto", "json", "text"]
-FORMATS = ("auto", "json", "text")
-LEVELS = ("debug", "info", "warning", "error")
+Level = Literal["debug", "info", "warning", "error"]
 
 FIELDS_FIRST = (
     "ts_ms",

@@ -83,7 +83,9 @@ class TransitionLog:
             self._lines.append(line)
         if isinstance(event, Reported):
             for row in event.refused:
-                self._lines.append(RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason))
+                self._lines.append(
+                    RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason)
+                )
 
     def durable(self, position: int) -> None:
         """Writes what has become durable."""

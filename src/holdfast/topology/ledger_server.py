@@ -63,7 +63,9 @@ class LedgerServer:
         self.work = LedgerWork(self.coordinator, session_config)
         self.jobs = LedgerJobs(self.coordinator)
         self.coordinator.start()
-        self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
+        self._grpc = GrpcServer(
+            self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection
+        )
         try:
             self.address = await self._grpc.start(self._settings.host, self._settings.port)
         except BaseException:

@@ -61,7 +61,10 @@ class WorkerChild:
     def stop(self) -> None:
         """Passes a stop on: the first one drains, the second one ends at once."""
         self._is_stopping = True
-        if self._process is not None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._is_stopping and self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
@@ -77,8 +80,7 @@ class WorkerChild:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
-            if self._is_stopping:
-                self.stop()
+            self._pass_on()
             assert self._process.stdout is not None
             async for _ in self._process.stdout:
                 self.ready.set()

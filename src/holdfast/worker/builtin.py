@@ -6,6 +6,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -46,7 +47,7 @@ async def sim(assignment: Assignment) -> bytes:
 
 def _failing_attempts(labels: dict[str, str]) -> float:
     text = labels.get("sim.fail_attempts", "")
-    return int(text) if text.isdecimal() and len(text) <= 9 else float("inf")
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else float("inf")
 
 
 BUILTIN: dict[str, Handler] = {"echo": echo, "sim": sim}

@@ -9,7 +9,7 @@ Invariants:
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import structlog
@@ -73,8 +73,7 @@ class Worker:
                 failures = await self._back_off(failures, error)
             else:
                 try:
-                    await self._serve(session)
-                    return
+                    return await self._serve(session)
                 except (AbortedError, InvalidArgumentError):
                     raise
                 except HoldfastError as error:
@@ -83,7 +82,7 @@ class Worker:
                     self.attached.clear()
                     await session.close()
             if self._stopping.is_set() and not self._running:
-                return
+                return None
 
     async def _back_off(self, failures: int, error: HoldfastError) -> int:
         """Waits before the next session; when every lease must have run out, gives the jobs up."""
@@ -92,7 +91,7 @@ class Worker:
         if failures * limits.RETRY_MS_MAX > self._lease_ms:
             self._give_up(list(self._running))
         waiting = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)  # noqa: S311 - jitter
+        await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)
         waiting.cancel()
         return failures + 1
 
@@ -113,7 +112,10 @@ class Worker:
         await self._report(session, list(self._outcomes))
         if not self._stopping.is_set():
             await session.want(self._config.slots - len(self._running))
-        tasks = [asyncio.create_task(task) for task in (self._listen(session), self._speak(session), self._beat(session))]
+        tasks = [
+            asyncio.create_task(task)
+            for task in (self._listen(session), self._speak(session), self._beat(session))
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -159,11 +161,11 @@ class Worker:
         self._changed.set()
 
     async def _report(self, session: WorkSession, tokens: list[int]) -> None:
-        if tokens:
+        for part in _cut([self._outcomes[token] for token in tokens]):
             report_id = self._next_report
             self._next_report += 1
-            self._reports[report_id] = tokens
-            await session.report(report_id, [self._outcomes[token] for token in tokens])
+            self._reports[report_id] = [row.token for row in part]
+            await session.report(report_id, part)
 
     async def _take(self, directive: Directive) -> None:
         self._lease_ms = directive.lease_ms or self._lease_ms
@@ -204,23 +206,47 @@ class Worker:
         self._changed.set()
 
     async def _attempt(self, assignment: Assignment) -> ReportRow:
+        job_id, token = assignment.job_id, assignment.token
+        try:
+            output = await self._call(assignment)
+        except asyncio.CancelledError:
+            return ReportRow(job_id, token, CANCELED, summary="stopped by its worker")
+        except JobFailedError as error:
+            why, is_retryable = error.reason, error.is_retryable
+        except Exception as error:  # noqa: BLE001 - a job may raise anything
+            why, is_retryable = f"{type(error).__name__}: {error}", True
+        else:
+            return ReportRow(job_id, token, DONE, output)
+        return ReportRow(job_id, token, FAILED, failure_reason=why, is_retryable=is_retryable)
+
+    async def _call(self, assignment: Assignment) -> bytes:
+        """What the handler returns, within the time and the size that are allowed."""
         handler = self._handlers.get(assignment.type)
         if handler is None and assignment.simulated:
             handler = self._handlers.get(SIM_TYPE)
-        job_id, token = assignment.job_id, assignment.token
         if handler is None:
-            return ReportRow(job_id, token, FAILED, failure_reason="NO_HANDLER", is_retryable=False)
+            raise JobFailedError("NO_HANDLER", is_retryable=False)
         try:
-            async with asyncio.timeout(assignment.timeout_ms / 1_000 if assignment.timeout_ms else None):
+            async with asyncio.timeout(assignment.timeout_ms / 1_000 or None) as limit:
                 output = await handler(assignment)
-        except asyncio.CancelledError:
-            return ReportRow(job_id, token, CANCELED, summary="stopped by its worker")
         except TimeoutError:
-            return ReportRow(job_id, token, FAILED, failure_reason="TIMEOUT")
-        except JobFailedError as error:
-            return ReportRow(job_id, token, FAILED, failure_reason=error.reason, is_retryable=error.is_retryable)
-        except Exception as error:  # noqa: BLE001 - a job may raise anything
-            return ReportRow(job_id, token, FAILED, failure_reason=f"{type(error).__name__}: {error}")
+            if limit.expired():
+                raise JobFailedError("TIMEOUT") from None
+            raise
         if len(output) > limits.OUTPUT_BYTES_MAX:
-            return ReportRow(job_id, token, FAILED, failure_reason="OUTPUT_TOO_LARGE", is_retryable=False)
-        return ReportRow(job_id, token, DONE, output)
+            raise JobFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
+        return output
+
+
+def _cut(rows: list[ReportRow]) -> Iterator[list[ReportRow]]:
+    """The outcomes in reports that each fit into one message."""
+    part: list[ReportRow] = []
+    size = 0
+    for row in rows:
+        size += len(row.output) + limits.SUMMARY_CHARS_MAX
+        if part and size > limits.BATCH_BYTES_MAX:
+            yield part
+            part, size = [], len(row.output)
+        part.append(row)
+    if part:
+        yield part

@@ -102,7 +102,7 @@ class LedgerJobs:
             for job_id, draft in zip(self._mint(len(drafts)), drafts, strict=True)
         ]
         reply = await self._caller.call(Lane.SUBMIT, commands.Submit(list(templates), jobs))
-        return cast(Submitted, reply)
+        return cast("Submitted", reply)
 
     async def get(self, job_id: str) -> JobView:
         """The job at one instant, all of it durable."""
@@ -111,7 +111,7 @@ class LedgerJobs:
             job = ledger.job(job_id)
             return unknown_job(job_id) if job is None else view(job)
 
-        return cast(JobView, await self._caller.read(Lane.SUBMIT, query))
+        return cast("JobView", await self._caller.read(Lane.SUBMIT, query))
 
     async def result(self, job_id: str) -> ResultView:
         """State and result together, so that they cannot disagree."""
@@ -126,12 +126,12 @@ class LedgerJobs:
             summary = result.summary or result.failure_reason
             return ResultView(State(job.state), result.output, summary, result.runtime_ms)
 
-        return cast(ResultView, await self._caller.read(Lane.SUBMIT, query))
+        return cast("ResultView", await self._caller.read(Lane.SUBMIT, query))
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Decided in one place with grants and reports, so exactly one of them wins."""
         reply = await self._caller.call(Lane.SUBMIT, commands.Cancel(job_id, reason))
-        return cast(CancelReply, reply)
+        return cast("CancelReply", reply)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """One slice of the listing; the loop serves others between slices."""
@@ -140,7 +140,7 @@ class LedgerJobs:
             jobs, has_more = ledger.page(frozenset(states), offset, size, newest_first=newest_first)
             return Page([view(job) for job in jobs], has_more)
 
-        return cast(Page, await self._caller.read(Lane.LIST, query))
+        return cast("Page", await self._caller.read(Lane.LIST, query))
 
     async def watch(self, job_id: str) -> AsyncIterator[JobView]:
         """The job now and after each durable change, until it is terminal."""
@@ -208,4 +208,3 @@ class _Watches:
 
     def bug(self, command: object, error: Exception) -> None:
         """Not a watcher's concern."""
-

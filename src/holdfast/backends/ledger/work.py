@@ -26,7 +26,7 @@ class LedgerWork:
         """One lease, or nothing for now. If the answer is lost, the worker's next heartbeat shows it."""
         self._hear(worker)
         command = commands.Lease(worker, routes, frozenset(), 1, self._config.lease_ms)
-        granted = cast(list[GrantedLease], await self._caller.call(Lane.WORK, command))
+        granted = cast("list[GrantedLease]", await self._caller.call(Lane.WORK, command))
         return granted[0] if granted else None
 
     async def heartbeat(
@@ -36,14 +36,14 @@ class LedgerWork:
         self.dispatcher.registry.hear(worker, self._served_ms()).slots = capacity
         held = None if running is None else frozenset(self._token(worker, *job) for job in running)
         command = commands.Extend(worker, self._config.lease_ms, held, FETCH_GRACE_MS)
-        heard = cast(Heard, await self._caller.call(Lane.WORK, command))
+        heard = cast("Heard", await self._caller.call(Lane.WORK, command))
         leases = self._coordinator.ledger.book.leases
         return [leases[token].job.id for token in heard.cancels if token in leases]
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
         """For each row an empty string if it counts, or why it does not."""
         self._hear(worker)
-        reply = cast(ReportReply, await self._caller.call(Lane.WORK, commands.Report(worker, list(rows))))
+        reply = cast("ReportReply", await self._caller.call(Lane.WORK, commands.Report(worker, list(rows))))
         return reply.refused
 
     def _token(self, worker: str, job_id: str, token: int) -> int:

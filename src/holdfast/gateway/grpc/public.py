@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, error_class
 from holdfast.gateway.grpc.status import Context, answered
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
+from holdfast.proto.enums import job_status
 
 _PAGE_TOKEN = re.compile(r"[0-9]*")
 
@@ -41,12 +42,14 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         )
 
     @answered
-    async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.GetJobStatusResponse:
+    async def GetJobStatus(
+        self, request: pb.GetJobStatusRequest, context: Context
+    ) -> pb.GetJobStatusResponse:
         """The authoritative state of one job."""
         job = await self._jobs.get(checked_id(request.job_id))
         return pb.GetJobStatusResponse(
             job_id=job.id,
-            status=job.state,
+            status=job_status(job.state),
             cancel_requested=job.cancel_requested,
             created_at_ms=job.created_ms,
             started_at_ms=job.started_ms,
@@ -55,7 +58,9 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         )
 
     @answered
-    async def GetJobResult(self, request: pb.GetJobResultRequest, context: Context) -> pb.GetJobResultResponse:
+    async def GetJobResult(
+        self, request: pb.GetJobResultRequest, context: Context
+    ) -> pb.GetJobResultResponse:
         """The result of a finished job; not ready, without an error, for any other."""
         result = await self._jobs.result(checked_id(request.job_id))
         if result.state not in TERMINAL:
@@ -63,7 +68,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         return pb.GetJobResultResponse(
             job_id=request.job_id,
             result_ready=True,
-            terminal_status=result.state,
+            terminal_status=job_status(result.state),
             output_bytes=result.output,
             output_summary=result.summary,
             runtime_ms=result.runtime_ms,
@@ -77,7 +82,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         return pb.CancelJobResponse(
             job_id=request.job_id,
             accepted=True,
-            current_status=reply.state,
+            current_status=job_status(reply.state),
             already_terminal=reply.was_terminal,
         )
 
@@ -98,7 +103,7 @@ def summary(job: JobView) -> pb.JobSummary:
     """One line of a listing."""
     return pb.JobSummary(
         job_id=job.id,
-        status=job.state,
+        status=job_status(job.state),
         job_type=job.template.type,
         created_at_ms=job.created_ms,
         started_at_ms=job.started_ms,
@@ -121,7 +126,9 @@ def checked_page(page: pb.PageRequest) -> tuple[int, int]:
     """Offset and size; 0 means the default size, more than the maximum means the maximum."""
     token = page.page_token
     if len(token) > limits.PAGE_TOKEN_CHARS_MAX or not _PAGE_TOKEN.fullmatch(token):
-        raise _invalid("PAGE_TOKEN_INVALID", "expected page_token to be empty or as returned by the page before")
+        raise _invalid(
+            "PAGE_TOKEN_INVALID", "expected page_token to be empty or as returned by the page before"
+        )
     size = min(page.page_size, limits.PAGE_SIZE_MAX) if page.page_size else limits.PAGE_SIZE_DEFAULT
     return int(token or 0), size
 

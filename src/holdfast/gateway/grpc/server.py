@@ -11,12 +11,18 @@ from holdfast.errors import UnavailableError
 from holdfast.gateway.grpc.jobs import JobService
 from holdfast.gateway.grpc.public import PublicService
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
-from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_internal_pb2_grpc
-from holdfast.proto import taskqueue_public_pb2, taskqueue_public_pb2_grpc
+from holdfast.proto import (
+    holdfast_pb2,
+    holdfast_pb2_grpc,
+    taskqueue_internal_pb2,
+    taskqueue_internal_pb2_grpc,
+    taskqueue_public_pb2,
+    taskqueue_public_pb2_grpc,
+)
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", limits.STREAM_BYTES_MAX),
-    ("grpc.max_send_message_length", limits.STREAM_BYTES_MAX),
+    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
     # Workers that vanish without a word are noticed; those that ping often are not punished.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -36,16 +42,20 @@ SERVICES = (
 class GrpcServer:
     """The ledger's services on one port."""
 
-    def __init__(self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
+    def __init__(
+        self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool
+    ) -> None:
         self._server = grpc.aio.server(options=_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._work = WorkService(work, welcome)
-        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(jobs), self._server)  # type: ignore[no-untyped-call]
-        taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(  # type: ignore[no-untyped-call]
+        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(
+            PublicService(jobs), self._server
+        )
+        taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(
             CoordinatorService(work, welcome.heartbeat_ms), self._server
         )
-        holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), self._server)  # type: ignore[no-untyped-call]
-        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, self._server)  # type: ignore[no-untyped-call]
+        holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), self._server)
+        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if has_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)

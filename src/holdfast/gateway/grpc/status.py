@@ -61,4 +61,4 @@ def details(error: HoldfastError) -> bytes:
     info = AnyMessage()
     info.Pack(ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.details))
     status = Status(code=MAPPED[error.code].grpc_status, message=error.message, details=[info])
-    return status.SerializeToString()
+    return bytes(status.SerializeToString())

@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core.commands import GrantedLease, ReportRow
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import SIM_TYPE, Extra
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.gateway.grpc.status import Context, answered, refuse
@@ -19,13 +19,10 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 
 _NAME = re.compile(limits.NAME_PATTERN)
-_OUTCOMES = {
-    internal_pb_outcome: state
-    for internal_pb_outcome, state in (
-        (public_pb.JOB_OUTCOME_SUCCEEDED, DONE),
-        (public_pb.JOB_OUTCOME_FAILED, FAILED),
-        (public_pb.JOB_OUTCOME_CANCELED, CANCELED),
-    )
+_OUTCOMES: dict[int, int] = {
+    public_pb.JOB_OUTCOME_SUCCEEDED: DONE,
+    public_pb.JOB_OUTCOME_FAILED: FAILED,
+    public_pb.JOB_OUTCOME_CANCELED: CANCELED,
 }
 
 
@@ -65,6 +62,7 @@ class _Stream:
         self._wake = asyncio.Event()
         self._ending: HoldfastError | None = None
         self._is_stopping = False
+        self._is_read = False
 
     async def serve(self) -> None:
         first = await self._context.read()
@@ -105,14 +103,13 @@ class _Stream:
                 raise self._ending
             if self._outbox:
                 outbox, self._outbox = self._outbox, []
-                await self._context.write(self._message(outbox))
+                for message in self._messages(outbox):
+                    await self._context.write(message)
             if self._is_stopping:
                 await self._context.write(pb.CoordinatorMessage(stopping=True))
                 return
-            if self._reader_done:
+            if self._is_read:
                 return
-
-    _reader_done = False
 
     async def _read(self, session: Session, message: object) -> None:
         try:
@@ -122,7 +119,7 @@ class _Stream:
         except HoldfastError as error:
             self._end(error)
         finally:
-            self._reader_done = True
+            self._is_read = True
             self._wake.set()
 
     def _take(self, session: Session, message: pb.WorkerMessage) -> None:
@@ -138,17 +135,23 @@ class _Stream:
         if message.credits:
             dispatcher.grant_credits(session, min(message.credits, limits.LEASES_PER_GRANT_MAX * 10))
 
-    def _message(self, outbox: Iterable[Push]) -> pb.CoordinatorMessage:
-        message = pb.CoordinatorMessage()
+    def _messages(self, outbox: Iterable[Push]) -> Iterator[pb.CoordinatorMessage]:
+        """As few messages as the limit of their size allows."""
+        message, size = pb.CoordinatorMessage(), 0
         for push in outbox:
             if push.is_welcome:
                 message.welcome.CopyFrom(self._welcome)
-            if push.leases:
-                message.leases.extend([lease_of(lease) for lease in push.leases])
             message.cancels.extend(push.cancels)
             message.revoked.extend(push.revoked)
             message.reported = max(message.reported, push.reported)
-        return message
+            for lease in push.leases:
+                wire = lease_of(lease)
+                size += wire.ByteSize()
+                if size > limits.BATCH_BYTES_MAX:
+                    yield message
+                    message, size = pb.CoordinatorMessage(), wire.ByteSize()
+                message.leases.append(wire)
+        yield message
 
 
 def hello_of(message: pb.WorkerMessage) -> Hello:
@@ -170,9 +173,10 @@ def hello_of(message: pb.WorkerMessage) -> Hello:
 
 def row_of(outcome: pb.Outcome) -> ReportRow:
     """One outcome of a report."""
-    if outcome.status not in (DONE, FAILED, CANCELED):
+    if int(outcome.status) not in TERMINAL:
         raise InvalidArgumentError(
-            f"expected an outcome to be DONE, FAILED or CANCELED, got {outcome.status}", reason="OUTCOME_INVALID"
+            f"expected an outcome to be DONE, FAILED or CANCELED, got {outcome.status}",
+            reason="OUTCOME_INVALID",
         )
     return ReportRow(
         outcome.job_id,
@@ -223,7 +227,9 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
         running = None
         if request.HasField("running"):
             running = [(job.job_id, job.token) for job in request.running.jobs]
-        cancels = await self._work.heartbeat(checked_worker(request.worker_id), request.capacity_hint, running)
+        cancels = await self._work.heartbeat(
+            checked_worker(request.worker_id), request.capacity_hint, running
+        )
         return internal_pb.WorkerHeartbeatResponse(
             accepted=True, next_heartbeat_in_ms=self._heartbeat_ms, cancel=cancels
         )
@@ -259,7 +265,9 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
         """How an attempt ended; not accepted, without an error, if the lease is no longer the worker's."""
         state = _OUTCOMES.get(request.outcome)
         if state is None:
-            raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
+            raise InvalidArgumentError(
+                f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID"
+            )
         row = ReportRow(
             request.job_id,
             request.token,
