@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from holdfast.coordinator.recovery import recover
 from holdfast.core import commands, events
 from holdfast.core.commands import CancelReply, GrantedLease, ReportReply, ReportRow, Submitted
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import NewJob, Now, Template
-from holdfast.coordinator.recovery import recover
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
 from holdfast.testing.disk import SimDisk

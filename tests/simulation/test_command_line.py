@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing.simulation import __main__ as cli
-from holdfast.testing.simulation import minimise, regressions
+from holdfast.testing.simulation import minimise, regressions, runner
 from holdfast.testing.simulation.swarm import Settings, draw
 from holdfast.testing.simulation.world import Outcome
 
@@ -58,7 +58,7 @@ def test_finding_is_named_minimised_and_kept(
 
     monkeypatch.setattr(cli, "REGRESSIONS", path)
     monkeypatch.setattr(minimise, "run_settings", run)
-    monkeypatch.setattr(cli.Sweep, "over", lambda *_: iter([run(draw(9, 400))]))
+    monkeypatch.setattr(runner.Sweep, "over", lambda *_: iter([run(draw(9, 400))]))
     assert cli.main(["--seeds", "9:10", "--events", "400"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["SEED=9", "broken: it broke"]

@@ -13,7 +13,15 @@ EVENTS = 4_000
 
 
 def digest_in_a_process(seed: int, hash_seed: str) -> str:
-    command = [sys.executable, "-m", "holdfast.testing.simulation", "--seed", str(seed), "--events", str(EVENTS)]
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast.testing.simulation",
+        "--seed",
+        str(seed),
+        "--events",
+        str(EVENTS),
+    ]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return done.stdout.splitlines()[-1].removeprefix("digest: ")

@@ -246,7 +246,7 @@ class Model:
         job.attempts += 1
 
     def _check_priority(self, job: ModelJob) -> None:
-        """A worker that takes a queue and a route takes all its priorities: the best of their heads comes first."""
+        """A worker that takes a queue and a route takes all its priorities: the best head comes first."""
         queue, route, _ = job.lane
         for priority in range(_PRIORITY_MAX + 1):
             head = self._head((queue, route, priority))
@@ -255,7 +255,11 @@ class Model:
 
     def _rank(self, job: ModelJob) -> tuple[int, int]:
         priority = job.lane[2]
-        waited_since = max(job.created_ms, job.not_before_ms) - priority * self._aging_ms if self._aging_ms else -priority
+        waited_since = (
+            max(job.created_ms, job.not_before_ms) - priority * self._aging_ms
+            if self._aging_ms
+            else -priority
+        )
         return waited_since, job.number
 
     def _extended(self, at_ms: int, fields: list[Any]) -> None:
@@ -273,7 +277,9 @@ class Model:
             lease = self._held(token, worker or None)
             self._require(is_spent or reason != "expired", f"the expired lease {token} was not counted")
             job = self.jobs[lease.job_id]
-            is_forgiven = reason == "released" and job.attempts - job.failures - job.losses <= UNSPENT_GRANTS_MAX
+            is_forgiven = (
+                reason == "released" and job.attempts - job.failures - job.losses <= UNSPENT_GRANTS_MAX
+            )
             self._require(not (is_spent and is_forgiven), f"the released lease {token} was counted")
             del self.leases[token]
             self._place_lost(job, state, at_ms, is_spent=is_spent)

@@ -1,8 +1,8 @@
 """Deliberately broken variants of Holdfast, each of which must be caught, or the checks prove nothing.
 
-A variant is one edit of the source: a text that occurs exactly once in a module, and what stands there instead. It is
-applied while the module is imported, in a process of its own, so production code carries no switches. The simulator
-catches most; what is a matter of damaged files is caught by a named test.
+A variant is one edit of the source: a text that occurs exactly once in a module, and what stands there
+instead. It is applied while the module is imported, in a process of its own, so production code carries
+no switches. The simulator catches most; what is a matter of damaged files is caught by a named test.
 
 `python -m holdfast.testing.sabotage [NAME ...]` prints a table and exits 1 if a variant escapes.
 """
@@ -51,7 +51,9 @@ class Variant:
         """The source with the edit; raises unless the text occurs exactly once."""
         count = source.count(self.text)
         if count != 1:
-            raise LookupError(f"variant {self.name}: expected its text once in {self.file}, found it {count} times")
+            raise LookupError(
+                f"variant {self.name}: expected its text once in {self.file}, found it {count} times"
+            )
         return source.replace(self.text, self.instead)
 
     def check(self) -> None:
@@ -141,13 +143,21 @@ def judge(variant: Variant) -> Verdict:
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     try:
         done = subprocess.run(  # noqa: S603 - our own program
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return Verdict(variant.name, is_caught=False, seeds="", how=f"no verdict within {_TIMEOUT_S} s")
     lines = [line for line in done.stdout.splitlines() if line.startswith(f"{variant.name}|")]
     if not lines or done.returncode not in (CAUGHT, ESCAPED):
-        return Verdict(variant.name, is_caught=False, seeds="", how=f"broke itself: {done.stderr.strip()[-300:]}")
+        return Verdict(
+            variant.name, is_caught=False, seeds="", how=f"broke itself: {done.stderr.strip()[-300:]}"
+        )
     _, seeds, how = lines[-1].split("|", 2)
     return Verdict(variant.name, is_caught=done.returncode == CAUGHT, seeds=seeds, how=how or "nothing")
 

@@ -3,7 +3,13 @@
 from holdfast.testing.sabotage import Variant
 
 LOOP, SESSIONS, TIME = "coordinator/loop.py", "coordinator/sessions.py", "coordinator/timekeeper.py"
-LEASES, TASKS, IMAGE, BOOK, READY = "core/leases.py", "core/tasks.py", "core/image.py", "core/book.py", "core/ready_queue.py"
+LEASES, TASKS, IMAGE, BOOK, READY = (
+    "core/leases.py",
+    "core/tasks.py",
+    "core/image.py",
+    "core/book.py",
+    "core/ready_queue.py",
+)
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
 
 VARIANTS = (
@@ -13,7 +19,7 @@ VARIANTS = (
         "read-does-not-wait",
         LOOP,
         "            reply = BROKEN\n        self._answer(done, reply)\n",
-        "            reply = BROKEN\n        self._answer(done, reply) if command is not None else done(reply)\n",
+        "            reply = BROKEN\n        (done if command is None else lambda r: self._answer(done, r))(reply)\n",
     ),
     Variant("replies-released-by-count", LOOP, "waiting and waiting[0][0] <= result", "waiting"),
     Variant(
@@ -40,21 +46,43 @@ VARIANTS = (
         test="tests/unit/core/test_leases.py::test_expired_lease_is_never_revived",
     ),
     Variant("loss-not-counted", LEASES, "job.losses += row.is_spent", "job.losses += 0"),
-    Variant("one-loss-too-many", LEASES, "job.losses >= job.template.max_losses", "job.losses > job.template.max_losses"),
-    Variant("one-attempt-too-many", LEASES, "failures >= template.max_attempts", "failures > template.max_attempts"),
+    Variant(
+        "one-loss-too-many",
+        LEASES,
+        "job.losses >= job.template.max_losses",
+        "job.losses > job.template.max_losses",
+    ),
+    Variant(
+        "one-attempt-too-many",
+        LEASES,
+        "failures >= template.max_attempts",
+        "failures > template.max_attempts",
+    ),
     Variant("retry-ignores-not-before", LEASES, "job.not_before_ms = result.not_before_ms", "pass"),
     Variant(
         "token-reused-after-restart",
         IMAGE,
-        "book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token",
-        "book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, len(book.leases) + 1",
+        "= head.last_ms, head.next_number, head.next_token",
+        "= head.last_ms, head.next_number, len(book.leases) + 1",
     ),
-    Variant("cancelled-job-granted-again", LEASES, "        if job.cancel_requested:\n            return Revocation", "        if False:\n            return Revocation"),
+    Variant(
+        "cancelled-job-granted-again",
+        LEASES,
+        "        if job.cancel_requested:\n            return Revocation",
+        "        if False:\n            return Revocation",
+    ),
     # jobs, keys, order
     Variant("dedup-lost-in-snapshot", IMAGE, "book.dedup.add(job.extra.request_id, job)", "pass"),
-    Variant("other-payload-under-key", TASKS, "job.template == template and job.payload == new.payload", "job.template == template"),
+    Variant(
+        "other-payload-under-key",
+        TASKS,
+        "job.template == template and job.payload == new.payload",
+        "job.template == template",
+    ),
     Variant("queued-cancel-forgotten", TASKS, "        book.ready.take(job)\n        end(", "        end("),
-    Variant("returned-job-goes-last", READY, "(job.number, self._ticket, job)", "(-job.number, self._ticket, job)"),
+    Variant(
+        "returned-job-goes-last", READY, "(job.number, self._ticket, job)", "(-job.number, self._ticket, job)"
+    ),
     Variant(
         "eviction-of-unfinished-job",
         BOOK,
@@ -63,7 +91,12 @@ VARIANTS = (
     ),
     Variant("eviction-one-too-many", TASKS, "kept > command.retain_jobs", "kept >= command.retain_jobs"),
     # time
-    Variant("stall-expires-everything", TIME, "self._served_ms += min(step_ms, STALL_MS)", "self._served_ms += step_ms"),
+    Variant(
+        "stall-expires-everything",
+        TIME,
+        "self._served_ms += min(step_ms, STALL_MS)",
+        "self._served_ms += step_ms",
+    ),
     Variant(
         "log-time-follows-wall-back",
         TIME,
@@ -83,20 +116,39 @@ VARIANTS = (
         "if self._current.get(worker_id) is not session:",
         "if worker_id not in self._current:",
     ),
-    Variant("report-acknowledged-over-a-gap", SESSIONS, "session.missed.add(report_id)", "pass", events=20_000),
+    Variant(
+        "report-acknowledged-over-a-gap", SESSIONS, "session.missed.add(report_id)", "pass", events=20_000
+    ),
     # files
-    Variant("file-not-synced", JOURNAL, "        self._file.sync()\n        self._end_checksum", "        self._end_checksum"),
+    Variant(
+        "file-not-synced",
+        JOURNAL,
+        "        self._file.sync()\n        self._end_checksum",
+        "        self._end_checksum",
+    ),
     Variant(
         "failed-sync-retried",
         JOURNAL,
         "        self._file.sync()\n        self._end_checksum",
-        "        try:\n            self._file.sync()\n        except OSError:\n            self._file.sync()\n        self._end_checksum",
+        "        try:\n            self._file.sync()\n"
+        "        except OSError:\n            self._file.sync()\n        self._end_checksum",
     ),
     Variant("directory-not-synced", SEGMENT, "        disk.sync_dir()\n", "        pass\n"),
     Variant("short-write-ignored", WRITING, "while written < len(data):", "while False:"),
     Variant("epoch-not-incremented", JOURNAL, "epoch=found.epoch + 1", "epoch=max(1, found.epoch)"),
-    Variant("torn-tail-cut-too-early", "journal/recovery.py", "file.truncate(tail.offset)", "file.truncate(found.last_offset)"),
-    Variant("recovered-frame-not-durable", "journal/recovery.py", "            write_fully(file, found.last_offset, last_frame)\n", "            pass\n", events=20_000),
+    Variant(
+        "torn-tail-cut-too-early",
+        "journal/recovery.py",
+        "file.truncate(tail.offset)",
+        "file.truncate(found.last_offset)",
+    ),
+    Variant(
+        "recovered-frame-not-durable",
+        "journal/recovery.py",
+        "            write_fully(file, found.last_offset, last_frame)\n",
+        "            pass\n",
+        events=20_000,
+    ),
     Variant(
         "damaged-middle-cut",
         "journal/tail.py",

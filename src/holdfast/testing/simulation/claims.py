@@ -1,12 +1,20 @@
 """What answers said, held against the log.
 
-An answer is judged when it leaves the coordinator, whether or not it arrives: it could have. Whatever it says must be
-durable then, and stays true for ever, because the log that it is judged by only grows and every recovery is compared
-with it. Runs of jobs are counted where they happen, in the workers.
+An answer is judged when it leaves the coordinator, whether or not it arrives: it could have. Whatever it
+says must be durable then, and stays true for ever, because the log that it is judged by only grows and
+every recovery is compared with it. Runs of jobs are counted where they happen, in the workers.
 """
 
 from holdfast.core import commands
-from holdfast.core.commands import CancelReply, GrantedLease, Refusal, ReportReply, ReportRow, Submit, Submitted
+from holdfast.core.commands import (
+    CancelReply,
+    GrantedLease,
+    Refusal,
+    ReportReply,
+    ReportRow,
+    Submit,
+    Submitted,
+)
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL
 from holdfast.core.model import NewJob, Template
@@ -31,7 +39,9 @@ class PageSeen:
 
     __slots__ = ("has_more", "ids", "newest_first", "offset", "position", "size", "states")
 
-    def __init__(self, ledger: Ledger, states: frozenset[int], offset: int, size: int, *, newest_first: bool) -> None:
+    def __init__(
+        self, ledger: Ledger, states: frozenset[int], offset: int, size: int, *, newest_first: bool
+    ) -> None:
         self.position = ledger.position
         self.states = states
         self.offset = offset
@@ -92,7 +102,9 @@ class Claims:
         if not key:
             require(job_id == job.id, f"job {job.id} without a key was given the id {job_id}")
         elif self._key_ids.get(key, job_id) != job_id:
-            require(not log.is_kept(self._key_ids[key]), f"the key {key!r} gave two ids while the first was kept")
+            require(
+                not log.is_kept(self._key_ids[key]), f"the key {key!r} gave two ids while the first was kept"
+            )
         if key:
             self._key_ids[key] = job_id
             self.count("repeated submit" if job_id != job.id else "submit with key")
@@ -123,7 +135,9 @@ class Claims:
         job = self._log.model.jobs.get(job_id)
         require(job is not None or self._log.is_known(job_id), f"the cancel of {job_id} was no one's")
         if job is not None and reply.state in TERMINAL:
-            require(job.state == reply.state, f"job {job_id} was said to be {reply.state!r} before it was durable")
+            require(
+                job.state == reply.state, f"job {job_id} was said to be {reply.state!r} before it was durable"
+            )
         elif job is not None:
             is_marked = job.cancel_requested or job.state in TERMINAL
             require(is_marked, f"the cancel of {job_id} was acknowledged before it was durable")
@@ -142,7 +156,10 @@ class Claims:
             return
         assert isinstance(reply, JobSeen)
         log, job_id = self._log, reply.job_id
-        require(reply.position <= log.position, f"a read of {job_id} left before position {reply.position} was durable")
+        require(
+            reply.position <= log.position,
+            f"a read of {job_id} left before position {reply.position} was durable",
+        )
         if reply.view is None:
             self._check_absent(job_id)
         if reply.position == log.position:
@@ -188,7 +205,9 @@ class Claims:
             grant = self._log.grants.get(lease.token)
             require(grant is not None, f"the lease {lease.token} left before it was durable")
             assert grant is not None
-            require((grant.job_id, grant.worker) == (lease.job_id, worker), f"the lease {lease.token} went astray")
+            require(
+                (grant.job_id, grant.worker) == (lease.job_id, worker), f"the lease {lease.token} went astray"
+            )
             require(lease.token not in self._pushed, f"the lease {lease.token} was handed out twice")
             self._pushed.add(lease.token)
             _, job = self._log.created[lease.job_id]
@@ -200,7 +219,10 @@ class Claims:
         require(lease.token not in self.ran, f"the lease {lease.token} was run twice")
         self.ran.add(lease.token)
         runs = self.runs[lease.job_id] = self.runs.get(lease.job_id, 0) + 1
-        require(runs <= self._log.grants_of[lease.job_id], f"job {lease.job_id} ran more often than it was granted")
+        require(
+            runs <= self._log.grants_of[lease.job_id],
+            f"job {lease.job_id} ran more often than it was granted",
+        )
 
     def reported_reply(self, command: commands.Report, reply: object) -> None:
         """A row that counts is durable under its token, from its holder; the others changed nothing."""
@@ -220,20 +242,28 @@ class Claims:
         state = self._log.outcomes.get(token)
         require(state is not None, f"the report under token {token} was acknowledged before it was durable")
         grant = self._log.grants[token]
-        require((grant.job_id, grant.worker) == (row.job_id, worker), f"the report under {token} came from another")
+        require(
+            (grant.job_id, grant.worker) == (row.job_id, worker),
+            f"the report under {token} came from another",
+        )
         self.count("report accepted")
-        require((row.state == DONE) == (state == DONE), f"token {token} reported {row.state} and stands as {state}")
+        require(
+            (row.state == DONE) == (state == DONE),
+            f"token {token} reported {row.state} and stands as {state}",
+        )
 
     def _token_of(self, worker: str, job_id: str) -> int:
-        """The lease that a report without a token spoke for: the last of this worker's that was reported under."""
+        """The lease that a report without a token spoke for: the last that was reported under."""
         tokens = self._log.tokens_of.get((job_id, worker), [])
         return next((token for token in reversed(tokens) if self._log.has_outcome(token)), 0)
 
     def acknowledged(self, worker: str, rows: list[ReportRow]) -> None:
-        """A worker was told that these outcomes need not be sent again: each counts, or its refusal is on record."""
+        """A worker was told not to repeat these outcomes: each counts, or its refusal is on record."""
         for row in rows:
             is_settled = self._log.has_outcome(row.token) or (row.job_id, row.token) in self._log.refused
-            require(is_settled, f"the report of {worker} under token {row.token} was acknowledged and is lost")
+            require(
+                is_settled, f"the report of {worker} under token {row.token} was acknowledged and is lost"
+            )
         self.count("report acknowledged")
 
     # -- everything

@@ -42,7 +42,9 @@ class Order:
 class Client:
     """One caller, one request at a time."""
 
-    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, templates: list[Template]) -> None:
+    def __init__(
+        self, name: str, net: Network, claims: Claims, settings: Settings, templates: list[Template]
+    ) -> None:
         self.name = name
         self._net = net
         self._claims = claims
@@ -133,13 +135,14 @@ class Client:
         return f"{self.name}-{self._minted}"
 
     def _send_order(self, order: Order, tries: int = _TRIES) -> None:
-        sent: list[Submit] = []
-
         def send(server: Server, done: Callable[[object], None]) -> None:
             command = order.command(self._mint)
-            sent.append(command)
-            judge = self._claims.submitted_reply
-            server.coordinator.call(Lane.SUBMIT, command, lambda reply: (judge(command, reply), done(reply))[1])
+
+            def judged(reply: object) -> None:
+                self._claims.submitted_reply(command, reply)
+                done(reply)
+
+            server.coordinator.call(Lane.SUBMIT, command, judged)
 
         def hear(reply: object) -> None:
             if isinstance(reply, Refusal) and reply.reason != "INVALID_ARGUMENT" and tries > 1:
@@ -178,7 +181,9 @@ class Client:
             return
         order = self._rng.choice(self._used)
         jobs = [
-            NewJob("", job.template, job.payload + b"!", job.not_before_ms, job.extra) for job in order.jobs if job.extra
+            NewJob("", job.template, job.payload + b"!", job.not_before_ms, job.extra)
+            for job in order.jobs
+            if job.extra
         ]
         self._send_order(Order(order.templates, jobs), tries=1)
 
@@ -204,7 +209,9 @@ class Client:
 
         def send(server: Server, done: Callable[[object], None]) -> None:
             server.coordinator.read(
-                Lane.LIST, lambda ledger, _: PageSeen(ledger, states, offset, size, newest_first=newest_first), done
+                Lane.LIST,
+                lambda ledger, _: PageSeen(ledger, states, offset, size, newest_first=newest_first),
+                done,
             )
 
         self._ask("list", send, self._claims.saw_page, self._go_on)

@@ -1,7 +1,7 @@
 """Simulated time: one heap of calls, two clocks, and a digest of every step taken.
 
-Invariants: calls run in order of time, then phase, then the order in which they were asked for; the steady clock
-only goes forward, and the wall clock is the steady one plus an offset that faults move.
+Invariants: calls run in order of time, then phase, then the order in which they were asked for; the
+steady clock only goes forward, and the wall clock is the steady one plus an offset that faults move.
 """
 
 import hashlib

@@ -21,7 +21,7 @@ _SLOW_SYNC_US = (50_000, 3_000_000)
 
 
 class Saboteur:
-    """Each fault has a clock of its own and a random source of its own, so switching one off moves no other."""
+    """Each fault has a clock and a random source of its own, so switching one off moves no other."""
 
     def __init__(
         self,
@@ -146,7 +146,9 @@ class Saboteur:
     # -- the network and the workers
 
     def _partition(self, rng: random.Random) -> bool:
-        who = rng.choice([f"client-{number}" for number in range(self._settings.clients)] + [w.name for w in self._workers])
+        who = rng.choice(
+            [f"client-{number}" for number in range(self._settings.clients)] + [w.name for w in self._workers]
+        )
         for direction in rng.choice([[UP], [DOWN], [UP, DOWN]]):
             self._net.block(who, direction, _between(rng, _PARTITION_US))
         return True

@@ -90,7 +90,9 @@ class Host:
         self._claims.check_kept()
         server = Server(process, self.clock, recovered, self._log, settings)
         keeper_config = KeeperConfig(
-            snapshot_bytes=2 * settings.segment_bytes, history_ms=settings.snapshot_ms, look_ms=settings.snapshot_ms // 4
+            snapshot_bytes=2 * settings.segment_bytes,
+            history_ms=settings.snapshot_ms,
+            look_ms=settings.snapshot_ms // 4,
         )
         maker = self.snapshotter.begin(process, ledger_config)
         SnapshotKeeper(server.coordinator, recovered.journal, self.disk, maker, keeper_config)
@@ -132,7 +134,7 @@ class Host:
         self._boot_later(self._boot_us())
 
     def kill(self) -> None:
-        """kill -9: what was written stays, synced or not."""
+        """The process ends (kill -9); what was written stays, synced or not."""
         self.clock.note("killed")
         self.disk.kill()
         self._end()

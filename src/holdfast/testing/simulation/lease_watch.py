@@ -1,7 +1,8 @@
 """Leases against a clock of our own: none expires early, none outlives its time, none is revived.
 
-Steady time is compared, less what the process was stopped for. A stop may cost a lease up to `STALL_MS`, once, so after
-one the check of an early end allows for that, and the check of a late one waits for the next extension.
+Steady time is compared, less what the process was stopped for. A stop may cost a lease up to `STALL_MS`,
+once, so after one the check of an early end allows for that, and the check of a late one waits for the
+next extension.
 """
 
 from holdfast.coordinator.loop import Coordinator
@@ -38,7 +39,7 @@ class LeaseWatch:
         coordinator.followers.append(self)
 
     def resumed(self, log_ms: int) -> None:
-        """The coordinator starts: what remains of a lease is what remains in log time, and no more than its length."""
+        """The coordinator starts: a lease has what remains in log time, and no more than its length."""
         for token, lease in self._coordinator.ledger.book.leases.items():
             self._watch(token, min(lease.expires_ms - log_ms, lease.lease_ms))
 
@@ -79,7 +80,9 @@ class LeaseWatch:
         allowed_ms = STALL_MS * (self._process.stalls - watched.stalls)
         stopped_ms = self._process.stopped_ms - watched.stopped_ms
         early_ms = stopped_ms - self._overtime_ms(watched)
-        require(early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early, {allowed_ms} allowed")
+        require(
+            early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early, {allowed_ms} allowed"
+        )
 
     def follow(self, now: Now) -> None:
         """At the end of a turn no lease is past its time, unless there was no room to say so."""
@@ -89,7 +92,9 @@ class LeaseWatch:
         for token, watched in self._watched.items():
             if watched.stalls == stalls and self._overtime_ms(watched) >= 0:
                 raise Violation(f"the lease {token} outlived its time by {self._overtime_ms(watched)} ms")
-        self._early_ms = min((watched.due_ms for watched in self._watched.values()), default=self._clock.steady_ms())
+        self._early_ms = min(
+            (watched.due_ms for watched in self._watched.values()), default=self._clock.steady_ms()
+        )
 
     def durable(self, position: int) -> None:
         """Nothing to do."""

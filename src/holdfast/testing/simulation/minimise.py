@@ -6,7 +6,7 @@ from holdfast.testing.simulation.world import Outcome
 
 
 def minimise(failed: Outcome) -> Outcome:
-    """Switches faults off one by one, then cuts the run short where it failed, as long as it goes on failing."""
+    """Switches faults off one by one, then cuts the run short, as long as it goes on failing."""
     best = failed
     for fault in sorted(failed.settings.faults):
         best = _still_fails(best.settings.without(fault)) or best
@@ -19,7 +19,7 @@ def _still_fails(settings: Settings) -> Outcome | None:
 
 
 def _shortest(best: Outcome) -> Outcome:
-    """Halves the interval between a length that fails and one that does not; cutting a run short can mend it."""
+    """Halves the interval between a length that fails and one that does not."""
     low, high = 0, min(best.steps, best.settings.events)
     while high - low > max(1, high // 50):
         middle = (low + high) // 2

@@ -1,7 +1,8 @@
-"""Between the actors and the coordinator: messages are late, lost, repeated, and connections break unnoticed.
+"""Between the actors and the coordinator: messages are late, lost or repeated, connections break unseen.
 
-Unary calls may be dropped on either way and may arrive twice; those of different callers overtake each other. A stream
-keeps its order, stands still while its direction is partitioned, and when it breaks each side notices in its own time.
+Unary calls may be dropped on either way and may arrive twice; those of different callers overtake each
+other. A stream keeps its order, stands still while its direction is partitioned, and when it breaks each
+side notices in its own time.
 """
 
 import random
@@ -81,7 +82,9 @@ class Network:
 
     # -- streams
 
-    def open_stream(self, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call) -> "Stream":
+    def open_stream(
+        self, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call
+    ) -> "Stream":
         """Connects; the session begins when the hello arrives."""
         stream = Stream(self, who, hello, hear, closed)
         self.streams = [other for other in self.streams if not other.is_over] + [stream]

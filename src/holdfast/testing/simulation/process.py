@@ -1,7 +1,8 @@
 """One life of the coordinator's process: its ports, its children, and how it ends.
 
-Invariant: when a life is over, nothing that it had planned runs any more; a stopped (SIGSTOP) life runs nothing until
-it goes on, and then does what it was about to do, reads what has arrived, and looks at its timers, in this order.
+Invariant: when a life is over, nothing that it had planned runs any more; a stopped (SIGSTOP) life runs
+nothing until it goes on, and then does what it was about to do, reads what has arrived, and looks at its
+timers, in this order.
 """
 
 import random
@@ -23,9 +24,11 @@ _TIMER_US = (0, 999)
 
 
 class Process:
-    """Runs calls for one life. `on_crash` hears that the power went, `on_fatal` that the coordinator stopped itself."""
+    """Runs calls for one life; `on_crash` hears that the power went, `on_fatal` that the program gave up."""
 
-    def __init__(self, clock: Clockwork, rng: random.Random, on_crash: Call, on_fatal: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, clock: Clockwork, rng: random.Random, on_crash: Call, on_fatal: Callable[[BaseException], None]
+    ) -> None:
         self._clock = clock
         self._rng = rng
         self._on_crash = on_crash
@@ -61,7 +64,7 @@ class Process:
             if self.is_alive:
                 self._on_crash()
         except JournalFailedError:
-            # Between a failed write and the news of it, the journal refuses everything; the news stops the process.
+            # Between a failed write and the news of it, the journal refuses everything; the news is fatal.
             if self.is_alive and not self.is_failing:
                 raise
 

@@ -51,7 +51,7 @@ class Tally:
 
 
 class Sweep:
-    """Processes that run seeds. The pool takes its input at once, so what is bounded by time comes in batches."""
+    """Processes that run seeds; a pool takes its input at once, so a search by time gives it batches."""
 
     def __init__(self, events: int, jobs: int) -> None:
         self._events = events

@@ -1,4 +1,4 @@
-"""The maker of snapshots: a process of its own on the coordinator's machine, which can be killed at any I/O."""
+"""The maker of snapshots: a process beside the coordinator, which can be killed at any I/O."""
 
 import random
 from collections.abc import Callable
@@ -193,7 +193,6 @@ class Snapshotter:
         assert isinstance(disk, ProcessDisk)
         for name in disk.held:
             self._disk._held.discard(name)  # noqa: SLF001 - what only a kernel does
-
 
 
 class _Maker:

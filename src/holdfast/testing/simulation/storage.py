@@ -1,4 +1,4 @@
-"""The journal as the coordinator sees it, with a witness who notes what was written and what became durable."""
+"""The journal as the coordinator sees it, with a witness of what was written and what became durable."""
 
 from typing import Protocol
 

@@ -1,7 +1,7 @@
 """What one run is made of: sizes, actors and faults, all drawn from its seed.
 
-Each run has a few of the faults, each at its own rate, so that rare combinations are met over many seeds and a run
-without any of them is met too.
+Each run has a few of the faults, each at its own rate, so that rare combinations are met over many seeds
+and a run without any of them is met too.
 """
 
 import random

@@ -59,7 +59,7 @@ class UnaryWorker:
         self._paused_until_us = 0
 
     def die(self) -> None:
-        """kill -9, and a new start under the same name."""
+        """The process ends (kill -9) and starts anew under the same name."""
         self._life += 1
         self.running.clear()
         self._later(self._rng.randint(*_IDLE_US), "up", self._fetch)

@@ -1,7 +1,7 @@
 """A promise that was broken."""
 
 
-class Violation(BaseException):  # noqa: N818 - it reports a broken promise, not a failed call
+class Violation(BaseException):
     """What the simulator exists to find. Not an Exception, so that no handler of the program swallows it."""
 
 

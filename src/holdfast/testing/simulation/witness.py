@@ -1,8 +1,9 @@
 """What became durable, kept apart from the program under test, and read by two others.
 
-Every frame that the journal calls durable is applied to a *shadow* (the core's own replay) and fed to the independent
-*model*. At each recovery the journal must hold exactly what was witnessed, perhaps with the one frame that was being
-written; the state recovered, the shadow and the model must then be equal in full.
+Every frame that the journal calls durable is applied to a *shadow* (the core's own replay) and fed to the
+independent *model*. At each recovery the journal must hold exactly what was witnessed, perhaps with the
+one frame that was being written; the state recovered, the shadow and the model must then be equal in
+full.
 
 Invariant: a position is replied to only if it is witnessed here.
 """
@@ -65,7 +66,9 @@ class LogWitness:
         require(self._pending == (body, count, digest), "another frame became durable than was being written")
         self._pending = None
         self._take(body, count, digest)
-        require(end_position == self.position, f"the journal ends at {end_position}, the log at {self.position}")
+        require(
+            end_position == self.position, f"the journal ends at {end_position}, the log at {self.position}"
+        )
 
     def _take(self, body: bytes, count: int, digest: int) -> None:
         first = self.position + 1
@@ -75,8 +78,13 @@ class LogWitness:
             self._note(event)
             self.shadow.apply(event)
         self.position = self.shadow.position
-        require(self.position == first + count - 1, f"a frame at {first} of {count} events ends at {self.position}")
-        require(self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live")
+        require(
+            self.position == first + count - 1,
+            f"a frame at {first} of {count} events ends at {self.position}",
+        )
+        require(
+            self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live"
+        )
 
     def _note(self, event: AnyEvent) -> None:
         kind = type(event).__name__
@@ -128,7 +136,9 @@ class LogWitness:
         )
         self.compare(ledger)
         full = image.full_digest(ledger)
-        require(full == image.full_digest(self.shadow), "snapshot and tail give another state than the whole log")
+        require(
+            full == image.full_digest(self.shadow), "snapshot and tail give another state than the whole log"
+        )
 
     def _compare_frame(self, first: int, found: Frame) -> None:
         if first <= self.position:

@@ -1,7 +1,7 @@
-"""Streaming workers: they take leases over a session, run jobs, and say how those ended until they are heard.
+"""Streaming workers: they take leases, run jobs, and say how those ended until they are heard.
 
-A worker can be paused past its leases and report late, die with everything it held, be cut off and come back naming
-what it still holds, report twice, and report something else the second time.
+A worker can be paused past its leases and report late, die with everything it held, be cut off and come
+back naming what it still holds, report twice, and report something else the second time.
 """
 
 import itertools
@@ -25,6 +25,7 @@ _BATCH_US = (0, 8_000)
 _ON_ITS_WAY_US = 100_000
 _DEAD_US = (2_000, 2_000_000)
 
+
 class Run:
     """One job being run."""
 
@@ -34,10 +35,13 @@ class Run:
         self.lease = lease
         self.is_canceled = False
 
+
 class StreamingWorker:
     """One worker id, over its connections and deaths."""
 
-    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, *, knows_all: bool) -> None:
+    def __init__(
+        self, name: str, net: Network, claims: Claims, settings: Settings, *, knows_all: bool
+    ) -> None:
         self.name = name
         self._net = net
         self._claims = claims
@@ -98,7 +102,9 @@ class StreamingWorker:
         held.update(row.token for row in self._batch)
         hello = Hello(self.name, self._routes, self._queues, self._settings.slots, frozenset(held))
         life = self._life
-        stream = self._net.open_stream(self.name, hello, self._on_push, lambda: self._later(0, "closed", self._on_closed))
+        stream = self._net.open_stream(
+            self.name, hello, self._on_push, lambda: self._later(0, "closed", self._on_closed)
+        )
         stream.judge = lambda push: self._judge(push, life)
         self._stream = stream
         self._is_welcome = self._is_draining = False
@@ -126,7 +132,7 @@ class StreamingWorker:
         return True
 
     def die(self) -> None:
-        """kill -9: everything in its memory is gone; it comes back under the same name."""
+        """The process ends (kill -9) with all it knew, and comes back under the same name."""
         self._life += 1
         if self._stream is not None:
             self._stream.abandon()
@@ -198,7 +204,8 @@ class StreamingWorker:
         stream = self._stream
         if stream is not None and count > 0 and not self._is_draining:
             stream.send(
-                f"{self.name} credits", lambda server, session: server.dispatcher.grant_credits(session, count)
+                f"{self.name} credits",
+                lambda server, session: server.dispatcher.grant_credits(session, count),
             )
 
     # -- running jobs

@@ -83,7 +83,8 @@ class SimulatedWorld:
             for number in range(settings.streaming)
         ]
         self.workers += [
-            UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
+            UnaryWorker(f"poller-{number}", self.net, self.claims, settings)
+            for number in range(settings.unary)
         ]
         self.saboteur = Saboteur(self.clock, self.host, self.net, settings, self.workers)
         self._is_check_due = False
@@ -166,7 +167,8 @@ class SimulatedWorld:
     def _left_over(self) -> str:
         model = self.log.model
         jobs = [f"{job_id} ({model.jobs[job_id]})" for job_id in model.unfinished[:3]]
-        return f"{len(model.unfinished)} jobs, {len(model.leases)} leases, {'' if self.host.server else 'no server, '}{jobs}"
+        server = "" if self.host.server else "no server, "
+        return f"{len(model.unfinished)} jobs, {len(model.leases)} leases, {server}{jobs}"
 
     def _check_end(self) -> None:
         server = self.host.server
@@ -179,7 +181,7 @@ class SimulatedWorld:
         self._check_runs()
 
     def _check_runs(self) -> None:
-        """A job that a worker ended has run; without faults, exactly once for each attempt that was reported."""
+        """A job that a worker ended has run; without faults, once for each attempt that was reported."""
         log, runs = self.log, self.claims.runs
         for token in log.outcomes:
             require(runs.get(log.grants[token].job_id, 0) >= 1, f"token {token} was reported and never run")
@@ -193,7 +195,9 @@ class SimulatedWorld:
         if self.settings.lease_ms > _CALM_LEASE_MS:
             require(not lost, f"without faults, leases were lost: {lost}")
             for job in log.model.jobs.values():
-                reported = sum(log.has_outcome(t) for (j, _), ts in log.tokens_of.items() if j == job.id for t in ts)
+                reported = sum(
+                    log.has_outcome(t) for (j, _), ts in log.tokens_of.items() if j == job.id for t in ts
+                )
                 ran = self.claims.runs.get(job.id, 0)
                 require(ran == reported, f"job {job.id} ran {ran} times and was reported {reported} times")
 
