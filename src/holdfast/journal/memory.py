@@ -21,11 +21,18 @@ _NAME = "memory"
 
 
 class MemoryJournal:
-    """Frames in a list. `bytes_max` caps frames and grants together, as a disk's size would."""
+    """Frames in a list. `bytes_max` caps frames and grants together, as a disk's size would.
 
-    def __init__(self, *, cluster_id: bytes = bytes(16), bytes_max: int | None = None) -> None:
+    Without `keeps_frames` nothing can be replayed, and a server that runs for ever does not grow.
+    """
+
+    def __init__(
+        self, *, cluster_id: bytes = bytes(16), bytes_max: int | None = None, keeps_frames: bool = True
+    ) -> None:
         self._cluster_id = cluster_id
         self._bytes_max = bytes_max
+        self._keeps_frames = keeps_frames
+        self._end_checksum = 0
         self._frames: list[Frame] = []
         self._first_position = 1
         self._end_position = 0
@@ -52,7 +59,7 @@ class MemoryJournal:
 
     @property
     def end_checksum(self) -> int:
-        return self._frames[-1].checksum if self._frames else 0
+        return self._end_checksum
 
     def replay(self, after: int = 0, *, link: int | None = None) -> Iterator[Frame]:
         self._refuse_if_closed()
@@ -88,9 +95,12 @@ class MemoryJournal:
             if not self._has_room(size - granted):
                 raise JournalFullError(f"no room for a frame of {size} bytes", reason="JOURNAL_FULL")
             self._granted -= granted
-            self._bytes += size
-        checksum = zlib.crc32(body, self.end_checksum)
-        self._frames.append(Frame(self._end_position + 1, count, digest, body, checksum))
+            self._bytes += size if self._keeps_frames else 0
+        self._end_checksum = zlib.crc32(body, self._end_checksum)
+        if self._keeps_frames:
+            self._frames.append(Frame(self._end_position + 1, count, digest, body, self._end_checksum))
+        else:
+            self._first_position = self._end_position + count + 1
         self._end_position += count
         return self._end_position
 

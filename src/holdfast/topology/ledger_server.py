@@ -96,7 +96,7 @@ class LedgerServer:
         if settings.is_in_memory:
             keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
             ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max))
-            return MemoryJournal(cluster_id=secrets.token_bytes(16)), ledger
+            return MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False), ledger
         self._disk = OsDisk(Path(settings.data))
         recovered = recover(
             self._disk,

@@ -52,14 +52,17 @@ class Worker:
         self._hurry = asyncio.Event()
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._heartbeat_ms = limits.HEARTBEAT_MS
+        self._heard_s = time.monotonic()
         self.attached = asyncio.Event()
 
     def stop(self) -> None:
         """Once: take no more jobs and finish those that run. Again: hand them back now."""
         if self._stopping.is_set():
-            self._hurry.set()
-        self._stopping.set()
-        self._changed.set()
+            self._hurry_up()
+        else:
+            self._stopping.set()
+            self._changed.set()
+            asyncio.get_running_loop().call_later(self._config.drain_ms / 1_000, self._hurry_up)
 
     async def run(self) -> None:
         """Works until stopped; a lost session is opened again with jitter, for as long as it takes."""
@@ -81,15 +84,15 @@ class Worker:
                 finally:
                     self.attached.clear()
                     await session.close()
-            if self._stopping.is_set() and not self._running:
+            if self._hurry.is_set() or (self._stopping.is_set() and not self._running and not self._outcomes):
                 return None
 
     async def _back_off(self, failures: int, error: HoldfastError) -> int:
         """Waits before the next session; when every lease must have run out, gives the jobs up."""
         ceiling_ms = min(limits.RETRY_FIRST_MS * 2**failures, limits.RETRY_MS_MAX)
         self._log.warning("disconnected", message=error.message, retry_in_ms_max=ceiling_ms)
-        if failures * limits.RETRY_MS_MAX > self._lease_ms:
-            self._give_up(list(self._running))
+        if (time.monotonic() - self._heard_s) * 1_000 > self._lease_ms:
+            self._give_up([*self._running, *self._outcomes])
         waiting = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)
         waiting.cancel()
@@ -109,6 +112,7 @@ class Worker:
         self._log.info("attached", lease_ms=self._lease_ms)
         self._reports.clear()
         self._freed = 0
+        self._changed.set()
         await self._report(session, list(self._outcomes))
         if not self._stopping.is_set():
             await session.want(self._config.slots - len(self._running))
@@ -143,7 +147,6 @@ class Worker:
             if self._stopping.is_set() and not is_draining:
                 is_draining = True
                 await session.drain()
-                asyncio.get_running_loop().call_later(self._config.drain_ms / 1_000, self._hurry_up)
             sent = {token for tokens in self._reports.values() for token in tokens}
             await self._report(session, [token for token in self._outcomes if token not in sent])
             if self._freed and not is_draining:
@@ -168,6 +171,7 @@ class Worker:
             await session.report(report_id, part)
 
     async def _take(self, directive: Directive) -> None:
+        self._heard_s = time.monotonic()
         self._lease_ms = directive.lease_ms or self._lease_ms
         self._heartbeat_ms = directive.heartbeat_ms or self._heartbeat_ms
         for report_id in [report_id for report_id in self._reports if report_id <= directive.reported]:
