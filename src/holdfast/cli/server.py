@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -11,6 +12,8 @@ import uvloop
 
 from holdfast.cli.worker import VARIABLES as WORKER_VARIABLES
 from holdfast.observe import logging
+from holdfast.observe.logging import ByteStream
+from holdfast.observe.stream import BackgroundStream
 from holdfast.settings import FIELDS, Settings, load
 from holdfast.topology.embedded import serve, serve_and_work
 
@@ -25,11 +28,19 @@ def server(**flags: object) -> None:
     _run(flags, serve)
 
 
-def _run(flags: dict[str, object], program: Callable[[Settings], Coroutine[Any, Any, None]]) -> None:
+def _run(
+    flags: dict[str, object], program: Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
+) -> None:
     loaded = load(flags=flags, environment=os.environ, folder=Path.cwd(), other_variables=WORKER_VARIABLES)
     settings = loaded.settings
-    logging.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format)
-    uvloop.run(program(settings))
+    stream = BackgroundStream(sys.stderr.fileno())
+    logging.configure(
+        service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream
+    )
+    try:
+        uvloop.run(program(settings, stream))
+    finally:
+        stream.close()
 
 
 def _signature() -> inspect.Signature:

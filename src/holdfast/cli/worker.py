@@ -1,5 +1,6 @@
 """`holdfast worker`: a worker process for a running server."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import uvloop
 
 from holdfast import limits
 from holdfast.observe import logging
+from holdfast.observe.stream import BackgroundStream
 from holdfast.topology.lifeline import die_with_parent, lifeline
 from holdfast.topology.worker_process import default_worker_id, run_worker
 from holdfast.worker.runtime import WorkerConfig
@@ -40,10 +42,14 @@ def worker(
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
 ) -> None:
     """Runs the built-in job types until TERM or INT."""
-    logging.configure(service="worker", level=log_level, log_format=log_format)
+    stream = BackgroundStream(sys.stderr.fileno())
+    logging.configure(service="worker", level=log_level, log_format=log_format, stream=stream)
     names = frozenset(name for name in queues.split(",") if name)
     config = WorkerConfig(worker_id or default_worker_id(), slots, names, drain_ms)
     if has_lifeline:
         die_with_parent()
         lifeline()
-    uvloop.run(run_worker(connect, config))
+    try:
+        uvloop.run(run_worker(connect, config))
+    finally:
+        stream.close()

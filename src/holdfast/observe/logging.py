@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, MutableMapping
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import structlog
@@ -32,8 +32,28 @@ _ALWAYS_PRESENT = frozenset({"method", "message"})
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
+class ByteStream(Protocol):
+    """Where log lines go."""
+
+    def write(self, data: bytes, /) -> int:
+        """Takes whole lines; a stream that fails raises OSError."""
+        ...
+
+    def flush(self) -> None:
+        """Sends on what was taken."""
+        ...
+
+    def isatty(self) -> bool:
+        """Whether people read it."""
+        ...
+
+    def close(self) -> None:
+        """Sends on what was taken, and takes no more."""
+        ...
+
+
 def configure(
-    *, service: str, level: str = "info", log_format: Format = "auto", stream: BinaryIO | None = None
+    *, service: str, level: str = "info", log_format: Format = "auto", stream: ByteStream | None = None
 ) -> None:
     """Sets up structlog for this process; the one place where that is done."""
     stream = stream or sys.stderr.buffer
@@ -47,12 +67,12 @@ def configure(
             *(_text_tail() if renders_text else [_render_json]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.BytesLoggerFactory(stream),
+        logger_factory=structlog.BytesLoggerFactory(stream),  # type: ignore[arg-type]  # writes and flushes, no more
         cache_logger_on_first_use=False,
     )
 
 
-def is_text(log_format: Format, stream: BinaryIO) -> bool:
+def is_text(log_format: Format, stream: ByteStream) -> bool:
     """Whether the lines are for people: as told, or by whether the stream is a terminal."""
     return stream.isatty() if log_format == "auto" else log_format == "text"
 
@@ -67,7 +87,7 @@ class LineWriter(Protocol):
 class JsonLines:
     """The fast path for records such as state transitions: one encode and one write for all of them."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._encoder = msgspec.json.Encoder()
 
@@ -81,7 +101,7 @@ class JsonLines:
 class TextLines:
     """The same records for people."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
 
     def write(self, records: Iterable[msgspec.Struct]) -> None:
@@ -91,7 +111,7 @@ class TextLines:
             self._stream.flush()
 
 
-def line_writer(log_format: Format, stream: BinaryIO) -> LineWriter:
+def line_writer(log_format: Format, stream: ByteStream) -> LineWriter:
     return TextLines(stream) if is_text(log_format, stream) else JsonLines(stream)
 
 

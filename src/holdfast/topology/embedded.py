@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 
+from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
 from holdfast.topology.ledger_server import LedgerServer
 from holdfast.topology.signals import on_stop
@@ -26,9 +27,9 @@ def tune_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, log_stream: ByteStream) -> None:
     """A server without a worker, until TERM or INT."""
-    server = LedgerServer(settings)
+    server = LedgerServer(settings, log_stream=log_stream)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
         address = await server.start()
@@ -38,9 +39,9 @@ async def serve(settings: Settings) -> None:
         await server.stop()
 
 
-async def serve_and_work(settings: Settings) -> None:
+async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
     """A server and one worker process, until TERM or INT; a second one does not wait for running jobs."""
-    server = LedgerServer(settings)
+    server = LedgerServer(settings, log_stream=log_stream)
     address = await server.start()
     tune_collector()
     worker = WorkerChild(

@@ -5,7 +5,6 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import BinaryIO
 
 import structlog
 
@@ -15,18 +14,19 @@ from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
-from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.recovery import Recovered, recover
 from holdfast.coordinator.sessions import SessionConfig
 from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.errors import FailedPreconditionError
 from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.observe.background import BackgroundLines
-from holdfast.observe.logging import line_writer
+from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import TransitionLog
 from holdfast.proto import holdfast_pb2
 from holdfast.settings import Settings
@@ -39,9 +39,9 @@ GRACE_S = 2.0
 class LedgerServer:
     """Everything between a directory and a port. `start`, then `stop`; it cannot be started again."""
 
-    def __init__(self, settings: Settings, *, log_stream: BinaryIO | None = None) -> None:
+    def __init__(self, settings: Settings, *, log_stream: ByteStream | None = None) -> None:
         self._settings = settings
-        self._log_stream = log_stream or sys.stderr.buffer
+        self._log_stream: ByteStream = log_stream or sys.stderr.buffer
         self._log = structlog.get_logger()
         self._maker: SnapshotProcess | None = None
         self._lines: BackgroundLines | None = None
@@ -97,17 +97,27 @@ class LedgerServer:
             keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
             ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max))
             return MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False), ledger
-        self._disk = OsDisk(Path(settings.data))
-        recovered = recover(
+        try:
+            recovered = self._recover()
+        except OSError as error:
+            raise FailedPreconditionError(
+                f"{settings.data!r} cannot be the data directory: {error.strerror or error};"
+                " choose another with --data, or make it a directory that this user may write",
+                reason="DATA_UNUSABLE",
+            ) from error
+        for warning in recovered.warnings:
+            self._log.warning("recovery", message=warning)
+        return recovered.journal, recovered.ledger
+
+    def _recover(self) -> Recovered:
+        self._disk = OsDisk(Path(self._settings.data))
+        return recover(
             self._disk,
-            JournalConfig(segment_bytes=settings.segment_bytes, digest_version=DIGEST_VERSION),
+            JournalConfig(segment_bytes=self._settings.segment_bytes, digest_version=DIGEST_VERSION),
             self._ledger_config(),
             now_ms=SystemClock().wall_ms(),
             new_cluster_id=secrets.token_bytes(16),
         )
-        for warning in recovered.warnings:
-            self._log.warning("recovery", message=warning)
-        return recovered.journal, recovered.ledger
 
     def _ledger_config(self) -> LedgerConfig:
         return LedgerConfig(self._settings.aging_ms, self._settings.dedup_keys_max)
@@ -137,5 +147,5 @@ class LedgerServer:
     def _die(self, error: BaseException) -> None:
         """The journal failed: what is durable is unknown, so nothing more may be answered by this process."""
         self._log.critical("journal_failed", message=str(error))
-        self._log_stream.flush()
+        self._log_stream.close()
         os._exit(70)
