@@ -264,6 +264,8 @@ class Claims:
             require(
                 is_settled, f"the report of {worker} under token {row.token} was acknowledged and is lost"
             )
+            if self._log.has_outcome(row.token):
+                self.count("report accepted")
         self.count("report acknowledged")
 
     # -- everything

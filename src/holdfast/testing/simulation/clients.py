@@ -16,6 +16,7 @@ from holdfast.testing.simulation.swarm import Settings
 _TIMEOUT_US = 700_000
 _TRIES = 6
 _IDS_KEPT = 60
+_RECENT = 6
 _KEYS_KEPT = 12
 _BATCH_MAX = 12
 _DELAY_MS_MAX = 3_000
@@ -192,7 +193,9 @@ class Client:
     def _some_id(self) -> str:
         if not self._ids or self._rng.random() < 0.03:  # noqa: PLR2004
             return f"{self.name}-nothing"
-        return self._rng.choice(self._ids)
+        # The newest are the ones most likely to be running.
+        recent = self._ids[-_RECENT:] if self._rng.random() < 0.5 else self._ids  # noqa: PLR2004
+        return self._rng.choice(recent)
 
     def _get(self) -> None:
         job_id = self._some_id()

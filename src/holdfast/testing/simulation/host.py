@@ -9,7 +9,7 @@ from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.errors import JournalFailedError, JournalFullError
 from holdfast.journal.port import JournalConfig
-from holdfast.testing.disk import SimDisk, SimulatedCrash
+from holdfast.testing.disk import SimDisk, SimulatedCrash, _Inode
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clockwork import Call, Clockwork
 from holdfast.testing.simulation.lease_watch import LeaseWatch
@@ -23,6 +23,21 @@ _BOOT_US = (1_000, 400_000)
 _RETRY_US = 500_000
 
 
+class CountingDisk(SimDisk):
+    """Says when it cut a write short."""
+
+    def __init__(self, rng: random.Random, fired: Callable[[str], None]) -> None:
+        super().__init__(rng)
+        self._fired = fired
+
+    def writable(self, inode: _Inode, offset: int, size: int) -> int:
+        """As any disk, and counted."""
+        written = super().writable(inode, offset, size)
+        if written < size and self.faults.short_write_percent:
+            self._fired("short-write")
+        return written
+
+
 class Host:
     """At most one life of the coordinator at a time."""
 
@@ -32,7 +47,7 @@ class Host:
         self._log = log
         self._claims = claims
         self._rng = random.Random(f"host/{settings.seed}")
-        self.disk = SimDisk(random.Random(f"disk/{settings.seed}"))
+        self.disk: SimDisk = CountingDisk(random.Random(f"disk/{settings.seed}"), self.fired)
         self.server: Server | None = None
         self._process: Process | None = None
         self._booting = False
@@ -40,7 +55,7 @@ class Host:
         self.on_down: list[Call] = []
         #: Faults of the disk that wait for their call.
         self.armed: set[str] = set()
-        self.snapshotter = Snapshotter(clock, self.disk, settings, self)
+        self.snapshotter = Snapshotter(clock, settings, self, log)
 
     def fired(self, what: str) -> None:
         """One more of this kind happened."""
@@ -99,6 +114,9 @@ class Host:
         watch = LeaseWatch(server.coordinator, process, self.clock, self.disk)
         self.server = server
         self.fired("boot")
+        if recovered.journal.first_position > 1:
+            self.fired("boot on a snapshot")
+        self.snapshotter.read_later(server)
         watch.resumed(server.coordinator.time.now().log_ms)
         process.guard(server.coordinator.start)
 

@@ -33,7 +33,7 @@ FAULT_PERCENTS: Mapping[str, int] = {
     "duplicate": 10,
     "slow-message": 10,
     "short-write": 30,
-    "late-report": 20,
+    "late-report": 80,
     "twice-report": 20,
     "poison": 4,
 }

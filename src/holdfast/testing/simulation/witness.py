@@ -13,6 +13,7 @@ from holdfast.core.events import AnyEvent, Created, Evicted, Granted, Reported
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import NewJob, Template
+from holdfast.journal import port as journal_port
 from holdfast.journal.file import FileJournal
 from holdfast.testing.ledger_view import view_ledger
 from holdfast.testing.model import Model
@@ -154,6 +155,12 @@ class LogWitness:
         require(ledger.position == self.position, "only equal positions can be compared")
         self.model.compare(view_ledger(ledger))
         ledger.book.audit()
+
+    def check_frame(self, frame: journal_port.Frame) -> None:
+        """A reader beside the coordinator sees what was written, and only what is durable."""
+        found = (frame.body, frame.count, frame.digest or 0)
+        known = self._frames.get(frame.first_position)
+        require(known == found, f"a reader saw another frame at {frame.first_position} than was written")
 
     # -- questions
 

@@ -23,6 +23,7 @@ _WINDOW = 4
 _IDLE_BEAT_MS = 40
 _BATCH_US = (0, 8_000)
 _ON_ITS_WAY_US = 100_000
+_SERVES_US = 6_000_000
 _DEAD_US = (2_000, 2_000_000)
 
 
@@ -113,6 +114,7 @@ class StreamingWorker:
         self._said = 0
         self._say()
         self._later(_WELCOME_US, "welcome?", lambda: self._give_up_on(stream))
+        self._later(int(self._rng.expovariate(1) * _SERVES_US), "drain", lambda: self._drain(stream))
         self._later(self._settings.beat_ms * 1_000, "beat", lambda: self._beat(stream))
 
     def _give_up_on(self, stream: Stream) -> None:
@@ -148,10 +150,11 @@ class StreamingWorker:
         stream.send(f"{self.name} heartbeat", lambda server, session: server.dispatcher.heartbeat(session))
         beat_ms = self._settings.beat_ms if self.running else max(self._settings.beat_ms, _IDLE_BEAT_MS)
         self._later(beat_ms * 1_000, "beat", lambda: self._beat(stream))
-        if self._rng.random() < 0.02 and not self._is_draining:  # noqa: PLR2004 - now and then it is redeployed
-            self._drain(stream)
 
     def _drain(self, stream: Stream) -> None:
+        """Now and then a worker is redeployed."""
+        if self._stream is not stream:
+            return
         self._is_draining = True
         stream.send(f"{self.name} drain", lambda server, session: server.dispatcher.drain(session))
         self._claims.count("drain")

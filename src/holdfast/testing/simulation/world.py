@@ -102,6 +102,8 @@ class SimulatedWorld:
             failure = "a call reached the disk of a machine without power"
         except Exception as error:  # noqa: BLE001 - whatever the program raises here is a finding
             failure = f"{type(error).__name__}: {error} ({_where(error)})"
+        finally:
+            self.host.snapshotter.close()
         return self._outcome(failure)
 
     # -- stepping
@@ -203,7 +205,7 @@ class SimulatedWorld:
 
     def _outcome(self, failure: str) -> Outcome:
         fired = self.host.counts
-        missing = [fault for fault in self.settings.faults if fault != "short-write" and not fired.get(fault)]
+        missing = [fault for fault in self.settings.faults if not fired.get(fault)]
         missing += [name for name in OPERATIONS if not self.claims.answers.get(name)]
         return Outcome(
             settings=self.settings,
