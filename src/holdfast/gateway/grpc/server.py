@@ -8,6 +8,7 @@ from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.backends.ports import JobApi
 from holdfast.errors import UnavailableError
+from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
 from holdfast.gateway.grpc.jobs import JobService
 from holdfast.gateway.grpc.public import PublicService
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
@@ -48,17 +49,17 @@ class GrpcServer:
         self._server = grpc.aio.server(options=_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._work = WorkService(work, welcome)
-        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(
-            PublicService(jobs), self._server
-        )
+        ours = TolerantServer(self._server)
+        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(jobs), ours)
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(
-            CoordinatorService(work, welcome.heartbeat_ms), self._server
+            CoordinatorService(work, welcome.heartbeat_ms), ours
         )
-        holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), self._server)
-        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, self._server)
+        holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), ours)
+        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, ours)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if has_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
+        self._server.add_generic_rpc_handlers((UnknownMethods(),))
 
     async def start(self, host: str, port: int) -> str:
         """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""

@@ -10,7 +10,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from holdfast.errors import MAPPED, HoldfastError, InternalError
+from holdfast.errors import MAPPED, HoldfastError, InternalError, InvalidArgumentError
 
 DOMAIN = "holdfast"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -22,6 +22,19 @@ Response = TypeVar("Response")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+class Undecodable:
+    """Stands for a request that could not be read."""
+
+    def __init__(self, message: str) -> None:
+        self.error = InvalidArgumentError(message, reason="MESSAGE_MALFORMED")
+
+
+def refuse_undecodable(request: object) -> None:
+    """Raises the error of a request that could not be read."""
+    if isinstance(request, Undecodable):
+        raise request.error
+
+
 def answered(
     method: Callable[[Any, Request, Context], Awaitable[Response]],
 ) -> Callable[[Any, Request, Context], Awaitable[Response]]:
@@ -30,6 +43,7 @@ def answered(
     @functools.wraps(method)
     async def handler(self: Any, request: Request, context: Context) -> Response:  # noqa: ANN401 - any servicer
         try:
+            refuse_undecodable(request)
             return await method(self, request, context)
         except HoldfastError as error:
             await refuse(context, error, method.__name__, getattr(request, "job_id", ""))

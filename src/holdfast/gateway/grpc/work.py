@@ -11,7 +11,7 @@ from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import SIM_TYPE, Extra
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
-from holdfast.gateway.grpc.status import Context, answered, refuse
+from holdfast.gateway.grpc.status import Context, answered, refuse, refuse_undecodable
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
@@ -66,6 +66,7 @@ class _Stream:
 
     async def serve(self) -> None:
         first = await self._context.read()
+        refuse_undecodable(first)
         if not isinstance(first, pb.WorkerMessage):
             return
         session = Session(hello_of(first), self._push, self._supersede)
@@ -116,6 +117,7 @@ class _Stream:
             while isinstance(message, pb.WorkerMessage):
                 self._take(session, message)
                 message = await self._context.read()
+                refuse_undecodable(message)
         except HoldfastError as error:
             self._end(error)
         finally:
