@@ -83,7 +83,7 @@ def test_refusal_that_names_a_job_is_logged_with_it(wire: Wire, server: Program)
 
 
 def test_expected_outcomes_are_not_errors(wire: Wire, server: Program) -> None:
-    """A result not ready, a cancel of what has ended and a refused report are OK with a field that says so."""
+    """A result not ready, a cancel of what has ended and a refused report are OK, with a field for it."""
     before = len(server.lines("refused"))
     job_id = wire.new()
     assert not wire.result(job_id).result_ready
@@ -109,8 +109,8 @@ def test_every_line_of_the_log_is_json(wire: Wire, server: Program) -> None:
     assert all({"ts_ms", "level", "service", "event"} <= line.keys() for line in server.lines())
 
 
-def test_unknown_method_is_unimplemented(wire: Wire) -> None:
-    """A method that is not there is UNIMPLEMENTED, and so are the services of other topologies."""
+def test_unknown_method_is_unimplemented_and_logged(wire: Wire, server: Program) -> None:
+    """A method that is not there is UNIMPLEMENTED, as are the services of other topologies, and logged."""
     for path in (
         "/taskqueue.v1.TaskQueuePublicService/DeleteEverything",
         "/taskqueue.internal.v1.JobInternalService/CreateJob",
@@ -118,4 +118,5 @@ def test_unknown_method_is_unimplemented(wire: Wire) -> None:
         "/taskqueue.internal.v1.ResultInternalService/StoreResult",
     ):
         refused: Refused = refusal(lambda path=path: wire.raw(path, b""))  # type: ignore[misc]
-        assert refused.code == grpc.StatusCode.UNIMPLEMENTED
+        assert (refused.code, refused.reason) == (grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN")
+        assert eventually(lambda path=path: [line for line in server.lines() if line["method"] == path])  # type: ignore[misc]

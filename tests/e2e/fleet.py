@@ -58,6 +58,10 @@ class Program:
                 return record
         return f"exit status {self._popen.returncode}" if self._popen.poll() is not None else ""
 
+    def wait_or_ready(self) -> bool:
+        """Whether it got ready; False if it ended instead."""
+        return isinstance(eventually(self._ready_line), dict)
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to this process alone."""
         self._popen.send_signal(number)

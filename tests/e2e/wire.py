@@ -22,7 +22,6 @@ DETAILS = "grpc-status-details-bin"
 
 _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_send_message_length", -1),

@@ -1,0 +1,205 @@
+"""Directories and settings that no server should start from: said plainly, changing nothing."""
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ExitCode
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet, Program
+from tests.e2e.test_full_disk import mounted
+
+FRAME_MAGIC_OFFSET = 512
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
+
+
+@pytest.fixture
+def data(fleet: Fleet, tmp_path: Path) -> Path:
+    """A directory with twenty jobs in twenty frames, closed in good order."""
+    server, wire = fleet.server()
+    for number in range(20):
+        wire.new(key=str(number))
+    server.stop()
+    return tmp_path / "data"
+
+
+def refused_start(fleet: Fleet, data: Path | str, *arguments: str, **environment: str) -> Program:
+    """A server that did not start, said why, and showed nobody a traceback."""
+    server = fleet.start("server", "--data", str(data), "--port", "0", *arguments, **environment)
+    assert server.wait() != 0
+    assert "Traceback" not in server.log
+    assert server.output == ""
+    return server
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file but the lock."""
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name != "LOCK"}
+
+
+def first_segment(directory: Path) -> Path:
+    """The oldest segment, which is the only one with frames here."""
+    return min(directory.glob("*.seg"))
+
+
+def flip(path: Path, offset: int) -> None:
+    """Turns one bit over."""
+    damaged = bytearray(path.read_bytes())
+    damaged[offset] ^= 1
+    path.write_bytes(damaged)
+
+
+def test_all_problems_of_the_settings_are_told_at_once(fleet: Fleet) -> None:
+    """Bad flags and variables are listed together, with exit code 2."""
+    server = refused_start(
+        fleet,
+        "data",
+        "--lease-ms",
+        "soon",
+        "--host",
+        EVERYWHERE,
+        HOLDFAST_SLOTS="none",
+        HOLDFAST_LAESE_MS="5",
+    )
+    assert server.wait() == ExitCode.USAGE
+    assert "expected lease_ms to be a whole number of milliseconds" in server.log
+    assert "expected slots to be" in server.log
+    assert "HOLDFAST_LAESE_MS; did you mean HOLDFAST_LEASE_MS?" in server.log
+
+
+def test_listening_beyond_loopback_must_be_asked_for(fleet: Fleet) -> None:
+    """An address that others can reach is refused unless --insecure is given."""
+    server = refused_start(fleet, "data", "--host", EVERYWHERE)
+    assert server.wait() == ExitCode.USAGE
+    assert "--insecure" in server.log
+
+
+def test_unknown_option_is_a_usage_error(fleet: Fleet) -> None:
+    """A misspelt flag is exit code 2 and a sentence."""
+    server = refused_start(fleet, "data", "--leese-ms", "5")
+    assert server.wait() == ExitCode.USAGE
+    assert "--leese-ms" in server.log
+
+
+def test_worker_with_a_bad_name_is_told_so(fleet: Fleet) -> None:
+    """A worker id that is no plain name ends the worker with exit code 2 and a sentence."""
+    _, wire = fleet.server()
+    worker = fleet.start("worker", "--connect", wire.target, "--worker-id", "not a name")
+    assert worker.wait() == ExitCode.USAGE
+    assert "worker_id" in worker.log
+    assert "Traceback" not in worker.log
+
+
+def test_damage_before_the_end_is_refused_with_its_place(fleet: Fleet, data: Path) -> None:
+    """A flipped bit that frames follow is named by file, offset and position, and nothing is changed."""
+    segment = first_segment(data)
+    flip(segment, segment.stat().st_size // 2)
+    before = contents(data)
+    server = refused_start(fleet, data)
+    assert server.wait() == ExitCode.REFUSED
+    assert f"journal file '{segment.name}' is damaged at offset " in server.log
+    assert ", position " in server.log
+    assert "restore the directory from a backup" in server.log
+    assert contents(data) == before
+
+
+def test_damaged_last_frame_is_refused_and_can_be_repaired(fleet: Fleet, data: Path) -> None:
+    """The message names the repair command, which cuts that frame, keeps a copy and lets the rest start."""
+    flip(first_segment(data), first_segment(data).stat().st_size - 30)
+    before = contents(data)
+    server = refused_start(fleet, data)
+    assert server.wait() == ExitCode.REFUSED
+    assert "holdfast journal repair" in server.log
+    assert contents(data) == before
+    repair = fleet.start("journal", "repair", str(data))
+    assert repair.wait() == 0, repair.log
+    assert len(list(data.glob("torn-*.bak"))) == 1
+    _, wire = fleet.server(data=str(data))
+    assert len(wire.all_jobs(public.QUEUED)) == 19
+
+
+def test_repair_refuses_what_it_cannot_repair(fleet: Fleet, data: Path) -> None:
+    """Damage before the last frame stays as it is, and so does a directory that a server has open."""
+    segment = first_segment(data)
+    flip(segment, segment.stat().st_size // 2)
+    before = contents(data)
+    repair = fleet.start("journal", "repair", str(data))
+    assert repair.wait() == ExitCode.REFUSED
+    assert "is damaged at offset" in repair.log
+    assert contents(data) == before
+
+
+def test_repair_refuses_an_open_directory(fleet: Fleet) -> None:
+    """While a server has the directory, repair names its process and does nothing."""
+    server, _ = fleet.server()
+    repair = fleet.start("journal", "repair", "data")
+    assert repair.wait() == ExitCode.UNREACHABLE
+    assert f"process {server.pid}" in repair.log
+
+
+def test_repair_of_a_missing_directory_says_so(fleet: Fleet) -> None:
+    """A path that is not there is refused, and not made."""
+    repair = fleet.start("journal", "repair", "nowhere")
+    assert repair.wait() == ExitCode.REFUSED
+    assert "no directory" in repair.log
+    assert not (fleet.folder / "nowhere").exists()
+
+
+def test_torn_tail_is_cut_with_a_copy(fleet: Fleet, data: Path) -> None:
+    """An unfinished frame is cut by itself, kept aside, and costs nothing that was acknowledged."""
+    segment = first_segment(data)
+    with segment.open("ab") as file:
+        file.write(segment.read_bytes()[FRAME_MAGIC_OFFSET : FRAME_MAGIC_OFFSET + 20])
+    _, wire = fleet.server(data=str(data))
+    assert len(wire.all_jobs(public.QUEUED)) == 20
+    assert len(list(data.glob("torn-*.bak"))) == 1
+
+
+@pytest.mark.parametrize("name", ["segment", "MANIFEST"])
+def test_newer_format_is_refused_by_its_version(fleet: Fleet, data: Path, name: str) -> None:
+    """A file of a later version is named with both versions, and nothing is changed."""
+    path = first_segment(data) if name == "segment" else data / name
+    head = path.read_bytes()[:8] + (2).to_bytes(4, "big")
+    path.write_bytes(head + zlib.crc32(head).to_bytes(4, "big") + path.read_bytes()[16:])
+    before = contents(data)
+    server = refused_start(fleet, data)
+    assert server.wait() == ExitCode.REFUSED
+    assert "has format version 2; this Holdfast reads version 1" in server.log
+    assert contents(data) == before
+
+
+def test_missing_segment_is_refused(fleet: Fleet, data: Path) -> None:
+    """A directory that lost a segment does not start as if it were young."""
+    first_segment(data).unlink()
+    assert refused_start(fleet, data).wait() == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("command", ["server", "up"])
+def test_data_path_that_is_a_file_is_refused(fleet: Fleet, tmp_path: Path, command: str) -> None:
+    """A file where the directory should be is named, and left alone."""
+    (tmp_path / "file").write_text("mine")
+    server = fleet.start(command, "--data", "file", "--port", "0")
+    assert server.wait() == ExitCode.REFUSED
+    assert "Traceback" not in server.log
+    assert "file" in server.log
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_data_path_below_a_file_is_refused(fleet: Fleet, tmp_path: Path) -> None:
+    """A directory that cannot be made is named, with the reason."""
+    (tmp_path / "file").write_text("mine")
+    assert "file/data" in refused_start(fleet, "file/data").log
+
+
+def test_directory_that_cannot_be_written_is_refused(fleet: Fleet, tmp_path: Path) -> None:
+    """A read-only directory is named, with the reason, and no traceback."""
+    if os.geteuid() == 0:
+        with mounted(tmp_path / "read-only", "ro") as folder:
+            server = refused_start(fleet, folder)
+    else:
+        (tmp_path / "read-only").mkdir(mode=0o500)
+        server = refused_start(fleet, tmp_path / "read-only")
+    assert "holdfast: " in server.log
+    assert "read-only" in server.log.lower()

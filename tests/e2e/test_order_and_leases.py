@@ -1,0 +1,73 @@
+"""What is handed out, in which order, and what happens when leases are very short."""
+
+from pathlib import Path
+
+from holdfast.core.events import Granted
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet
+from tests.e2e.history import checked, events_in, grants, of_kind
+from tests.e2e.waiting import eventually
+
+
+def test_jobs_start_in_the_order_of_their_submits(fleet: Fleet, tmp_path: Path) -> None:
+    """With one slot the jobs are granted one by one, first come, first served."""
+    server, wire = fleet.server()
+    ids = [wire.new(ms=number % 3) for number in range(40)]
+    fleet.worker(wire.target, "--slots", "1")
+    for job_id in ids:
+        assert wire.wait_for(job_id).status == public.DONE
+    starts = [(wire.status(job_id).started_at_ms, number) for number, job_id in enumerate(ids)]
+    assert starts == sorted(starts)
+    server.stop()
+    granted = [event.job_ids for event in of_kind(events_in(tmp_path / "data"), Granted)]
+    assert granted == [[job_id] for job_id in ids]
+
+
+def test_cancelled_queued_job_never_runs(fleet: Fleet, tmp_path: Path) -> None:
+    """A job cancelled before any worker came is never granted, not even after a crash."""
+    server, wire = fleet.server()
+    cancelled, wanted = [wire.new() for _ in range(5)], []
+    for job_id in cancelled:
+        assert wire.cancel(job_id).current_status == public.CANCELED
+    server.kill()
+    server, wire = fleet.server()
+    fleet.worker(wire.target)
+    wanted = [wire.new() for _ in range(5)]
+    for job_id in wanted:
+        assert wire.wait_for(job_id).status == public.DONE
+    server.stop()
+    assert grants(events_in(tmp_path / "data")) == dict.fromkeys(wanted, 1)
+
+
+def test_silent_holders_of_ten_millisecond_leases_fail_their_jobs(fleet: Fleet, tmp_path: Path) -> None:
+    """A job that outlives its 10 ms lease each time is FAILED with WORKER_LOST, and quick ones are DONE."""
+    server, wire = fleet.server("--lease-ms", "10")
+    slow = wire.new()
+    lost = 0
+    while wire.status(slow).status not in (public.FAILED, public.DONE):
+        lost += wire.fetch("slow").assigned
+    job = wire.status(slow)
+    assert (job.status, job.failure_reason, lost) == (public.FAILED, "WORKER_LOST", 4)
+    quick = wire.new()
+
+    def finished() -> bool:
+        work = wire.fetch("quick")
+        return work.assigned and wire.report("quick", quick, token=work.token)
+
+    eventually(lambda: finished() or wire.status(quick).status == public.FAILED)
+    server.stop()
+    assert checked(tmp_path / "data").unfinished == []
+
+
+def test_real_worker_flows_with_ten_millisecond_leases(fleet: Fleet, tmp_path: Path) -> None:
+    """With leases shorter than any pause every job still ends once, by its result or by its losses."""
+    server, wire = fleet.up("--lease-ms", "10", "--heartbeat-ms", "10", "--slots", "2")
+    long_ones = [wire.new(ms=400) for _ in range(3)]
+    quick_ones = [wire.new() for _ in range(40)]
+    ended = [wire.wait_for(job_id) for job_id in (*long_ones, *quick_ones)]
+    assert {job.failure_reason for job in ended if job.status == public.FAILED} <= {"WORKER_LOST"}
+    assert public.DONE in {job.status for job in ended[3:]}
+    server.stop()
+    model = checked(tmp_path / "data")
+    assert model.unfinished == []
+    assert all(model.jobs[job_id].attempts <= 4 for job_id in (*long_ones, *quick_ones))

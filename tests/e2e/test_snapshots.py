@@ -1,0 +1,93 @@
+"""Snapshots of a running server: that they come, that a restart from one is the same, that history ends."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.core import image
+from holdfast.proto import holdfast_pb2 as own
+from holdfast.testing.ledger_view import view_ledger
+from tests.e2e.fleet import Fleet
+from tests.e2e.history import copy_of, ledger_in
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+
+SMALL = ("--segment-bytes", "65536", "--snapshot-bytes", "65536")
+
+
+def work_until(wire: Wire, is_enough: Callable[[], object]) -> None:
+    """Submits batches, finishes, cancels and loses some of their jobs, until it is enough."""
+    count = 0
+
+    def more() -> object:
+        nonlocal count
+        template = own.JobTemplate(type="sim")
+        jobs = [own.NewJob(payload=bytes(500), request_id=f"{count}-{n}") for n in range(40)]
+        ids = wire.batch(own.SubmitJobsRequest(templates=[template], jobs=jobs)).job_ids
+        wire.cancel(ids[0], "not this one")
+        for _ in range(5):
+            work = wire.fetch("w")
+            wire.report("w", work.job_id, token=work.token, output_bytes=bytes(100))
+        count += 1
+        return is_enough()
+
+    eventually(more)
+
+
+def again(wire: Wire) -> str:
+    """The id of the very first job, by its key."""
+    job = own.NewJob(payload=bytes(500), request_id="0-0")
+    answer = wire.batch(own.SubmitJobsRequest(templates=[own.JobTemplate(type="sim")], jobs=[job]))
+    return str(answer.job_ids[0])
+
+
+def snapshots(data: Path) -> list[Path]:
+    return sorted(data.glob("snapshot-*.snap"))
+
+
+def test_restart_from_a_snapshot_gives_the_same_state(fleet: Fleet, tmp_path: Path) -> None:
+    """Snapshot and tail give, job by job, what the whole journal gives, and what clients saw before."""
+    data = tmp_path / "data"
+    server, wire = fleet.server(*SMALL, "--log-level", "warning")
+    work_until(wire, lambda: snapshots(data))
+    work_until(fleet.wire(wire.target), lambda: True)
+    before = [job.SerializeToString() for job in wire.all_jobs()]
+    server.stop()
+    bare = copy_of(data)
+    for snapshot in snapshots(bare):
+        snapshot.unlink()
+    from_snapshot, from_journal = ledger_in(data), ledger_in(bare)
+    assert image.full_digest(from_snapshot) == image.full_digest(from_journal)
+    assert view_ledger(from_snapshot) == view_ledger(from_journal)
+    server, wire = fleet.server(*SMALL)
+    assert [job.SerializeToString() for job in wire.all_jobs()] == before
+
+
+def test_snapshot_after_snapshot_deletes_what_is_covered(fleet: Fleet, tmp_path: Path) -> None:
+    """Without a history window covered segments go, two snapshots stay, and nothing of the state is lost."""
+    data = tmp_path / "data"
+    server, wire = fleet.server(*SMALL, "--history-ms", "0", "--log-level", "warning")
+    first = min(data.glob("*.seg"))
+    work_until(wire, lambda: not first.exists())
+    before = [job.SerializeToString() for job in wire.all_jobs()]
+    first_id = again(wire)
+    server.kill()
+    assert len(snapshots(data)) >= 2
+    _, wire = fleet.server(*SMALL, "--history-ms", "0")
+    assert [job.SerializeToString() for job in wire.all_jobs()] == before
+    assert again(wire) == first_id, "a key from a deleted segment is still known"
+
+
+def test_damaged_snapshot_is_passed_over_and_said(fleet: Fleet, tmp_path: Path) -> None:
+    """A snapshot that cannot be read costs a warning and time, and no job."""
+    data = tmp_path / "data"
+    server, wire = fleet.server(*SMALL, "--log-level", "warning")
+    work_until(wire, lambda: snapshots(data))
+    before = [job.SerializeToString() for job in wire.all_jobs()]
+    server.stop()
+    newest = snapshots(data)[-1]
+    damaged = bytearray(newest.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    newest.write_bytes(damaged)
+    server, wire = fleet.server(*SMALL)
+    assert [job.SerializeToString() for job in wire.all_jobs()] == before
+    assert any("was passed over" in line["message"] for line in server.lines("recovery"))

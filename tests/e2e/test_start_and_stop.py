@@ -1,0 +1,171 @@
+"""Starting, stopping, and who may not start."""
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ExitCode
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet, clean_environment
+from tests.e2e.history import checked, events_in, grants, revocations
+from tests.e2e.waiting import eventually, pause
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended; one that nobody has reaped yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_readme_starts_a_server_that_runs_its_example(fleet: Fleet, root: Path, tmp_path: Path) -> None:
+    """The README's command and its program, word for word but for the port, end with the program's result."""
+    readme = (root / "README.md").read_text()
+    (command,) = re.findall(r"^    \.venv/bin/(holdfast up\b[^#\n]*)", readme, re.MULTILINE)
+    (program,) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    name, *arguments = command.split()
+    with (tmp_path / "adopted.out").open("wb") as out, (tmp_path / "adopted.log").open("wb") as log:
+        popen = subprocess.Popen(
+            [Path(sys.executable).with_name(name), *arguments],
+            cwd=tmp_path,
+            env=clean_environment({"HOLDFAST_PORT": "0"}),
+            stdout=out,
+            stderr=log,
+        )
+    up = fleet.adopt(popen)
+    assert "127.0.0.1:50051" in program
+    program = program.replace("127.0.0.1:50051", up.ready()["grpc"])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{b'...'!r} {hashlib.sha256(b'...').hexdigest()}\n"
+    assert up.stop() == 0
+    (job,) = checked(tmp_path / "holdfast-data").jobs.values()
+    assert (job.state, job.attempts) == (public.DONE, 1)
+
+
+def test_every_line_on_standard_error_is_json(fleet: Fleet) -> None:
+    """Server and worker write nothing but JSON lines, from the start to the end."""
+    up, wire = fleet.up()
+    wire.wait_for(wire.new())
+    up.stop()
+    assert [line for line in up.log.splitlines() if not line.startswith("{")] == []
+    assert {line["service"] for line in up.lines()} == {"holdfast", "worker"}
+
+
+def test_second_server_on_a_directory_is_refused(fleet: Fleet) -> None:
+    """It names the process that has the directory, exits as documented, and disturbs nobody."""
+    first, wire = fleet.server()
+    job_id = wire.new()
+    second = fleet.start("server", "--data", "data", "--port", "0")
+    assert second.wait() == ExitCode.UNREACHABLE
+    assert f"in use by process {first.pid}" in second.log
+    assert "Traceback" not in second.log
+    assert wire.status(job_id).status == public.QUEUED
+    assert wire.new() != job_id
+
+
+@pytest.mark.parametrize("command", ["server", "up"])
+def test_port_in_use_is_said_plainly(fleet: Fleet, command: str) -> None:
+    """A taken port is named in a sentence with what to do, and the directory can be used right after it."""
+    _, wire = fleet.server()
+    port = wire.target.rpartition(":")[2]
+    second = fleet.start(command, "--data", "other", "--port", port)
+    assert second.wait() == ExitCode.UNREACHABLE
+    assert f"cannot listen on 127.0.0.1:{port}" in second.log
+    assert "--port" in second.log
+    assert "Traceback" not in second.log
+    fleet.server(data="other")
+
+
+def test_term_lets_running_jobs_finish(fleet: Fleet, tmp_path: Path) -> None:
+    """`holdfast up` ends with 0 after its running job is DONE, and what waited still waits."""
+    up, wire = fleet.up("--slots", "1")
+    running, waiting = wire.new(ms=1_500), wire.new(ms=1_500)
+    wire.wait_for(running, public.RUNNING)
+    assert up.stop() == 0
+    model = checked(tmp_path / "data")
+    assert (model.jobs[running].state, model.jobs[running].attempts) == (public.DONE, 1)
+    assert (model.jobs[waiting].state, model.jobs[waiting].attempts) == (public.QUEUED, 0)
+
+
+def test_second_term_hands_leases_back(fleet: Fleet, tmp_path: Path) -> None:
+    """A second TERM ends an hour's job unrun: it is QUEUED again, and no loss is counted."""
+    up = fleet.start("up", "--data", "data", "--port", "0", HOLDFAST_DRAIN_MS="3600000")
+    wire = fleet.wire(up.ready()["grpc"])
+    job_id = wire.new(ms=3_600_000)
+    wire.wait_for(job_id, public.RUNNING)
+    up.signal(signal.SIGTERM)
+    pause(1)
+    assert up.is_running(), "one TERM waits for the job"
+    up.signal(signal.SIGTERM)
+    assert up.wait() == 0
+    job = checked(tmp_path / "data").jobs[job_id]
+    assert (job.state, job.losses) == (public.QUEUED, 0)
+    assert revocations(events_in(tmp_path / "data")) == [("released", False)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+def test_server_alone_ends_with_0(fleet: Fleet, number: signal.Signals) -> None:
+    """TERM and INT end a server in good order, and it says so last."""
+    server, wire = fleet.server()
+    wire.new()
+    server.signal(number)
+    assert server.wait() == 0
+    assert server.lines()[-1]["event"] == "stopped"
+
+
+def test_no_child_survives_a_killed_parent(fleet: Fleet) -> None:
+    """Kill -9 of `holdfast up` takes its worker with it."""
+    up, _ = fleet.up()
+    children = up.children()
+    assert len(children) == 1
+    up.kill()
+    eventually(lambda: all(is_gone(pid) for pid in children), what="the end of its children")
+
+
+def test_killed_worker_of_up_is_started_again(fleet: Fleet, tmp_path: Path) -> None:
+    """The worker beside a server is replaced when it dies, and its job runs again."""
+    up, wire = fleet.up("--slots", "1", "--lease-ms", "600000")
+    job_id = wire.new(ms=1_000)
+    wire.wait_for(job_id, public.RUNNING)
+    (child,) = up.children()
+    os.kill(child, signal.SIGKILL)
+    assert wire.wait_for(job_id).status == public.DONE
+    assert up.stop() == 0
+    assert grants(events_in(tmp_path / "data")) == {job_id: 2}
+
+
+def test_stuck_reader_of_the_log_stops_nobody(fleet: Fleet, tmp_path: Path) -> None:
+    """With a full pipe for a log, jobs and refusals are answered all the same, and TERM ends it with 0."""
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast",
+        "up",
+        "--data",
+        "data",
+        "--port",
+        "0",
+        "--log-level",
+        "debug",
+    ]
+    with (tmp_path / "adopted.out").open("wb") as out:
+        popen = subprocess.Popen(
+            command, cwd=tmp_path, env=clean_environment({}), stdout=out, stderr=subprocess.PIPE
+        )
+    up = fleet.adopt(popen)
+    wire = fleet.wire(up.ready()["grpc"])
+    for number in range(600):
+        job_id = wire.submit(key=str(number), timeout_s=30).job_id
+        with pytest.raises(Exception, match="NOT_FOUND"):
+            wire.status("no-such-job-" + "x" * 100, timeout_s=30)
+    assert wire.wait_for(job_id).status == public.DONE
+    assert up.stop() == 0
+    assert popen.stderr is not None
+    popen.stderr.close()

@@ -1,0 +1,137 @@
+"""Workers that die, stall and come back; a coordinator that restarts and stalls under them."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet, Program, clean_environment, stable_port
+from tests.e2e.history import checked, events_in, grants, refused_reports, revocations
+from tests.e2e.waiting import eventually, pause
+from tests.e2e.wire import Wire
+
+TEN_MINUTES = "600000"
+
+
+def frozen_worker(fleet: Fleet, root: Path, wire: Wire, worker_id: str, work_ms: int) -> Program:
+    """A worker of the frozen contract that has fetched its job."""
+    command = [sys.executable, "-m", "tests.e2e.frozen_worker", wire.target, worker_id, str(work_ms)]
+    with (fleet.folder / "adopted.out").open("wb") as out:
+        popen = subprocess.Popen(command, cwd=root, env=clean_environment({}), stdout=out)
+    worker = fleet.adopt(popen)
+    eventually(lambda: len(worker.output), what="its job")
+    return worker
+
+
+def test_job_of_a_killed_worker_is_finished_by_another(fleet: Fleet, tmp_path: Path) -> None:
+    """Kill -9 in mid-job puts the job back at once, long before its lease ends, and counts one loss."""
+    server, wire = fleet.server("--lease-ms", TEN_MINUTES)
+    doomed = fleet.worker(wire.target, "--slots", "1", "--worker-id", "doomed")
+    job_id = wire.new(ms=2_000)
+    wire.wait_for(job_id, public.RUNNING)
+    doomed.kill()
+    fleet.worker(wire.target, "--slots", "1", "--worker-id", "heir")
+    assert wire.wait_for(job_id).status == public.DONE
+    server.stop()
+    job = checked(tmp_path / "data").jobs[job_id]
+    assert (job.losses, job.attempts) == (1, 2)
+    assert revocations(events_in(tmp_path / "data")) == [("disconnected", True)]
+
+
+def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
+    fleet: Fleet, tmp_path: Path, root: Path
+) -> None:
+    """A worker stopped past its lease is refused when it reports, and the journal says so."""
+    server, wire = fleet.server("--lease-ms", "300")
+    job_id = wire.new()
+    stalled = frozen_worker(fleet, root, wire, "stalled", 2_000)
+    stalled.signal(signal.SIGSTOP)
+    wire.wait_for(job_id, public.QUEUED)
+    heir = eventually(lambda: wire.fetch("heir"), lambda work: work.assigned)
+    assert wire.report("heir", job_id, token=heir.token, output_bytes=b"in time")
+    stalled.signal(signal.SIGCONT)
+    assert stalled.wait() == 0
+    assert stalled.output.split() == [job_id, "False"]
+    assert wire.result(job_id).output_bytes == b"in time"
+    server.stop()
+    found = events_in(tmp_path / "data")
+    assert refused_reports(found) == [(job_id, "ALREADY_FINISHED")]
+    assert revocations(found) == [("expired", True)]
+    assert checked(tmp_path / "data").unfinished == []
+
+
+def test_stopped_worker_that_comes_back_does_no_harm_and_works_on(fleet: Fleet, tmp_path: Path) -> None:
+    """A streaming worker stopped past its lease leaves one result per job, and is not deaf afterwards."""
+    server, wire = fleet.server("--lease-ms", "500", "--heartbeat-ms", "100", "--worker-timeout-ms", "400")
+    stalled = fleet.worker(wire.target, "--slots", "1", "--worker-id", "stalled")
+    job_id = wire.new(ms=300)
+    wire.wait_for(job_id, public.RUNNING)
+    stalled.signal(signal.SIGSTOP)
+    wire.wait_for(job_id, public.QUEUED)
+    heir = fleet.worker(wire.target, "--slots", "1", "--worker-id", "heir")
+    wire.wait_for(job_id)
+    stalled.signal(signal.SIGCONT)
+    heir.stop()
+    later = wire.new()
+    assert wire.wait_for(later).status == public.DONE
+    server.stop()
+    model = checked(tmp_path / "data")
+    assert model.unfinished == []
+    assert model.jobs[job_id].losses >= 1
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
+def test_worker_that_outlives_a_restart_keeps_its_lease(
+    fleet: Fleet, tmp_path: Path, ending: signal.Signals
+) -> None:
+    """A job goes on under its first lease while the server is away, whether it was killed or stopped."""
+    port = stable_port()
+    server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)
+    fleet.worker(wire.target, "--slots", "2")
+    ids = [wire.new(ms=2_500), wire.new(ms=10_000)]
+    for job_id in ids:
+        wire.wait_for(job_id, public.RUNNING)
+    server.signal(ending)
+    server.wait()
+    server, _ = fleet.server("--lease-ms", TEN_MINUTES, port=port)
+    assert wire.wait_for(ids[0]).status == public.DONE
+    wire.cancel(ids[1])
+    assert wire.wait_for(ids[1]).status == public.CANCELED, "it hears of cancels again"
+    server.stop()
+    found = events_in(tmp_path / "data")
+    assert grants(found) == dict.fromkeys(ids, 1)
+    assert revocations(found) == []
+
+
+def test_stopped_coordinator_expires_nobody(fleet: Fleet, tmp_path: Path) -> None:
+    """After a pause of several leases the coordinator takes no lease away, and no job runs twice."""
+    server, wire = fleet.server("--lease-ms", "1000", "--heartbeat-ms", "100")
+    fleet.worker(wire.target, "--slots", "4")
+    ids = [wire.new(ms=5_000) for _ in range(4)]
+    for job_id in ids:
+        wire.wait_for(job_id, public.RUNNING)
+    server.signal(signal.SIGSTOP)
+    pause(3)
+    server.signal(signal.SIGCONT)
+    assert {wire.wait_for(job_id).status for job_id in ids} == {public.DONE}
+    server.stop()
+    found = events_in(tmp_path / "data")
+    assert grants(found) == dict.fromkeys(ids, 1)
+    assert revocations(found) == []
+
+
+def test_waiting_for_a_stopped_server_ends_at_the_deadline(fleet: Fleet) -> None:
+    """A caller that gave a deadline gets DEADLINE_EXCEEDED, and its keyed submit can be repeated later."""
+    server, wire = fleet.server()
+    wire.new()
+    server.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(Exception, match="Deadline Exceeded"):
+            wire.submit(key="late", timeout_s=0.5)
+    finally:
+        server.signal(signal.SIGCONT)
+    assert wire.new(key="late") == wire.new(key="late")
+    assert len(wire.all_jobs()) == 2
