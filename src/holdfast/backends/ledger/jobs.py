@@ -12,7 +12,7 @@ from holdfast.core import commands
 from holdfast.core.commands import AnyCommand, CancelReply, Refusal, Submitted
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger
-from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.lifecycle import CANCELED, TERMINAL, State
 from holdfast.core.model import Job, NewJob, Now, Template
 from holdfast.core.owner import mint
 from holdfast.core.tasks import unknown_job
@@ -84,6 +84,10 @@ def _unwrap(reply: object) -> object:
     return reply
 
 
+#: A canceled job says why in its summary, even where neither the canceller nor the worker did.
+_UNEXPLAINED = {CANCELED: "canceled; no reason was given"}
+
+
 class LedgerJobs:
     """What clients ask for, answered by the ledger."""
 
@@ -123,7 +127,7 @@ class LedgerJobs:
             result = job.result
             if result is None:
                 return ResultView(State(job.state))
-            summary = result.summary or result.failure_reason
+            summary = result.summary or result.failure_reason or _UNEXPLAINED.get(job.state, "")
             return ResultView(State(job.state), result.output, summary, result.runtime_ms)
 
         return cast("ResultView", await self._caller.read(Lane.SUBMIT, query))
