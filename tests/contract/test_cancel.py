@@ -55,6 +55,23 @@ def test_a_running_job_whose_worker_obeys_is_canceled(wire: Wire) -> None:
     assert (result.terminal_status, result.output_summary) == (public.CANCELED, "stopped half-way")
 
 
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_a_cancel_without_a_word_still_has_a_summary(wire: Wire, state: str) -> None:
+    """Where neither the canceller nor the worker says why, the summary says that nobody did."""
+    if state == "queued":
+        job_id = wire.new()
+        wire.cancel(job_id)
+    else:
+        job_id = (assigned := running(wire)).job_id
+        wire.cancel(job_id)
+        wire.report("w", job_id, public.JOB_OUTCOME_CANCELED, token=assigned.token)
+    result = wire.result(job_id)
+    assert (result.terminal_status, result.output_summary) == (
+        public.CANCELED,
+        "canceled; no reason was given",
+    )
+
+
 def test_a_cancel_that_nobody_asked_for_is_a_failure(wire: Wire) -> None:
     """A worker cannot cancel a job by itself: the job is FAILED."""
     assigned = running(wire)

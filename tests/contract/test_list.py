@@ -154,3 +154,9 @@ def test_pages_come_from_the_live_list(fleet: Fleet) -> None:
     wire.cancel(wire.new())
     now = ids(wire.all_jobs(sort=public.CREATED_AT_DESC))
     assert ids(wire.page(size=3, token=token).jobs) == now[2:5]
+
+
+def test_listing_can_be_repeated(wire: Wire) -> None:
+    """The same request gives the same page while nothing changes."""
+    first = wire.page(public.QUEUED, size=30, token="10")
+    assert [wire.page(public.QUEUED, size=30, token="10") for _ in range(3)] == [first] * 3

@@ -3,6 +3,7 @@
 import grpc
 import pytest
 
+from holdfast.gateway.grpc.work import fetch_hint_ms
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.contract.test_status_and_result import NO_JOB, finished, running
@@ -253,3 +254,11 @@ def test_every_transition_is_logged(wire: Wire, server: Program) -> None:
     assert all(
         {"ts_ms", "service", "level", "method", "message", "priority"} <= line.keys() for line in lines
     )
+
+
+@pytest.mark.parametrize(
+    ("wanted_ms", "hint_ms"), [(0, 50), (49, 50), (50, 50), (200, 200), (1_000, 1_000), (9_999, 1_000)]
+)
+def test_hint_to_an_idle_worker_stays_within_its_bounds(wanted_ms: int, hint_ms: int) -> None:
+    """Whatever the server would like, a worker is told 50 to 1000 ms."""
+    assert fetch_hint_ms(wanted_ms) == hint_ms
