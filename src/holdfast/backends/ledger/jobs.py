@@ -85,7 +85,7 @@ def _unwrap(reply: object) -> object:
 
 
 #: A canceled job says why in its summary, even where neither the canceller nor the worker did.
-_UNEXPLAINED = {CANCELED: "canceled; no reason was given"}
+_UNEXPLAINED: dict[int, str] = {CANCELED: "canceled; no reason was given"}
 
 
 class LedgerJobs:
