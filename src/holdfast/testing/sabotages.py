@@ -137,7 +137,27 @@ VARIANTS = (
         "        try:\n            self._file.sync()\n"
         "        except OSError:\n            self._file.sync()\n        self._end_checksum",
     ),
-    Variant("directory-not-synced", SEGMENT, "        disk.sync_dir()\n", "        pass\n"),
+    Variant(
+        "directory-not-synced",
+        SEGMENT,
+        "        disk.sync_dir()\n",
+        "        pass\n",
+        test="tests/unit/journal/test_crash_points.py",
+    ),
+    Variant(
+        "removals-not-synced",
+        "journal/chain.py",
+        "            self._disk.remove(name)\n            self._disk.sync_dir()\n",
+        "            self._disk.remove(name)\n",
+        test="tests/unit/journal/test_crash_points.py",
+    ),
+    Variant(
+        "pins-ignored",
+        JOURNAL,
+        "limit = before if pinned is None else min(before, pinned - 1)",
+        "limit = before",
+        events=20_000,
+    ),
     Variant("short-write-ignored", WRITING, "while written < len(data):", "while False:"),
     Variant("epoch-not-incremented", JOURNAL, "epoch=found.epoch + 1", "epoch=max(1, found.epoch)"),
     Variant(

@@ -214,6 +214,11 @@ class Claims:
             require(job.payload == lease.payload, f"the lease {lease.token} carries another payload")
         self.count("lease")
 
+    def welcomed(self, worker: str, held: frozenset[int]) -> None:
+        """Whoever attaches holds what it said it holds, and nothing that it has lost."""
+        lost = [t for t, lease in self._log.model.leases.items() if lease.worker == worker and t not in held]
+        require(not lost, f"{worker} attached without the leases {lost} and was left with them")
+
     def started(self, worker: str, lease: GrantedLease) -> None:
         """A worker runs a job."""
         require(lease.token not in self.ran, f"the lease {lease.token} was run twice")

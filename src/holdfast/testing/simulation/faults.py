@@ -118,6 +118,7 @@ class Saboteur:
 
     def _disk_heals(self) -> None:
         self._host.disk.faults.free_bytes = None
+        self._host.healed_us = self._clock.now_us
 
     def _failed_sync(self, rng: random.Random) -> bool:
         return self._arm("fail_next_sync" if rng.random() < 0.75 else "fail_next_sync_dir")  # noqa: PLR2004

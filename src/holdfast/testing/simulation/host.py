@@ -21,6 +21,7 @@ from holdfast.testing.simulation.witness import LogWitness
 
 _BOOT_US = (1_000, 400_000)
 _RETRY_US = 500_000
+_HEALING_US = 2_000_000
 
 
 class CountingDisk(SimDisk):
@@ -55,11 +56,18 @@ class Host:
         self.on_down: list[Call] = []
         #: Faults of the disk that wait for their call.
         self.armed: set[str] = set()
+        self.healed_us = 0
         self.snapshotter = Snapshotter(clock, settings, self, log)
 
     def fired(self, what: str) -> None:
         """One more of this kind happened."""
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    @property
+    def had_room(self) -> bool:
+        """Whether there has been room for events of late; without it, leases that are over stay a while."""
+        is_healed = self.clock.now_us - self.healed_us > _HEALING_US or not self.healed_us
+        return is_healed and self.disk.faults.free_bytes is None
 
     def is_explained(self) -> bool:
         """Whether a fault of the disk has struck since this was last asked."""

@@ -106,7 +106,7 @@ class StreamingWorker:
         stream = self._net.open_stream(
             self.name, hello, self._on_push, lambda: self._later(0, "closed", self._on_closed)
         )
-        stream.judge = lambda push: self._judge(push, life)
+        stream.judge = lambda push: self._judge(push, hello.held, life)
         self._stream = stream
         self._is_welcome = self._is_draining = False
         if held:
@@ -172,8 +172,10 @@ class StreamingWorker:
 
     # -- what the coordinator says
 
-    def _judge(self, push: Push, life: int) -> None:
+    def _judge(self, push: Push, held: frozenset[int], life: int) -> None:
         """What leaves the coordinator for this worker is true, whether it arrives or not."""
+        if push.is_welcome and self._net.host.had_room:
+            self._claims.welcomed(self.name, held)
         if push.leases:
             self._claims.leased(self.name, push.leases)
         if push.reported and life == self._life:
