@@ -7,6 +7,7 @@ import pytest
 from holdfast.coordinator.recovery import ReplayDivergedError, recover
 from holdfast.core import events
 from holdfast.core.ledger import LedgerConfig
+from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
 from holdfast.testing.disk import SimDisk
 
@@ -22,3 +23,20 @@ def test_replay_that_diverges_is_refused() -> None:
     recovered.journal.close()
     with pytest.raises(ReplayDivergedError):
         recover(disk, config, ledger_config, now_ms=2, new_cluster_id=bytes(16))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_segments_are_removed_without_gaps(seed: int) -> None:
+    """A power cut right after a removal leaves the segments that remain contiguous."""
+    disk = SimDisk(random.Random(seed))
+    config = JournalConfig(segment_bytes=1_024, extent_bytes=1_024)
+    journal = FileJournal.open(disk, config, now_ms=1, new_cluster_id=bytes(16))
+    for _ in range(12):
+        assert journal.reserve(600)
+        journal.write(b"x" * 500, 1, 0)
+    limit = journal.end_position - 2
+    assert len(journal.remove_segments(limit)) > 2
+    disk.crash()
+    journal = FileJournal.open(disk, config, now_ms=2, new_cluster_id=bytes(16), verify_after=lambda: limit)
+    positions = [frame.first_position for frame in journal.replay(journal.first_position - 1)]
+    assert positions == list(range(journal.first_position, 13))

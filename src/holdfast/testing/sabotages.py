@@ -20,6 +20,7 @@ VARIANTS = (
         LOOP,
         "            reply = BROKEN\n        self._answer(done, reply)\n",
         "            reply = BROKEN\n        done(reply) if query else self._answer(done, reply)\n",
+        seed=1,
     ),
     Variant("replies-released-by-count", LOOP, "waiting and waiting[0][0] <= result", "waiting"),
     Variant(
@@ -30,8 +31,21 @@ VARIANTS = (
     ),
     Variant("space-not-reserved", LOOP, "return self._storage.reserve(size, spare=spare)", "return True"),
     # leases and tokens
-    Variant("token-unchecked-on-report", LEASES, "token = row.token or job.token", "token = job.token"),
-    Variant("holder-unchecked-on-report", LEASES, "if lease.worker != worker:", "if False:", events=20_000),
+    Variant(
+        "token-unchecked-on-report",
+        LEASES,
+        "token = row.token or job.token",
+        "token = job.token",
+        seed=3,
+    ),
+    Variant(
+        "holder-unchecked-on-report",
+        LEASES,
+        "if lease.worker != worker:",
+        "if False:",
+        events=20_000,
+        seed=13,
+    ),
     Variant(
         "lease-expires-late",
         LEASES,
@@ -70,6 +84,7 @@ VARIANTS = (
         LEASES,
         "        if job.cancel_requested:\n            return Revocation",
         "        if False:\n            return Revocation",
+        seed=3,
     ),
     # jobs, keys, order
     Variant("dedup-lost-in-snapshot", IMAGE, "book.dedup.add(job.extra.request_id, job)", "pass"),
@@ -78,8 +93,15 @@ VARIANTS = (
         TASKS,
         "job.template == template and job.payload == new.payload",
         "job.template == template",
+        seed=1,
     ),
-    Variant("queued-cancel-forgotten", TASKS, "        book.ready.take(job)\n        end(", "        end("),
+    Variant(
+        "queued-cancel-forgotten",
+        TASKS,
+        "        book.ready.take(job)\n        end(",
+        "        end(",
+        seed=1,
+    ),
     Variant(
         "returned-job-goes-last", READY, "(job.number, self._ticket, job)", "(-job.number, self._ticket, job)"
     ),
@@ -88,14 +110,22 @@ VARIANTS = (
         BOOK,
         "job = self.finished.popleft()",
         "job = self.finished.popleft() and next(iter(self.jobs.values()))",
+        seed=1,
     ),
-    Variant("eviction-one-too-many", TASKS, "kept > command.retain_jobs", "kept >= command.retain_jobs"),
+    Variant(
+        "eviction-one-too-many",
+        TASKS,
+        "kept > command.retain_jobs",
+        "kept >= command.retain_jobs",
+        seed=1,
+    ),
     # time
     Variant(
         "stall-expires-everything",
         TIME,
         "self._served_ms += min(step_ms, STALL_MS)",
         "self._served_ms += step_ms",
+        seed=22,
     ),
     Variant(
         "log-time-follows-wall-back",
@@ -109,6 +139,7 @@ VARIANTS = (
         SESSIONS,
         "commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)",
         "commands.Extend(hello.worker_id, self._config.lease_ms)",
+        seed=2,
     ),
     Variant(
         "superseded-detach-revokes",
@@ -147,9 +178,10 @@ VARIANTS = (
     Variant(
         "removals-not-synced",
         "journal/chain.py",
-        "            self._disk.remove(name)\n            self._disk.sync_dir()\n",
+        "            self._disk.sync_dir()\n            self._disk.remove(name)\n"
+        "            self._disk.sync_dir()\n",
         "            self._disk.remove(name)\n",
-        test="tests/unit/journal/test_crash_points.py",
+        test="tests/simulation/test_recovery.py::test_segments_are_removed_without_gaps",
     ),
     Variant(
         "pins-ignored",
@@ -157,8 +189,15 @@ VARIANTS = (
         "limit = before if pinned is None else min(before, pinned - 1)",
         "limit = before",
         events=20_000,
+        seed=7,
     ),
-    Variant("short-write-ignored", WRITING, "while written < len(data):", "while False:"),
+    Variant(
+        "short-write-ignored",
+        WRITING,
+        "while written < len(data):",
+        "while False:",
+        seed=2,
+    ),
     Variant("epoch-not-incremented", JOURNAL, "epoch=found.epoch + 1", "epoch=max(1, found.epoch)"),
     Variant(
         "torn-tail-cut-too-early",
@@ -172,6 +211,22 @@ VARIANTS = (
         "            write_fully(file, found.last_offset, last_frame)\n",
         "            pass\n",
         events=20_000,
+    ),
+    Variant(
+        "failed-journal-goes-unnoticed",
+        LOOP,
+        "            self._fail(error)\n            raise\n\n    def _apply",
+        "            raise\n\n    def _apply",
+        events=20_000,
+        seed=12,
+    ),
+    Variant(
+        "tidying-raises",
+        "coordinator/snapshots.py",
+        "with suppress(JournalError):",
+        "if True:",
+        events=20_000,
+        seed=12,
     ),
     Variant(
         "damaged-middle-cut",

@@ -15,7 +15,6 @@ from holdfast.testing.simulation.clockwork import Clockwork
 from holdfast.testing.simulation.process import Process
 from holdfast.testing.simulation.violation import Violation, require
 
-
 #: Two clocks in whole milliseconds may disagree by one at each end of a stop.
 _ROUNDING_MS = 2
 

@@ -152,8 +152,8 @@ class StreamingWorker:
         self._later(beat_ms * 1_000, "beat", lambda: self._beat(stream))
 
     def _drain(self, stream: Stream) -> None:
-        """Now and then a worker is redeployed."""
-        if self._stream is not stream:
+        """Now and then a worker is redeployed; at the end of a run no more, because that mends too much."""
+        if self._stream is not stream or self._net.is_healed:
             return
         self._is_draining = True
         stream.send(f"{self.name} drain", lambda server, session: server.dispatcher.drain(session))
