@@ -25,7 +25,7 @@ from holdfast.limits import LEASES_PER_GRANT_MAX
 #: One grant to one session, so that a large appetite does not starve its neighbours.
 GRANT_MAX = min(256, LEASES_PER_GRANT_MAX)
 
-#: How long a report that found no room waits before it is tried again.
+#: How long something a worker said that found no room waits before it is tried again.
 RETRY_MS = 100
 
 
@@ -130,9 +130,16 @@ class Dispatcher:
             True,
         )
         info.is_draining = False
+        self._claim(session)
+
+    def _claim(self, session: Session) -> None:
+        """Settles which leases the worker still has; until that found room, it is not welcome."""
+        hello = session.hello
 
         def attached(reply: object) -> None:
-            if isinstance(reply, Heard) and self._current.get(hello.worker_id) is session:
+            if self._current.get(hello.worker_id) is not session:
+                return
+            if isinstance(reply, Heard):
                 self._holders.update(dict.fromkeys(reply.held, session))
                 session.is_attached = True
                 session.push(
@@ -143,6 +150,8 @@ class Dispatcher:
                     )
                 )
                 self._feed(session)
+            else:
+                self._coordinator.later(RETRY_MS, lambda: self._claim(session))
 
         command = commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)
         self._coordinator.call(Lane.WORK, command, attached)
@@ -194,9 +203,17 @@ class Dispatcher:
         self._coordinator.call(Lane.WORK, command, heard)
 
     def release(self, session: Session, tokens: frozenset[int]) -> None:
-        """The worker hands leases back unrun; that spends nothing."""
+        """The worker hands leases back unrun; that spends nothing.
+
+        Tried again until it finds room: the worker's heartbeats would keep what it does not run alive for ever.
+        """
+
+        def released(reply: object) -> None:
+            if isinstance(reply, Refusal) and self._current.get(session.hello.worker_id) is session:
+                self._coordinator.later(RETRY_MS, lambda: self.release(session, tokens))
+
         command = commands.Revoke(session.hello.worker_id, "released", is_spent=False, tokens=tokens)
-        self._coordinator.call(Lane.WORK, command, _ignore)
+        self._coordinator.call(Lane.WORK, command, released)
 
     def drain(self, session: Session) -> None:
         """The worker finishes what it has and wants no more."""
