@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.testing.sabotage import Variant, judge
 from holdfast.testing.sabotages import VARIANTS
+from holdfast.testing.simulation.runner import run_seed
 
 BROKEN_ENOUGH = 22
 
@@ -20,6 +21,14 @@ def test_broken_variant_is_caught(variant: Variant) -> None:
 def test_variant_fits_the_source(variant: Variant) -> None:
     """The text that a variant replaces occurs exactly once, and what stands there instead compiles."""
     variant.check()
+
+
+@pytest.mark.parametrize(
+    ("seed", "events"), sorted({(variant.seed, variant.events) for variant in VARIANTS if not variant.test})
+)
+def test_sound_program_passes_where_variants_fail(seed: int, events: int) -> None:
+    """The seeds that catch variants find nothing in the program as it is."""
+    assert run_seed(seed, events).failure == ""
 
 
 def test_there_are_enough_variants() -> None:

@@ -36,7 +36,7 @@ VARIANTS = (
         LEASES,
         "token = row.token or job.token",
         "token = job.token",
-        seed=3,
+        seed=4,
     ),
     Variant(
         "holder-unchecked-on-report",
@@ -153,6 +153,20 @@ VARIANTS = (
         "            if not self.reports[oldest]:\n                break",
         "            if False:\n                break",
         events=20_000,
+    ),
+    Variant(
+        "refused-release-forgotten",
+        SESSIONS,
+        "self._coordinator.later(RETRY_MS, lambda: self.release(session, tokens))",
+        "pass",
+        test="tests/simulation/test_sessions_without_room.py::test_released_lease_goes_back_once_there_is_room",
+    ),
+    Variant(
+        "refused-attach-forgotten",
+        SESSIONS,
+        "self._coordinator.later(RETRY_MS, lambda: self._claim(session))",
+        "pass",
+        test="tests/simulation/test_sessions_without_room.py::test_attach_is_answered_once_there_is_room",
     ),
     # files
     Variant(

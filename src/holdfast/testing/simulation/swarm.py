@@ -38,6 +38,7 @@ FAULT_PERCENTS: Mapping[str, int] = {
     "poison": 4,
 }
 ALL_FAULTS = (*FAULT_INTERVALS_MS, *FAULT_PERCENTS)
+_FEW = 0.3
 #: These stop the coordinator, so its children and connections go too.
 STOPPING_FAULTS = frozenset(
     {"power-cut", "kill", "crash-at-io", "clean-restart", "failed-sync", "failed-write"}
@@ -125,14 +126,16 @@ def draw(seed: int, events: int) -> Settings:
 
 
 def _draw_faults(rng: random.Random) -> dict[str, int]:
+    """Many faults at once, or few and often: what one of them breaks, another may mend before it shows."""
     share = rng.choice([0.0, 0.25, 0.5, 0.5, 0.75])
+    only = rng.sample(ALL_FAULTS, rng.randint(1, 3)) if rng.random() < _FEW else None
     faults = {}
     for name, (low, high) in FAULT_INTERVALS_MS.items():
         rate = rng.randint(low, high)
-        if rng.random() < share:
-            faults[name] = rate
+        if rng.random() < share if only is None else name in only:
+            faults[name] = rate if only is None else low
     for name, high in FAULT_PERCENTS.items():
         percent = rng.randint(1, high)
-        if rng.random() < share:
+        if rng.random() < share if only is None else name in only:
             faults[name] = percent
     return faults

@@ -216,7 +216,7 @@ class StreamingWorker:
     # -- running jobs
 
     def _take(self, lease: GrantedLease) -> None:
-        if self._stream is not None and self._rng.random() < 0.02:  # noqa: PLR2004 - it thinks better of it
+        if self._stream is not None and self._rng.random() < 0.05:  # noqa: PLR2004 - it thinks better of it
             tokens = frozenset([lease.token])
             self._stream.send(
                 f"{self.name} release", lambda server, session: server.dispatcher.release(session, tokens)
