@@ -150,7 +150,16 @@ class Fleet:
         for wire in self._wires:
             wire.close()
         for program in self._programs:
+            children = program.children()
             program.kill()
+            kill_all(children)
+
+
+def kill_all(pids: list[int]) -> None:
+    """Ends processes that may have ended by themselves."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def clean_environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet, clean_environment
+from tests.e2e.fleet import Fleet, clean_environment, kill_all
 from tests.e2e.history import checked, events_in, grants, revocations
 from tests.e2e.waiting import eventually, pause
 
@@ -126,7 +126,10 @@ def test_no_child_survives_a_killed_parent(fleet: Fleet) -> None:
     children = up.children()
     assert len(children) == 1
     up.kill()
-    eventually(lambda: all(is_gone(pid) for pid in children), what="the end of its children")
+    try:
+        eventually(lambda: all(is_gone(pid) for pid in children), what="the end of its children")
+    finally:
+        kill_all(children)
 
 
 def test_killed_worker_of_up_is_started_again(fleet: Fleet, tmp_path: Path) -> None:
