@@ -65,5 +65,6 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         if not stopping.is_set():
             announce(address, settings)
         await stopped
+        await server.drain()
         await worker.wait()
         await server.stop()

@@ -74,6 +74,10 @@ class LedgerServer:
         self._log.info("serving", grpc=self.address, epoch=journal.epoch, jobs=len(ledger.book.jobs))
         return self.address
 
+    async def drain(self) -> None:
+        """Says that it goes away soon, and serves on."""
+        await self._grpc.drain()
+
     async def stop(self) -> None:
         """Refuses new work, answers what was decided, closes the journal cleanly. Leases stay with their workers."""
         await self._grpc.stop(GRACE_S)

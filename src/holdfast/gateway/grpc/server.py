@@ -76,8 +76,12 @@ class GrpcServer:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return f"{address}:{bound}"
 
+    async def drain(self) -> None:
+        """Says NOT_SERVING and goes on answering, so that balancers turn to others in good time."""
+        await self._health.enter_graceful_shutdown()
+
     async def stop(self, grace_s: float) -> None:
         """Says NOT_SERVING, tells workers, lets calls under way finish, then closes."""
-        await self._health.enter_graceful_shutdown()
+        await self.drain()
         self._work.stop()
         await self._server.stop(grace_s)
