@@ -9,12 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from grpc_health.v1 import health_pb2
 
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet, clean_environment, kill_all
+from tests.e2e.fleet import Fleet, clean_environment, kill_all, stable_port
 from tests.e2e.history import checked, events_in, grants, revocations
 from tests.e2e.waiting import eventually, pause
+
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def is_gone(pid: int) -> bool:
@@ -95,14 +98,15 @@ def test_term_lets_running_jobs_finish(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_second_term_hands_leases_back(fleet: Fleet, tmp_path: Path) -> None:
-    """A second TERM ends an hour's job unrun: it is QUEUED again, and no loss is counted."""
+    """One TERM says NOT_SERVING and waits; a second ends an hour's job, which is QUEUED without a loss."""
     up = fleet.start("up", "--data", "data", "--port", "0", HOLDFAST_DRAIN_MS="3600000")
     wire = fleet.wire(up.ready()["grpc"])
     job_id = wire.new(ms=3_600_000)
     wire.wait_for(job_id, public.RUNNING)
     up.signal(signal.SIGTERM)
-    pause(1)
-    assert up.is_running(), "one TERM waits for the job"
+    eventually(wire.health, lambda status: status == NOT_SERVING)
+    pause(1)  # so that the worker has had the first one before it gets the second
+    assert wire.status(job_id).status == public.RUNNING, "one TERM waits for the job"
     up.signal(signal.SIGTERM)
     assert up.wait() == 0
     job = checked(tmp_path / "data").jobs[job_id]
@@ -118,6 +122,14 @@ def test_server_alone_ends_with_0(fleet: Fleet, number: signal.Signals) -> None:
     server.signal(number)
     assert server.wait() == 0
     assert server.lines()[-1]["event"] == "stopped"
+
+
+def test_worker_without_a_server_waits_and_ends_with_0(fleet: Fleet) -> None:
+    """A worker that reaches nobody tries again and again, says so, and ends in good order when told to."""
+    worker = fleet.start("worker", "--connect", f"127.0.0.1:{stable_port()}")
+    eventually(lambda: len(worker.lines("disconnected")), lambda count: count >= 3)
+    assert worker.output == ""
+    assert worker.stop() == 0
 
 
 def test_no_child_survives_a_killed_parent(fleet: Fleet) -> None:
