@@ -140,12 +140,14 @@ class Dispatcher:
             if self._current.get(hello.worker_id) is not session:
                 return
             if isinstance(reply, Heard):
-                self._holders.update(dict.fromkeys(reply.held, session))
+                # Since this was decided, some may have been reported or taken back; nobody would forget those again.
+                held = self._coordinator.ledger.book.leases.keys() & reply.held
+                self._holders.update(dict.fromkeys(held, session))
                 session.is_attached = True
                 session.push(
                     Push(
                         is_welcome=True,
-                        revoked=sorted(hello.held.difference(reply.held)),
+                        revoked=sorted(hello.held.difference(held)),
                         cancels=reply.cancels,
                     )
                 )
