@@ -188,6 +188,14 @@ VARIANTS = (
         events=20_000,
     ),
     Variant(
+        "holders-kept-for-ever",
+        SESSIONS,
+        "held = self._coordinator.ledger.book.leases.keys() & reply.held",
+        "held = set(reply.held)",
+        seed=3,
+        events=8_000,
+    ),
+    Variant(
         "refused-release-forgotten",
         SESSIONS,
         "self._coordinator.later(RETRY_MS, lambda: self.release(session, tokens))",

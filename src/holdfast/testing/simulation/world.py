@@ -180,6 +180,8 @@ class SimulatedWorld:
         self.claims.check_kept()
         ready = server.coordinator.ledger.book.ready
         require(not ready.lanes and not ready.delayed, "jobs wait that do not exist")
+        holders = server.dispatcher._holders  # noqa: SLF001 - what is kept for ever is a leak
+        require(not holders, f"sessions are kept for the leases {sorted(holders)[:5]}, which have ended")
         self._check_runs()
 
     def _check_runs(self) -> None:
