@@ -90,7 +90,7 @@ def test_worker_that_outlives_a_restart_keeps_its_lease(
     """A job goes on under its first lease while the server is away, whether it was killed or stopped."""
     port = stable_port()
     server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)
-    fleet.worker(wire.target, "--slots", "2")
+    worker = fleet.worker(wire.target, "--slots", "2")
     ids = [wire.new(ms=2_500), wire.new(ms=10_000)]
     for job_id in ids:
         wire.wait_for(job_id, public.RUNNING)
@@ -104,6 +104,7 @@ def test_worker_that_outlives_a_restart_keeps_its_lease(
     found = events_in(tmp_path / "data")
     assert grants(found) == dict.fromkeys(ids, 1)
     assert revocations(found) == []
+    assert [line for line in worker.log.splitlines() if not line.startswith("{")] == []
 
 
 def test_stopped_coordinator_expires_nobody(fleet: Fleet, tmp_path: Path) -> None:
