@@ -164,7 +164,8 @@ class SimulatedWorld:
         server = self.host.server
         if server is None or self.log.backlog or server.coordinator.ledger.position != self.log.position:
             return False
-        return self.clock.steps % _QUIET_CHECK_STEPS == 0
+        is_told = server.coordinator._synced == self.log.position  # noqa: SLF001 - the news of the last sync
+        return is_told and self.clock.steps % _QUIET_CHECK_STEPS == 0
 
     def _left_over(self) -> str:
         model = self.log.model
