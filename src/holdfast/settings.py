@@ -120,9 +120,7 @@ class Given(NamedTuple):
     is_text: bool
 
 
-FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {
-    field.name: field for field in msgspec.structs.fields(Settings)
-}
+FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
 def load(

@@ -38,9 +38,7 @@ def test_idle_worker_is_told_to_wait_200_ms(wire: Wire) -> None:
 def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
     """Work comes with the id, the whole spec, a token, the number of the attempt and the job's options."""
     assigned = running(wire, job_type="encode", ms=5, size=6, labels={"a": "1", "b": "2"})
-    spec = public.JobSpec(
-        job_type="encode", work_duration_ms=5, payload_size_bytes=6, labels={"a": "1", "b": "2"}
-    )
+    spec = public.JobSpec(job_type="encode", work_duration_ms=5, payload_size_bytes=6, labels={"a": "1", "b": "2"})
     assert assigned.spec == spec
     assert assigned.token > 0
     assert assigned.attempt == 1
@@ -75,9 +73,7 @@ def test_repeated_report_is_accepted_again(wire: Wire) -> None:
     assert answers == [True, True, True]
 
 
-def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(
-    wire: Wire, server: Program
-) -> None:
+def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(wire: Wire, server: Program) -> None:
     """Whoever lost its job and fetched it again is refused under the old token, accepted under the new."""
     old = taken_away(wire, "again")
     new = wire.fetch("again")
@@ -87,9 +83,7 @@ def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(
     assert wire.status(old.job_id).status == public.RUNNING
     assert wire.report("again", new.job_id, token=new.token, output_bytes=b"new")
     assert wire.result(new.job_id).output_bytes == b"new"
-    refused = eventually(
-        lambda: [line for line in server.lines("report_refused") if line["job_id"] == old.job_id]
-    )
+    refused = eventually(lambda: [line for line in server.lines("report_refused") if line["job_id"] == old.job_id])
     assert [(line["token"], line["reason"]) for line in refused] == [(old.token, "STALE_TOKEN")]
 
 
@@ -208,9 +202,7 @@ def test_running_job_that_is_cancelled_and_lost_ends_canceled(wire: Wire) -> Non
     """A job with a requested cancel is not run again when its worker loses it, and says why it ended."""
     assigned = running(wire, "vanishing")
     wire.cancel(assigned.job_id, "enough")
-    eventually(
-        lambda: (wire.heartbeat("vanishing", {}), wire.status(assigned.job_id).status)[1] == public.CANCELED
-    )
+    eventually(lambda: (wire.heartbeat("vanishing", {}), wire.status(assigned.job_id).status)[1] == public.CANCELED)
     assert wire.result(assigned.job_id).output_summary != ""
 
 
@@ -235,9 +227,7 @@ def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Program)
     """A report that would move a finished job is a line in the log that names job, worker and reason."""
     job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
     wire.report("latecomer", job_id, public.JOB_OUTCOME_FAILED)
-    line = eventually(lambda: [line for line in server.lines("report_refused") if line["job_id"] == job_id])[
-        0
-    ]
+    line = eventually(lambda: [line for line in server.lines("report_refused") if line["job_id"] == job_id])[0]
     assert (line["worker_id"], line["reason"], line["level"]) == ("latecomer", "ALREADY_FINISHED", "warning")
 
 
@@ -251,9 +241,7 @@ def test_every_transition_is_logged(wire: Wire, server: Program) -> None:
     moves = [(line["old_state"], line["new_state"], line["worker_id"], line["attempt"]) for line in lines]
     assert moves[1:] == [("QUEUED", "RUNNING", "w", 1), ("RUNNING", "DONE", "w", 1)]
     assert moves[0][1:] == ("QUEUED", "", 0)
-    assert all(
-        {"ts_ms", "service", "level", "method", "message", "priority"} <= line.keys() for line in lines
-    )
+    assert all({"ts_ms", "service", "level", "method", "message", "priority"} <= line.keys() for line in lines)
 
 
 @pytest.mark.parametrize(

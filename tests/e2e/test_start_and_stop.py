@@ -171,9 +171,7 @@ def test_stuck_reader_of_the_log_stops_nobody(fleet: Fleet, tmp_path: Path) -> N
         "debug",
     ]
     with (tmp_path / "adopted.out").open("wb") as out:
-        popen = subprocess.Popen(
-            command, cwd=tmp_path, env=clean_environment({}), stdout=out, stderr=subprocess.PIPE
-        )
+        popen = subprocess.Popen(command, cwd=tmp_path, env=clean_environment({}), stdout=out, stderr=subprocess.PIPE)
     up = fleet.adopt(popen)
     wire = fleet.wire(up.ready()["grpc"])
     for number in range(600):

@@ -84,9 +84,7 @@ def test_stopped_worker_that_comes_back_does_no_harm_and_works_on(fleet: Fleet, 
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
-def test_worker_that_outlives_a_restart_keeps_its_lease(
-    fleet: Fleet, tmp_path: Path, ending: signal.Signals
-) -> None:
+def test_worker_that_outlives_a_restart_keeps_its_lease(fleet: Fleet, tmp_path: Path, ending: signal.Signals) -> None:
     """A job goes on under its first lease while the server is away, whether it was killed or stopped."""
     port = stable_port()
     server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)

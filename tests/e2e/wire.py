@@ -69,9 +69,7 @@ class Wire:
         timeout_s: float = DEADLINE_S,
     ) -> public.SubmitJobResponse:
         """SubmitJob."""
-        spec = public.JobSpec(
-            job_type=job_type, work_duration_ms=ms, payload_size_bytes=size, labels=labels or {}
-        )
+        spec = public.JobSpec(job_type=job_type, work_duration_ms=ms, payload_size_bytes=size, labels=labels or {})
         request = public.SubmitJobRequest(spec=spec, client_request_id=key)
         response: public.SubmitJobResponse = self._public.SubmitJob(request, timeout=timeout_s)
         return response
@@ -142,9 +140,7 @@ class Wire:
             request.running.SetInParent()
             for job_id, token in running.items():
                 request.running.jobs.add(job_id=job_id, token=token)
-        response: internal.WorkerHeartbeatResponse = self._workers.WorkerHeartbeat(
-            request, timeout=DEADLINE_S
-        )
+        response: internal.WorkerHeartbeatResponse = self._workers.WorkerHeartbeat(request, timeout=DEADLINE_S)
         return response
 
     def fetch(self, worker: str) -> internal.FetchWorkResponse:
@@ -167,9 +163,7 @@ class Wire:
             outcome=outcome,  # type: ignore[arg-type]
             **fields,
         )
-        response: internal.ReportWorkOutcomeResponse = self._workers.ReportWorkOutcome(
-            request, timeout=DEADLINE_S
-        )
+        response: internal.ReportWorkOutcomeResponse = self._workers.ReportWorkOutcome(request, timeout=DEADLINE_S)
         return response.accepted
 
     # -- operators

@@ -51,9 +51,7 @@ async def stream_to(server: LedgerServer) -> AsyncIterator[Stream]:
         yield Stream(channel)
 
 
-def hello(
-    worker: str = "w", held: dict[str, int] | None = None, types: tuple[str, ...] = ("sim",)
-) -> own.Hello:
+def hello(worker: str = "w", held: dict[str, int] | None = None, types: tuple[str, ...] = ("sim",)) -> own.Hello:
     tokens = [own.Held(job_id=job_id, token=token) for job_id, token in (held or {}).items()]
     return own.Hello(worker_id=worker, types=types, slots=1, held=tokens)
 

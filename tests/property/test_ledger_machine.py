@@ -77,9 +77,7 @@ class LedgerMachine(RuleBasedStateMachine):
     # -- workers
 
     @rule(worker=WORKERS, routes=ROUTES, queues=QUEUES, count=st.integers(1, 6), lease_ms=LEASE_MS)
-    def lease(
-        self, worker: str, routes: frozenset[str], queues: frozenset[str], count: int, lease_ms: int
-    ) -> None:
+    def lease(self, worker: str, routes: frozenset[str], queues: frozenset[str], count: int, lease_ms: int) -> None:
         granted = self.desk.do(commands.Lease(worker, routes, queues, count, lease_ms))
         for lease in granted:
             queue, route, _ = self.desk.model.jobs[lease.job_id].lane
@@ -118,9 +116,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def report(self, data: st.DataObject, state: State, is_retryable: bool, is_anonymous: bool) -> None:  # noqa: FBT001
         worker, job_id, token = data.draw(st.sampled_from(self.granted[-12:]), label="lease")
         worker = data.draw(st.sampled_from([worker, worker, worker, "w1"]), label="worker")
-        row = commands.ReportRow(
-            job_id, 0 if is_anonymous else token, state, b"out", "sum", "why", 5, is_retryable
-        )
+        row = commands.ReportRow(job_id, 0 if is_anonymous else token, state, b"out", "sum", "why", 5, is_retryable)
         rows = [row] * data.draw(st.integers(1, 2), label="times")
         expected = self._expected(worker, row)
         reply = self.desk.do(commands.Report(worker, rows))

@@ -187,9 +187,7 @@ def test_state_that_differs_from_the_log_is_noticed(bench: Bench) -> None:
 
 
 def open_on(disk: SimDisk) -> tuple[FileJournal, Ledger]:
-    recovered = recover(
-        disk, JournalConfig(extent_bytes=4_096), LedgerConfig(), now_ms=1, new_cluster_id=bytes(16)
-    )
+    recovered = recover(disk, JournalConfig(extent_bytes=4_096), LedgerConfig(), now_ms=1, new_cluster_id=bytes(16))
     return recovered.journal, recovered.ledger
 
 

@@ -32,9 +32,7 @@ def test_sweep_meets_every_operation_and_every_fault() -> None:
     assert tally.missing() == []
 
 
-@pytest.mark.parametrize(
-    "settings", regressions.read_all(REGRESSIONS), ids=lambda settings: f"seed-{settings.seed}"
-)
+@pytest.mark.parametrize("settings", regressions.read_all(REGRESSIONS), ids=lambda settings: f"seed-{settings.seed}")
 def test_what_once_failed_holds(settings: Settings) -> None:
     """A run that once broke a promise keeps it now."""
     assert run_settings(settings).failure == ""

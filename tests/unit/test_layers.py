@@ -97,11 +97,7 @@ def rule_allows(rule: Rule, name: str) -> bool:
 
 
 def is_allowed_by_reservation(file: str, name: str) -> bool:
-    return all(
-        file.startswith(places)
-        for module, places in RESERVED.items()
-        if is_within(name, f"holdfast.{module}")
-    )
+    return all(file.startswith(places) for module, places in RESERVED.items() if is_within(name, f"holdfast.{module}"))
 
 
 def words_about_testing(file: str, text: str) -> list[str]:

@@ -142,9 +142,7 @@ def test_shared_types_are_defined_once() -> None:
 def test_internal_contract_imports_only_the_public_one() -> None:
     """The public contract imports nothing, and the internal one imports the public one alone."""
     assert [file.name for file in taskqueue_public_pb2.DESCRIPTOR.dependencies] == []
-    assert [file.name for file in taskqueue_internal_pb2.DESCRIPTOR.dependencies] == [
-        "taskqueue_public.proto"
-    ]
+    assert [file.name for file in taskqueue_internal_pb2.DESCRIPTOR.dependencies] == ["taskqueue_public.proto"]
 
 
 def test_kinds_of_backoff_have_the_same_numbers() -> None:
@@ -155,9 +153,7 @@ def test_kinds_of_backoff_have_the_same_numbers() -> None:
 def test_running_jobs_tell_absence_from_none() -> None:
     """A heartbeat without a list of running jobs differs from one with an empty list."""
     silent = taskqueue_internal_pb2.WorkerHeartbeatRequest(worker_id="w")
-    idle = taskqueue_internal_pb2.WorkerHeartbeatRequest(
-        worker_id="w", running=taskqueue_internal_pb2.RunningJobs()
-    )
+    idle = taskqueue_internal_pb2.WorkerHeartbeatRequest(worker_id="w", running=taskqueue_internal_pb2.RunningJobs())
     assert not silent.HasField("running")
     assert idle.HasField("running")
     assert silent.SerializeToString() != idle.SerializeToString()

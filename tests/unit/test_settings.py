@@ -15,9 +15,7 @@ def load_from(
     environment: Mapping[str, str] | None = None,
     other_variables: tuple[str, ...] = (),
 ) -> Loaded:
-    return load(
-        flags=flags or {}, environment=environment or {}, folder=folder, other_variables=other_variables
-    )
+    return load(flags=flags or {}, environment=environment or {}, folder=folder, other_variables=other_variables)
 
 
 def problems_of(
@@ -90,10 +88,7 @@ def test_unknown_variable_is_refused_with_a_hint(tmp_path: Path) -> None:
     """A misspelt HOLDFAST_ variable is refused and the nearest known one is named."""
     problems = problems_of(tmp_path, environment={"HOLDFAST_PROT": "1", "PATH": "/bin"})
     assert problems == (
-        (
-            "expected every environment variable to be a known one, got HOLDFAST_PROT; "
-            "did you mean HOLDFAST_PORT?"
-        ),
+        ("expected every environment variable to be a known one, got HOLDFAST_PROT; did you mean HOLDFAST_PORT?"),
     )
 
 

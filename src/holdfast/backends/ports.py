@@ -1,9 +1,9 @@
 """The two ports that every backend implements, and the values that cross them.
 
-`JobApi` is what a gateway needs, `WorkApi` what the worker runtime needs. A method either does what its sentence says or
-raises a `HoldfastError`; after `UnavailableError` or `DeadlineExceededError` of a submit it is unknown whether the job
-exists, and repeating it under the same request id finds out. Capabilities beyond these (schedules, the event feed,
-history, administration) get ports of their own; a backend that lacks one says so.
+`JobApi` is what a gateway needs, `WorkApi` what the worker runtime needs. A method either does what its sentence says
+or raises a `HoldfastError`; after `UnavailableError` or `DeadlineExceededError` of a submit it is unknown whether the
+job exists, and repeating it under the same request id finds out. Capabilities beyond these (schedules, the event
+feed, history, administration) get ports of their own; a backend that lacks one says so.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence

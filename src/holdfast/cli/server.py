@@ -28,15 +28,11 @@ def server(**flags: object) -> None:
     _run(flags, serve)
 
 
-def _run(
-    flags: dict[str, object], program: Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
-) -> None:
+def _run(flags: dict[str, object], program: Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]) -> None:
     loaded = load(flags=flags, environment=os.environ, folder=Path.cwd(), other_variables=WORKER_VARIABLES)
     settings = loaded.settings
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(
-        service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream
-    )
+    logging.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         uvloop.run(program(settings, stream))
     finally:
@@ -51,9 +47,7 @@ def _signature() -> inspect.Signature:
         help_text = f"{get_args(field.type)[1].description} (default: {field.default!s})"
         kind: Any = bool | None if isinstance(field.default, bool) else str | None
         annotation = Annotated[kind, typer.Option(option, help=help_text, show_default=False)]
-        parameters.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        )
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     return inspect.Signature(parameters)
 
 

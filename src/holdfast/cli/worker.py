@@ -23,15 +23,11 @@ def worker(
     ] = "127.0.0.1:50051",
     queues: Annotated[
         str,
-        typer.Option(
-            "--queues", "-Q", envvar="HOLDFAST_QUEUES", help="queues to serve, with commas; all if empty"
-        ),
+        typer.Option("--queues", "-Q", envvar="HOLDFAST_QUEUES", help="queues to serve, with commas; all if empty"),
     ] = "",
     slots: Annotated[
         int,
-        typer.Option(
-            "--slots", "-c", envvar="HOLDFAST_SLOTS", min=1, max=limits.SLOTS_MAX, help="jobs at a time"
-        ),
+        typer.Option("--slots", "-c", envvar="HOLDFAST_SLOTS", min=1, max=limits.SLOTS_MAX, help="jobs at a time"),
     ] = 8,
     worker_id: Annotated[str, typer.Option(envvar="HOLDFAST_WORKER_ID", help="a name of its own")] = "",
     drain_ms: Annotated[

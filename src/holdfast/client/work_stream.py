@@ -118,9 +118,7 @@ class StreamSession:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
-        with contextlib.suppress(
-            HoldfastError, asyncio.InvalidStateError, TimeoutError
-        ):  # it may be over already
+        with contextlib.suppress(HoldfastError, asyncio.InvalidStateError, TimeoutError):  # it may be over already
             await self._flush()
             await self._call.done_writing()
             async with asyncio.timeout(_FAREWELL_S):

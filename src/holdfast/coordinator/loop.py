@@ -18,7 +18,7 @@ import msgspec
 from holdfast.coordinator.ports import Clock, Scheduler, Storage, SyncThread, Timer
 from holdfast.coordinator.timekeeper import STALL_MS, Timekeeper
 from holdfast.core import commands, events
-from holdfast.core.commands import AnyCommand, Decision, Refusal
+from holdfast.core.commands import AnyCommand, Refusal
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
@@ -114,9 +114,7 @@ class Coordinator:
         self._world = world
         self._config = config
         self.time = Timekeeper(world.clock, ledger.book.last_ms)
-        self._lanes: tuple[deque[tuple[AnyCommand | None, Read | None, Done]], ...] = tuple(
-            deque() for _ in Lane
-        )
+        self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in Lane)
         self._frame: list[bytes] = []
         self._frame_bytes = 0
         self._waiting: deque[tuple[int, Done, object]] = deque()
@@ -154,7 +152,7 @@ class Coordinator:
         self._on_stopped = done
         for lane in self._lanes:
             while lane:
-                lane.popleft()[2](STOPPING)
+                lane.popleft()[1](STOPPING)
         if self._timer:
             self._timer.cancel()
         self._flush()
@@ -168,20 +166,20 @@ class Coordinator:
 
     def call(self, lane: Lane, command: AnyCommand, done: Done) -> None:
         """Decides the command in its turn and calls `done` with the reply or a refusal, once durable."""
-        self._enqueue(lane, (command, None, done))
+        self._enqueue(lane, command, done)
 
     def read(self, lane: Lane, query: Read, done: Done) -> None:
         """Calls `done` with the query's answer once everything that it saw is durable."""
-        self._enqueue(lane, (None, query, done))
+        self._enqueue(lane, query, done)
 
-    def _enqueue(self, lane: Lane, item: tuple[AnyCommand | None, Read | None, Done]) -> None:
+    def _enqueue(self, lane: Lane, what: AnyCommand | Read, done: Done) -> None:
         if self._state != "serving":
-            item[2](STOPPING)
+            done(STOPPING)
         elif len(self._lanes[lane]) >= self._config.waiting_max:
-            item[2](OVERLOADED)
+            done(OVERLOADED)
         else:
-            self._lanes[lane].append(item)
-            self._backlog += _weight(item[0])
+            self._lanes[lane].append((what, done))
+            self._backlog += _weight(what)
             # No answer can leave before the sync that is under way and the one after it: a small backlog waits for
             # the first and is decided in one go; a large one is decided meanwhile.
             if not self._is_syncing or self._backlog >= self._config.overlap_jobs:
@@ -226,44 +224,41 @@ class Coordinator:
             self._handle(*work.popleft(), now)
         taken = 0
         while submits and taken < self._config.turn_commands and self._frame_bytes < self._config.frame_bytes:
-            self._handle(*submits.popleft(), now, spare=self._config.spare_bytes)
+            self._handle(*submits.popleft(), now)
             taken += 1
         if lists:
             self._handle(*lists.popleft(), now)
 
-    def _handle(
-        self, command: AnyCommand | None, query: Read | None, done: Done, now: Now, spare: int = 0
-    ) -> None:
+    def _handle(self, what: AnyCommand | Read, done: Done, now: Now) -> None:
         try:
-            reply = self._decide(command, now, spare) if command is not None else query(self.ledger, now)  # type: ignore[misc]
+            reply = what(self.ledger, now) if callable(what) else self._decide(what, now)
         except Exception as error:  # noqa: BLE001 - deciding changes nothing: one broken request need not stop all
             for observer in self.observers:
-                observer.bug(command, error)
+                observer.bug(what, error)
             reply = BROKEN
         self._answer(done, reply)
 
     def execute(self, command: AnyCommand, now: Now, done: Done | None = None) -> object:
         """Decides a command of the coordinator's own, inside a turn; returns the reply before it is durable."""
-        reply = self._decide(command, now, 0)
+        reply = self._decide(command, now)
         if done is not None:
             self._answer(done, reply)
         return reply
 
-    def _decide(self, command: AnyCommand, now: Now, spare: int) -> object:
+    def _decide(self, command: AnyCommand, now: Now) -> object:
         decision = self.ledger.decide(command, now)
         if isinstance(decision, Refusal):
             return decision
-        if decision.event is not None and not self._record(decision, spare):
+        if decision.event is not None and not self._record(decision.event):
             self._is_starved = True
             return NO_SPACE
         return decision.reply
 
-    def _record(self, decision: Decision, spare: int) -> bool:
-        event = decision.event
-        assert event is not None
+    def _record(self, event: AnyEvent) -> bool:
         data = events.encode_one(event)
         size = len(data) if self._frame else len(data) + FRAME_BYTES
-        if not self._reserve(size, spare):
+        # New jobs leave room for what becomes of those that are there.
+        if not self._reserve(size, self._config.spare_bytes if type(event) is events.Created else 0):
             return False
         self._apply(event)
         self._frame.append(data)
@@ -406,7 +401,7 @@ class Coordinator:
         self.wake()
 
 
-def _weight(command: AnyCommand | None) -> int:
+def _weight(command: AnyCommand | Read) -> int:
     if isinstance(command, commands.Submit):
         return len(command.jobs)
     return len(command.rows) if isinstance(command, commands.Report) else 1

@@ -1,8 +1,8 @@
 """From a directory to a ledger that may serve: the newest good snapshot, then every frame after it.
 
-Invariants: nothing but the journal and its snapshots is read; after each frame the state's digest equals the one that the
-coordinator wrote with it, or the start is refused; a damaged snapshot is never silent, and never fatal while the journal
-still reaches back far enough to do without it.
+Invariants: nothing but the journal and its snapshots is read; after each frame the state's digest equals the one that
+the coordinator wrote with it, or the start is refused; a damaged snapshot is never silent, and never fatal while the
+journal still reaches back far enough to do without it.
 """
 
 import msgspec
@@ -91,9 +91,7 @@ def restore(disk: Disk, config: LedgerConfig) -> Restored:
             continue
         if header.position == ledger.position:
             return Restored(ledger, header.link, warnings)
-        warnings.append(
-            f"snapshot at position {position} was passed over: it holds the state at {ledger.position}"
-        )
+        warnings.append(f"snapshot at position {position} was passed over: it holds the state at {ledger.position}")
     return Restored(Ledger(config), None, warnings)
 
 

@@ -1,8 +1,9 @@
 """Sessions of streaming workers: credits in, leases out.
 
 A session is the live connection of one worker. Its credits say how many more jobs it has room for; whenever there are
-ready jobs, the dispatcher grants them inside the loop's own turn, so that a job submitted to an idle worker is accepted
-and granted in one frame. All of this is soft: a crash forgets it, and workers attach again, naming the leases they hold.
+ready jobs, the dispatcher grants them inside the loop's own turn, so that a job submitted to an idle worker is
+accepted and granted in one frame. All of this is soft: a crash forgets it, and workers attach again, naming the
+leases they hold.
 
 Invariants: one current session per worker id; only the current one's end takes leases back; a lease is pushed only once
 it is durable.
@@ -109,6 +110,7 @@ class Dispatcher:
         self._hungry: dict[tuple[str, str], dict[Session, None]] = {}
         self._holders: dict[int, Session] = {}
         self._notices: list[tuple[int, int, bool]] = []
+        self._looked_ms = 0
         coordinator.followers.append(self)
         coordinator.observers.append(self)
 
@@ -230,6 +232,9 @@ class Dispatcher:
 
     def follow(self, now: Now) -> None:
         """Grants ready jobs to hungry sessions, fairly, until one of the two runs out."""
+        if now.served_ms - self._looked_ms > self._config.worker_timeout_ms:
+            self._looked_ms = now.served_ms
+            self.registry.forget_silent(now.served_ms)
         ready = self._coordinator.ledger.book.ready
         ready.promote(now.log_ms)
         if not self._hungry:

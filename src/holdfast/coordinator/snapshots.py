@@ -83,9 +83,7 @@ def _check(disk: Disk, ledger: Ledger) -> None:
     if image.full_digest(again) != image.full_digest(ledger):
         disk.remove(snapshot_name(ledger.position))
         disk.sync_dir()
-        raise SnapshotMismatchError(
-            f"the snapshot at position {ledger.position} did not read back as it was written"
-        )
+        raise SnapshotMismatchError(f"the snapshot at position {ledger.position} did not read back as it was written")
 
 
 class KeeperConfig(msgspec.Struct, frozen=True):

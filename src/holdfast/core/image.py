@@ -46,6 +46,7 @@ class _JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     finished_ms: int
     cancel_requested: bool
     result: Result | None
+    cancel_reason: str
 
 
 class _LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -126,13 +127,12 @@ def _job_row(job: Job, template: int) -> _JobRow:
         job.finished_ms,
         job.cancel_requested,
         job.result,
+        job.cancel_reason,
     )
 
 
 def _lease_row(lease: Lease) -> _LeaseRow:
-    return _LeaseRow(
-        lease.token, lease.job.id, lease.worker, lease.granted_ms, lease.lease_ms, lease.expires_ms
-    )
+    return _LeaseRow(lease.token, lease.job.id, lease.worker, lease.granted_ms, lease.lease_ms, lease.expires_ms)
 
 
 def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
@@ -190,6 +190,7 @@ def _job(row: _JobRow, template: Template, chunk: int) -> Job:
         row.finished_ms,
         row.cancel_requested,
         row.result,
+        row.cancel_reason,
     )
 
 

@@ -195,9 +195,7 @@ class LeaseManager:
                 return None, "NOT_THE_HOLDER"
             return (lease, "") if lease.deadline_ms > now.served_ms else (None, "LEASE_EXPIRED")
         if job.state in TERMINAL:
-            is_repeat = (
-                job.result is not None and job.result.token == row.token != 0 and job.state == row.state
-            )
+            is_repeat = job.result is not None and job.result.token == row.token != 0 and job.state == row.state
             return None, "" if is_repeat else "ALREADY_FINISHED"
         return None, "STALE_TOKEN"
 
@@ -209,13 +207,16 @@ class LeaseManager:
         # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
         summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX])
         why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX])
-        if row.state == DONE or (row.state == CANCELED and job.cancel_requested):
-            return Result(token, row.state, row.output, summary, "", row.runtime_ms)
+        if row.state == DONE:
+            return Result(token, DONE, row.output, summary, "", row.runtime_ms)
+        if row.state == CANCELED and job.cancel_requested:
+            return Result(token, CANCELED, row.output, summary or job.cancel_reason, "", row.runtime_ms)
         failures, template = job.failures + 1, job.template
         if not row.is_retryable or failures >= template.max_attempts:
             return Result(token, FAILED, row.output, summary, why, row.runtime_ms)
         if job.cancel_requested:
-            return Result(token, CANCELED, b"", "canceled between attempts", why, row.runtime_ms)
+            summary = job.cancel_reason or "canceled between attempts"
+            return Result(token, CANCELED, b"", summary, why, row.runtime_ms)
         asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
         wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
         return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now.log_ms + wait_ms)
@@ -283,7 +284,7 @@ class LeaseManager:
                 self._requeue(job, event.at_ms)
             else:
                 reason = LOSSES_SPENT if row.state == FAILED else ""
-                summary = f"its lease ended ({event.reason}) after {job.attempts} attempts"
+                summary = job.cancel_reason or f"its lease ended ({event.reason}) after {job.attempts} attempts"
                 end(book, job, Result(0, row.state, summary=summary, failure_reason=reason), event.at_ms)
 
     def apply_reported(self, event: Reported) -> None:

@@ -86,9 +86,7 @@ class Ledger:
         """The job, as long as it is kept."""
         return self.book.jobs.get(job_id)
 
-    def page(
-        self, states: Collection[int], offset: int, size: int, *, newest_first: bool
-    ) -> tuple[list[Job], bool]:
+    def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
         """A page of jobs by creation, and whether more follow; no states means all of them."""
         # A set: a state named twice must not count twice.
         wanted = ALL_STATES.intersection(states) if states else ALL_STATES

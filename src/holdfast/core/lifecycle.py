@@ -44,9 +44,7 @@ TRANSITIONS = (
     Transition("lease lost", RUNNING, QUEUED, "expired, dropped with its worker, or handed back"),
     Transition("losses spent", RUNNING, FAILED, "too many workers were lost while running it"),
     Transition("cancel queued", QUEUED, CANCELED, "at once; it never runs after that"),
-    Transition(
-        "cancel running", RUNNING, CANCELED, "best effort: the worker stopped it, or was lost with it"
-    ),
+    Transition("cancel running", RUNNING, CANCELED, "best effort: the worker stopped it, or was lost with it"),
 )
 
 LEGAL = frozenset((row.source or NOWHERE, row.target) for row in TRANSITIONS)
@@ -70,8 +68,7 @@ def name(state: int) -> str:
 def to_markdown() -> str:
     """The lifecycle as a document: a diagram and the table, for `docs/lifecycle.md`."""
     edges = [
-        f"    {row.source.name if row.source else '[*]'} --> {row.target.name}: {row.trigger}"
-        for row in TRANSITIONS
+        f"    {row.source.name if row.source else '[*]'} --> {row.target.name}: {row.trigger}" for row in TRANSITIONS
     ]
     rows = [
         f"| {row.trigger} | {row.source.name if row.source else '—'} | {row.target.name} | {row.note} |"

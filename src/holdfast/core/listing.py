@@ -83,9 +83,7 @@ class Listing:
         """How many jobs are in any of these states."""
         return sum(chunk.matching(states) for chunk in self._chunks.values())
 
-    def page(
-        self, states: Collection[int], offset: int, size: int, *, newest_first: bool
-    ) -> tuple[list[Job], bool]:
+    def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
         """Up to `size` jobs after `offset` matching ones, and whether more follow."""
         found: list[Job] = []
         for chunk in self._walk(newest_first=newest_first):

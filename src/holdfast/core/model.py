@@ -115,6 +115,8 @@ class Job(msgspec.Struct, gc=False):
     finished_ms: int = 0
     cancel_requested: bool = False
     result: Result | None = None
+    #: Why it should stop, while it still runs.
+    cancel_reason: str = ""
 
     @property
     def request_id(self) -> str:

@@ -33,13 +33,9 @@ class TaskManager:
         """One event for all that is new; repeated requests get the job they made before."""
         if not 0 < len(command.jobs) <= limits.BATCH_JOBS_MAX:
             rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
-            return invalid(
-                "BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}"
-            )
+            return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
         if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
-            return invalid(
-                "BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch"
-            )
+            return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
         refusal = self._check_templates(command.templates) or self._no_room(command)
         return refusal or _Intake(self._book, command, now).decide()
 
@@ -56,9 +52,7 @@ class TaskManager:
     def _no_room(self, command: Submit) -> Refusal | None:
         book = self._book
         if len(book.jobs) + len(command.jobs) > limits.JOBS_HELD_MAX:
-            message = (
-                f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
-            )
+            message = f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
         if len(book.ready.lanes) + len(command.templates) > limits.LANES_MAX:
             message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
@@ -142,7 +136,7 @@ class TaskManager:
         if event.state == RUNNING:
             assert job.state == RUNNING
             book.lift(job)
-            job.cancel_requested = True
+            job.cancel_requested, job.cancel_reason = True, event.reason
             book.touch(job)
             return
         assert job.state != RUNNING, "only its worker or the end of its lease ends a running job"
@@ -168,9 +162,7 @@ def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
 def unknown_job(job_id: str) -> Refusal:
     """No such job: it never was, or it finished and was forgotten."""
     shown = job_id if len(job_id) <= limits.JOB_ID_CHARS_MAX else job_id[: limits.JOB_ID_CHARS_MAX] + "..."
-    return Refusal(
-        Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over"
-    )
+    return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over")
 
 
 class _Intake:

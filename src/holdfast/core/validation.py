@@ -20,7 +20,8 @@ def invalid(reason: str, message: str) -> Refusal:
 
 def _expected(what: str, rule: str, got: object) -> str:
     text = repr(got)
-    return f"expected {what} to be {rule}, got {text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + '...'}"
+    shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}..."
+    return f"expected {what} to be {rule}, got {shown}"
 
 
 def check_template(template: Template) -> Refusal | None:
@@ -66,9 +67,7 @@ def _check_backoff(backoff: Backoff) -> Refusal | None:
         return invalid("BACKOFF_INVALID", _expected("the kind of backoff", "0, 1 or 2", backoff.kind))
     for what, value in (("backoff base_ms", backoff.base_ms), ("backoff max_ms", backoff.max_ms)):
         if not 0 <= value <= limits.BACKOFF_MS_MAX:
-            return invalid(
-                "OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {limits.BACKOFF_MS_MAX}", value)
-            )
+            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {limits.BACKOFF_MS_MAX}", value))
     return None
 
 
@@ -119,9 +118,7 @@ def check_extra(extra: Extra) -> Refusal | None:
     """The first thing wrong with labels, headers or the request id."""
     if len(extra.request_id) > limits.REQUEST_ID_CHARS_MAX:
         rule = f"at most {limits.REQUEST_ID_CHARS_MAX} characters"
-        return invalid(
-            "REQUEST_ID_TOO_LONG", f"expected the request id to be {rule}, got {len(extra.request_id)}"
-        )
+        return invalid("REQUEST_ID_TOO_LONG", f"expected the request id to be {rule}, got {len(extra.request_id)}")
     if extra.request_id and not extra.request_id.isprintable():
         return invalid("REQUEST_ID_INVALID", _expected("the request id", "printable text", extra.request_id))
     if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX or not extra.retry_of.isprintable():
@@ -144,9 +141,7 @@ def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | Non
             return invalid("LABEL_KEY_INVALID", _expected(f"each {what} name", rule, key))
         if len(value) > limits.LABEL_VALUE_CHARS_MAX:
             rule = f"at most {limits.LABEL_VALUE_CHARS_MAX} characters"
-            return invalid(
-                "LABEL_VALUE_TOO_LONG", f"expected the {what} {key!r} to be {rule}, got {len(value)}"
-            )
+            return invalid("LABEL_VALUE_TOO_LONG", f"expected the {what} {key!r} to be {rule}, got {len(value)}")
         if not is_text(value):
             return invalid("LABEL_VALUE_INVALID", _expected(f"the {what} {key!r}", "text", value))
     return None

@@ -48,7 +48,13 @@ class FileJournal:
 
     @classmethod
     def open(
-        cls, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes, verify_after: int | Callable[[], int] = 0
+        cls,
+        disk: Disk,
+        config: JournalConfig,
+        *,
+        now_ms: int,
+        new_cluster_id: bytes,
+        verify_after: int | Callable[[], int] = 0,
     ) -> Self:
         """Claim the directory, recover what it holds, and begin a new epoch.
 
@@ -70,7 +76,12 @@ class FileJournal:
 
     @classmethod
     def _open_locked(
-        cls, disk: Disk, config: JournalConfig, now_ms: int, new_cluster_id: bytes, verify_after: int | Callable[[], int]
+        cls,
+        disk: Disk,
+        config: JournalConfig,
+        now_ms: int,
+        new_cluster_id: bytes,
+        verify_after: int | Callable[[], int],
     ) -> Self:
         found = recover(disk, verify_after=verify_after() if callable(verify_after) else verify_after)
         cluster_id = found.manifest.cluster_id if found.manifest else new_cluster_id
@@ -120,9 +131,7 @@ class FileJournal:
         until = self._end_position
         headers = [header for header in self._chain.headers() if header.first_position <= until + 1]
         version = self._config.digest_version
-        return replay_segments(
-            self._disk, headers, digest_version=version, after=after, until=until, link=link
-        )
+        return replay_segments(self._disk, headers, digest_version=version, after=after, until=until, link=link)
 
     def reserve(self, size: int, *, spare: int = 0) -> bool:
         self._refuse_if_unusable()
@@ -199,9 +208,7 @@ class FileJournal:
         """Go on in a new segment, or stay in this one for now if the disk has no room for another."""
         first = self._end_position + 1
         created_ms = self._chain.header.created_ms if now_ms is None else now_ms
-        header = replace(
-            self._chain.header, first_position=first, link=self._end_checksum, created_ms=created_ms
-        )
+        header = replace(self._chain.header, first_position=first, link=self._end_checksum, created_ms=created_ms)
         file = self._create_roomy(header)
         old_end = self._space.end
         if file is not None and not self._space.move(file, end=HEADER_BYTES, allocated=file.size()):

@@ -62,9 +62,7 @@ class Encoded(NamedTuple):
     checksum: int
 
 
-def encode(
-    body: bytes, *, first_position: int, count: int, digest: int, link: int, salt: int, offset: int
-) -> Encoded:
+def encode(body: bytes, *, first_position: int, count: int, digest: int, link: int, salt: int, offset: int) -> Encoded:
     """Lay out one frame for `offset` in its file."""
     assert 0 < len(body) <= BODY_BYTES_MAX, f"expected a body of 1 to {BODY_BYTES_MAX} bytes, got {len(body)}"
     assert count > 0, "a frame holds at least one event"

@@ -80,9 +80,7 @@ class MemoryJournal:
 
     def release(self, size: int) -> None:
         with self._lock:
-            assert 0 <= size <= self._granted, (
-                f"expected at most {self._granted} bytes given back, got {size}"
-            )
+            assert 0 <= size <= self._granted, f"expected at most {self._granted} bytes given back, got {size}"
             self._granted -= size
 
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:

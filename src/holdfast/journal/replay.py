@@ -80,9 +80,7 @@ def _check_link(found: int, wanted: _Range, name: str) -> None:
         raise JournalDamagedError(name, 0, wanted.after, problem)
 
 
-def read_sealed(
-    disk: Disk, *, digest_version: int = 1, after: int = 0, link: int | None = None
-) -> Iterator[Frame]:
+def read_sealed(disk: Disk, *, digest_version: int = 1, after: int = 0, link: int | None = None) -> Iterator[Frame]:
     """Yield the frames past `after` of all segments but the newest, which another process may be writing.
 
     The caller has a pin at `after + 1`, taken before the call, so that nothing it needs is deleted meanwhile.
@@ -91,9 +89,7 @@ def read_sealed(
     until = headers[-1].first_position - 1 if headers else 0
     if after >= until:
         return iter(())
-    return replay_segments(
-        disk, headers[:-1], digest_version=digest_version, after=after, until=until, link=link
-    )
+    return replay_segments(disk, headers[:-1], digest_version=digest_version, after=after, until=until, link=link)
 
 
 def read_headers(disk: Disk) -> list[SegmentHeader]:
@@ -122,6 +118,4 @@ def _check_range(headers: Sequence[SegmentHeader], after: int, until: int) -> No
         )
     if after > until:
         name = headers[-1].name if headers else ""
-        raise JournalDamagedError(
-            name, 0, after, f"the journal ends with position {until}, before what was asked for"
-        )
+        raise JournalDamagedError(name, 0, after, f"the journal ends with position {until}, before what was asked for")

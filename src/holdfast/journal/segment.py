@@ -122,6 +122,4 @@ def _make_name_durable(disk: Disk, file: File, name: str) -> None:
         disk.sync_dir()
     except OSError as error:
         file.close()
-        raise JournalFailedError(
-            f"the directory could not be synced after creating {name!r}: {error}"
-        ) from error
+        raise JournalFailedError(f"the directory could not be synced after creating {name!r}: {error}") from error

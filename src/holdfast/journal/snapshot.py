@@ -123,9 +123,7 @@ def _read_header(file: File, name: str) -> SnapshotHeader:
         problem = "the checksum of its header does not match"
     if problem:
         raise _damaged(name, 0, problem)
-    digest_version, cluster_id, position, link, log_time_ms, digest = _FIELDS.unpack_from(
-        data, PREAMBLE_BYTES
-    )
+    digest_version, cluster_id, position, link, log_time_ms, digest = _FIELDS.unpack_from(data, PREAMBLE_BYTES)
     header = SnapshotHeader(
         digest_version=digest_version,
         cluster_id=cluster_id,

@@ -55,9 +55,7 @@ class Space:
 
     def give_back(self, size: int) -> None:
         with self._lock:
-            assert 0 <= size <= self._granted, (
-                f"expected at most {self._granted} bytes given back, got {size}"
-            )
+            assert 0 <= size <= self._granted, f"expected at most {self._granted} bytes given back, got {size}"
             self._granted -= size
 
     def take(self, size: int) -> bool:

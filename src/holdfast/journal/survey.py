@@ -42,9 +42,7 @@ class Survey:
     @property
     def epoch(self) -> int:
         """The highest epoch that this directory has seen."""
-        return max(
-            [header.epoch for header in self.headers] + ([self.manifest.epoch] if self.manifest else [0])
-        )
+        return max([header.epoch for header in self.headers] + ([self.manifest.epoch] if self.manifest else [0]))
 
     @property
     def is_end_marked(self) -> bool:
@@ -173,9 +171,7 @@ def check_succession(walker: FrameWalker, name: str, following: SegmentHeader) -
         raise JournalDamagedError(name, walker.offset, walker.position, problem)
 
 
-def _survey_newest(
-    disk: Disk, manifest: Manifest | None, headers: list[SegmentHeader], sizes: list[int]
-) -> Survey:
+def _survey_newest(disk: Disk, manifest: Manifest | None, headers: list[SegmentHeader], sizes: list[int]) -> Survey:
     mark = manifest.mark_position if manifest else 0
     mark_checksum = next((header.link for header in headers if header.first_position - 1 == mark), None)
     file = disk.open(headers[-1].name)

@@ -77,11 +77,7 @@ async def replays(runs: int, say: Callable[[str], None]) -> list[Measure]:
     for run in range(runs):
         say(f"replay, run {run + 1} of {runs}")
         values.append(await asyncio.to_thread(replay_ratio, 200_000))
-    return [
-        at_most(
-            "replay of a job (created, granted, finished), in rounds of `d[i] = i`", values, 120, "rounds"
-        )
-    ]
+    return [at_most("replay of a job (created, granted, finished), in rounds of `d[i] = i`", values, 120, "rounds")]
 
 
 async def million(runs: int, say: Callable[[str], None], jobs: int) -> list[Measure]:

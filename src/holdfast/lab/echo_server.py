@@ -17,9 +17,7 @@ async def serve() -> None:
     """Prints its port and serves until killed."""
     server = grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(_echo)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("holdfast.lab.Echo", {"Echo": handler}),)
-    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("holdfast.lab.Echo", {"Echo": handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(port, flush=True)

@@ -84,9 +84,7 @@ def replay_ratio(jobs: int) -> float:
         write_history(folder, jobs)
         before = bare_loop_s(1_000_000) / 1_000_000
         start = time.perf_counter()
-        recovered = recover(
-            OsDisk(folder), _CONFIG, LedgerConfig(), now_ms=_START_MS, new_cluster_id=_CLUSTER
-        )
+        recovered = recover(OsDisk(folder), _CONFIG, LedgerConfig(), now_ms=_START_MS, new_cluster_id=_CLUSTER)
         spent = (time.perf_counter() - start) / jobs
         after = bare_loop_s(1_000_000) / 1_000_000
         assert len(recovered.ledger.book.finished) == jobs // _BATCH * _BATCH

@@ -146,9 +146,7 @@ def _stamp(service: str) -> structlog.typing.Processor:
     def stamp(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         event["ts_ms"] = time.time_ns() // 1_000_000
         event.setdefault("service", service)
-        first = {
-            name: event.get(name, "") for name in FIELDS_FIRST if name in event or name in _ALWAYS_PRESENT
-        }
+        first = {name: event.get(name, "") for name in FIELDS_FIRST if name in event or name in _ALWAYS_PRESENT}
         return first | {name: value for name, value in event.items() if name not in first}
 
     return stamp

@@ -1,10 +1,12 @@
 """Every transition as a log line, from the coordinator's events, once it is durable.
 
-The core never logs; this observer reads what an event moved. All lines of one frame go out in one write. Refused reports
-are lines too, so that a late or stale result can be explained from the logs alone.
+The core never logs; this observer reads what an event moved. Lines are collected for a moment and go out in one write:
+a write for every frame would cost the coordinator more than the lines do. Refused reports are lines too, so that a late
+or stale result can be explained from the logs alone.
 """
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -13,6 +15,9 @@ from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, Rep
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import name
 from holdfast.observe.logging import LineWriter
+
+#: How long lines are collected before they are written together.
+_COLLECT_MS = 50
 
 
 class TransitionLine(msgspec.Struct, frozen=True, gc=False):
@@ -54,12 +59,15 @@ Line = TransitionLine | RefusedLine
 
 
 class TransitionLog:
-    """An observer of the loop that writes transitions."""
+    """An observer of the loop that writes transitions. `later` makes a call after some milliseconds."""
 
-    def __init__(self, writer: LineWriter, service: str) -> None:
+    def __init__(self, writer: LineWriter, service: str, later: Callable[[int, Callable[[], None]], None]) -> None:
         self._writer = writer
         self._service = service
+        self._later = later
         self._lines: deque[Line] = deque()
+        self._durable = 0
+        self._is_write_due = False
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Renders what the event moved, while it can still be seen."""
@@ -83,23 +91,27 @@ class TransitionLog:
             self._lines.append(line)
         if isinstance(event, Reported):
             for row in event.refused:
-                self._lines.append(
-                    RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason)
-                )
+                self._lines.append(RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason))
 
     def durable(self, position: int) -> None:
-        """Writes what has become durable."""
+        """Sees to it that what has become durable is written."""
+        self._durable = position
+        if self._lines and not self._is_write_due:
+            self._is_write_due = True
+            self._later(_COLLECT_MS, self.flush)
+
+    def flush(self) -> None:
+        """Writes every line whose event is durable."""
+        self._is_write_due = False
         lines, due = self._lines, []
-        while lines and lines[0].position <= position:
+        while lines and lines[0].position <= self._durable:
             due.append(lines.popleft())
         if due:
             self._writer.write(due)
 
     def bug(self, command: object, error: Exception) -> None:
         """A command could not be decided: the one place where its traceback goes."""
-        structlog.get_logger().error(
-            "bug", message=f"{type(command).__name__} could not be decided", exc_info=error
-        )
+        structlog.get_logger().error("bug", message=f"{type(command).__name__} could not be decided", exc_info=error)
 
 
 def _who_and_why(event: AnyEvent) -> tuple[str, str]:

@@ -36,9 +36,7 @@ MOVES = frozenset(
 # Beyond so many grants that ended without failure or loss, handing a job back counts as a loss.
 UNSPENT_GRANTS_MAX = 20
 REVOKE_REASONS = frozenset({"expired", "disconnected", "not-running", "released"})
-REFUSE_REASONS = frozenset(
-    {"UNKNOWN_JOB", "NOT_THE_HOLDER", "LEASE_EXPIRED", "ALREADY_FINISHED", "STALE_TOKEN"}
-)
+REFUSE_REASONS = frozenset({"UNKNOWN_JOB", "NOT_THE_HOLDER", "LEASE_EXPIRED", "ALREADY_FINISHED", "STALE_TOKEN"})
 WORKER_LOST, OUTPUT_TOO_LARGE = "WORKER_LOST", "OUTPUT_TOO_LARGE"
 
 _BATCH_JOBS_MAX = 1_000
@@ -192,14 +190,10 @@ class Model:
         self._require(bool(job.id) and job.id not in self._ids, f"the id {job.id!r} was used before")
         self._require(bool(job.type) and bool(queue), f"job {job.id} has no type or no queue")
         self._require(0 <= priority <= _PRIORITY_MAX, f"job {job.id} has priority {priority}")
-        self._require(
-            1 <= job.max_attempts <= _ATTEMPTS_MAX, f"job {job.id} may be tried {job.max_attempts} times"
-        )
+        self._require(1 <= job.max_attempts <= _ATTEMPTS_MAX, f"job {job.id} may be tried {job.max_attempts} times")
         self._require(0 <= job.max_losses <= _LOSSES_MAX, f"job {job.id} may be lost {job.max_losses} times")
         self._require(len(job.payload) <= _PAYLOAD_BYTES_MAX, f"the payload of job {job.id} is too large")
-        self._require(
-            job.not_before_ms <= job.created_ms + _YEAR_MS, f"job {job.id} is due in more than a year"
-        )
+        self._require(job.not_before_ms <= job.created_ms + _YEAR_MS, f"job {job.id} is due in more than a year")
 
     def _keep_key(self, job: ModelJob) -> None:
         key = job.request_id
@@ -226,9 +220,7 @@ class Model:
     def _check_grantable(self, job: ModelJob, at_ms: int) -> None:
         self._require(job.state == QUEUED, f"job {job.id} was granted while {NAMES[job.state]}")
         self._require(not job.cancel_requested, f"job {job.id} was granted after its cancel")
-        self._require(
-            job.not_before_ms <= at_ms, f"job {job.id} was granted at {at_ms}, due {job.not_before_ms}"
-        )
+        self._require(job.not_before_ms <= at_ms, f"job {job.id} was granted at {at_ms}, due {job.not_before_ms}")
 
     def _take_oldest(self, job: ModelJob) -> None:
         oldest = self._head(job.lane)
@@ -256,9 +248,7 @@ class Model:
     def _rank(self, job: ModelJob) -> tuple[int, int]:
         priority = job.lane[2]
         waited_since = (
-            max(job.created_ms, job.not_before_ms) - priority * self._aging_ms
-            if self._aging_ms
-            else -priority
+            max(job.created_ms, job.not_before_ms) - priority * self._aging_ms if self._aging_ms else -priority
         )
         return waited_since, job.number
 
@@ -277,19 +267,15 @@ class Model:
             lease = self._held(token, worker or None)
             self._require(is_spent or reason != "expired", f"the expired lease {token} was not counted")
             job = self.jobs[lease.job_id]
-            is_forgiven = (
-                reason == "released" and job.attempts - job.failures - job.losses <= UNSPENT_GRANTS_MAX
-            )
+            is_forgiven = reason == "released" and job.attempts - job.failures - job.losses <= UNSPENT_GRANTS_MAX
             self._require(not (is_spent and is_forgiven), f"the released lease {token} was counted")
             del self.leases[token]
             self._place_lost(job, state, at_ms, is_spent=is_spent)
 
     def _place_lost(self, job: ModelJob, state: int, at_ms: int, *, is_spent: bool) -> None:
         losses = job.losses + is_spent
-        if job.cancel_requested:
-            right = CANCELED
-        else:
-            right = FAILED if is_spent and losses > job.max_losses else QUEUED
+        right = FAILED if is_spent and losses > job.max_losses else QUEUED
+        right = CANCELED if job.cancel_requested else right
         self._require(
             state == right,
             f"job {job.id}, lost {losses} times of {job.max_losses}, became {NAMES.get(state)}",
@@ -314,25 +300,19 @@ class Model:
     def _take_result(self, job: ModelJob, row: list[Any], at_ms: int) -> None:
         token, state, output, summary, reason, runtime_ms, not_before_ms, *_ = row
         self._require(len(output) <= _OUTPUT_BYTES_MAX, f"the output of job {job.id} is over its limit")
-        self._require(
-            max(len(summary), len(reason)) <= _TEXT_CHARS_MAX, f"the texts of job {job.id} are too long"
-        )
+        self._require(max(len(summary), len(reason)) <= _TEXT_CHARS_MAX, f"the texts of job {job.id} are too long")
         self._move(job, state)
         if state == QUEUED:
             self._retry(job, not_before_ms, at_ms)
             return
-        self._require(
-            state != CANCELED or job.cancel_requested, f"job {job.id} ended CANCELED and nobody asked for it"
-        )
+        self._require(state != CANCELED or job.cancel_requested, f"job {job.id} ended CANCELED and nobody asked for it")
         self._require(not output or reason != OUTPUT_TOO_LARGE, f"job {job.id} kept a refused output")
         self._end(job, (token, state, output, summary, reason, runtime_ms), at_ms)
 
     def _retry(self, job: ModelJob, not_before_ms: int, at_ms: int) -> None:
         job.failures += 1
         self._require(not job.cancel_requested, f"job {job.id} was queued again after its cancel")
-        self._require(
-            job.failures < job.max_attempts, f"job {job.id} failed {job.failures} times and was queued again"
-        )
+        self._require(job.failures < job.max_attempts, f"job {job.id} failed {job.failures} times and was queued again")
         self._require(not_before_ms >= at_ms, f"job {job.id} is due again before it failed")
         job.not_before_ms = not_before_ms
         self._wait(job, at_ms)
@@ -359,9 +339,7 @@ class Model:
         self._require(not job.cancel_requested, f"the cancel of job {job_id} was accepted twice")
         job.cancel_requested = True
         if job.state == RUNNING:
-            self._require(
-                state == RUNNING, f"running job {job_id} was canceled without an answer of its worker"
-            )
+            self._require(state == RUNNING, f"running job {job_id} was canceled without an answer of its worker")
             return
         self._require(state == CANCELED, f"the cancel of queued job {job_id} did not end it")
         self._move(job, CANCELED)

@@ -51,9 +51,7 @@ class Variant:
         """The source with the edit; raises unless the text occurs exactly once."""
         count = source.count(self.text)
         if count != 1:
-            raise LookupError(
-                f"variant {self.name}: expected its text once in {self.file}, found it {count} times"
-            )
+            raise LookupError(f"variant {self.name}: expected its text once in {self.file}, found it {count} times")
         return source.replace(self.text, self.instead)
 
     def check(self) -> None:
@@ -155,9 +153,7 @@ def judge(variant: Variant) -> Verdict:
         return Verdict(variant.name, is_caught=False, seeds="", how=f"no verdict within {_TIMEOUT_S} s")
     lines = [line for line in done.stdout.splitlines() if line.startswith(f"{variant.name}|")]
     if not lines or done.returncode not in (CAUGHT, ESCAPED):
-        return Verdict(
-            variant.name, is_caught=False, seeds="", how=f"broke itself: {done.stderr.strip()[-300:]}"
-        )
+        return Verdict(variant.name, is_caught=False, seeds="", how=f"broke itself: {done.stderr.strip()[-300:]}")
     _, seeds, how = lines[-1].split("|", 2)
     return Verdict(variant.name, is_caught=done.returncode == CAUGHT, seeds=seeds, how=how or "nothing")
 

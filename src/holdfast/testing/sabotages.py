@@ -24,7 +24,7 @@ VARIANTS = (
         "read-does-not-wait",
         LOOP,
         "            reply = BROKEN\n        self._answer(done, reply)\n",
-        "            reply = BROKEN\n        done(reply) if query else self._answer(done, reply)\n",
+        "            reply = BROKEN\n        done(reply) if callable(what) else self._answer(done, reply)\n",
         seed=1,
     ),
     Variant(
@@ -234,8 +234,7 @@ VARIANTS = (
     Variant(
         "removals-not-synced",
         "journal/chain.py",
-        "            self._disk.sync_dir()\n            self._disk.remove(name)\n"
-        "            self._disk.sync_dir()\n",
+        "            self._disk.sync_dir()\n            self._disk.remove(name)\n            self._disk.sync_dir()\n",
         "            self._disk.remove(name)\n",
         test="tests/simulation/test_recovery.py::test_segments_are_removed_without_gaps",
     ),

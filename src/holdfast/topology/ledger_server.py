@@ -25,7 +25,6 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
-from holdfast.observe.background import BackgroundLines
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import TransitionLog
 from holdfast.proto import holdfast_pb2
@@ -44,7 +43,7 @@ class LedgerServer:
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
         self._log = structlog.get_logger()
         self._maker: SnapshotProcess | None = None
-        self._lines: BackgroundLines | None = None
+        self._transitions: TransitionLog | None = None
         self.address = ""
 
     async def start(self) -> str:
@@ -56,16 +55,15 @@ class LedgerServer:
         world = World(SystemClock(), AsyncioScheduler(loop), self._sync, self._die)
         self.coordinator = Coordinator(ledger, journal, world, self._loop_config())
         if self._settings.log_level in ("debug", "info"):
-            self._lines = BackgroundLines(line_writer(self._settings.log_format, self._log_stream))
-            self.coordinator.observers.append(TransitionLog(self._lines, "holdfast"))
+            writer = line_writer(self._settings.log_format, self._log_stream)
+            self._transitions = TransitionLog(writer, "holdfast", self.coordinator.later)
+            self.coordinator.observers.append(self._transitions)
         self._keep_snapshots(journal)
         session_config = SessionConfig(self._settings.lease_ms, self._settings.worker_timeout_ms)
         self.work = LedgerWork(self.coordinator, session_config)
         self.jobs = LedgerJobs(self.coordinator)
         self.coordinator.start()
-        self._grpc = GrpcServer(
-            self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection
-        )
+        self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
         try:
             self.address = await self._grpc.start(self._settings.host, self._settings.port)
         except BaseException:
@@ -92,8 +90,8 @@ class LedgerServer:
             self._maker.stop()
         self._sync.close()
         self._journal.close()
-        if self._lines is not None:
-            self._lines.close()
+        if self._transitions is not None:
+            self._transitions.flush()
 
     def _open(self) -> tuple[FileJournal | MemoryJournal, Ledger]:
         settings = self._settings

@@ -117,8 +117,7 @@ class Worker:
         if not self._stopping.is_set():
             await session.want(self._config.slots - len(self._running))
         tasks = [
-            asyncio.create_task(task)
-            for task in (self._listen(session), self._speak(session), self._beat(session))
+            asyncio.create_task(task) for task in (self._listen(session), self._speak(session), self._beat(session))
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -214,7 +213,7 @@ class Worker:
         try:
             output = await self._call(assignment)
         except asyncio.CancelledError:
-            return ReportRow(job_id, token, CANCELED, summary="stopped by its worker")
+            return ReportRow(job_id, token, CANCELED)
         except JobFailedError as error:
             why, is_retryable = error.reason, error.is_retryable
         except Exception as error:  # noqa: BLE001 - a job may raise anything

@@ -99,9 +99,7 @@ class Desk:
         assert isinstance(reply, Submitted), reply
         return reply
 
-    def submit_keyed(
-        self, job_id: str, key: str, payload: bytes = b"", template: Template = ECHO
-    ) -> Submitted:
+    def submit_keyed(self, job_id: str, key: str, payload: bytes = b"", template: Template = ECHO) -> Submitted:
         return self.submit(job_id, template=template, payload=payload, extra=Extra(request_id=key))
 
     def lease(

@@ -28,9 +28,7 @@ EVENTS: list[AnyEvent] = [
     events.Granted(3, "w1", 1_000, 1, ["a", "b"]),
     events.Extended(4, "w1", 1_000, [1, 2]),
     events.Revoked(5, "w1", "expired", [Revocation(1, QUEUED, True)]),
-    events.Reported(
-        6, "w1", [Result(2, FAILED, b"o", "s", "f", 3, 0)], [RefusedReport("a", 1, "STALE_TOKEN")]
-    ),
+    events.Reported(6, "w1", [Result(2, FAILED, b"o", "s", "f", 3, 0)], [RefusedReport("a", 1, "STALE_TOKEN")]),
     events.CancelAccepted(7, "a", CANCELED, "enough"),
     events.Evicted(8, 2),
 ]

@@ -9,9 +9,7 @@ import pytest
 from holdfast.testing.model import CANCELED, DONE, FAILED, QUEUED, RUNNING, Model, ModelViolation
 
 
-def template(
-    queue: str = "default", priority: int = 5, max_attempts: int = 1, max_losses: int = 3
-) -> list[Any]:
+def template(queue: str = "default", priority: int = 5, max_attempts: int = 1, max_losses: int = 3) -> list[Any]:
     return ["echo", queue, priority, max_attempts, max_losses, 0, [1, 1_000, 1_000], False]
 
 
@@ -28,9 +26,7 @@ def extended(at_ms: int, *tokens: int, worker: str = "w1") -> list[Any]:
     return [4, at_ms, worker, 1_000, list(tokens)]
 
 
-def revoked(
-    at_ms: int, token: int, state: int, reason: str = "expired", *, is_spent: bool = True
-) -> list[Any]:
+def revoked(at_ms: int, token: int, state: int, reason: str = "expired", *, is_spent: bool = True) -> list[Any]:
     return [5, at_ms, "w1", reason, [[token, state, is_spent]]]
 
 

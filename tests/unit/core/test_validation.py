@@ -222,9 +222,7 @@ def test_submits_are_refused_when_too_many_jobs_are_held(desk: Desk, monkeypatch
     assert desk.submit("c").job_ids == ["c"]
 
 
-def test_submits_are_refused_when_too_many_bytes_are_held(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_submits_are_refused_when_too_many_bytes_are_held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the limit of held bytes submits are refused until jobs are forgotten."""
     monkeypatch.setattr(limits, "BYTES_HELD_MAX", 10)
     desk.submit("a", payload=b"x" * 11)

@@ -97,9 +97,7 @@ def test_end_of_a_header_does_not_stand_in_for_the_body() -> None:
     """Where a sector begins with the header's last byte, that byte may be zero, so the body must not be."""
     offset = 2 * SECTOR_BYTES - HEADER_BYTES + 1
     for digest in range(1_500):
-        data = encode(
-            b"\xc1" * 600, first_position=1, count=1, digest=digest, link=0, salt=SALT, offset=offset
-        ).data
+        data = encode(b"\xc1" * 600, first_position=1, count=1, digest=digest, link=0, salt=SALT, offset=offset).data
         assert min(_bits(part) for part in _parts(data, offset)) >= 2
 
 

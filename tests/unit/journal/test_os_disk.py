@@ -97,9 +97,7 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path, child: subprocess.Popen
 def test_started_processes_do_not_inherit_the_lock(tmp_path: Path) -> None:
     """A child that outlives its parent's journal does not keep the directory locked."""
     journal = open_on(tmp_path / "j")
-    with subprocess.Popen(
-        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as process:
         journal.close()
         open_on(tmp_path / "j").close()
         process.kill()
@@ -141,9 +139,7 @@ def test_reserve_grows_with_zeros_and_keeps_contents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_reserve_works_without_fallocate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_reserve_works_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Where the file system cannot promise space, zeros are written instead."""
 
     def unsupported(*_: int) -> None:
@@ -174,9 +170,7 @@ def test_failed_reserve_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: p
     file.close()
 
 
-def test_directory_that_cannot_be_written_is_an_error_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directory_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read-only directory is reported in the one exception tree, and the lock is not kept."""
 
     def read_only(*_: object, **__: object) -> int:

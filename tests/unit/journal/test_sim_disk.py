@@ -163,9 +163,7 @@ def test_no_call_succeeds_after_the_power_is_gone() -> None:
         file.sync()
 
 
-@pytest.mark.parametrize(
-    ("moment", "lengths"), [("before", {0}), ("after", {300}), ("middle", set(range(301)))]
-)
+@pytest.mark.parametrize(("moment", "lengths"), [("before", {0}), ("after", {300}), ("middle", set(range(301)))])
 def test_crash_moment_says_how_much_was_written(moment: str, lengths: set[int]) -> None:
     """The cut falls before the write, after it, or at any byte of it."""
     seen = set()

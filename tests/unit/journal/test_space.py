@@ -174,11 +174,7 @@ def test_segment_that_was_taken_back_stays_away(seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["reserve", "write", "fill", "free"]), st.integers(1, 1_500)), max_size=60
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(["reserve", "write", "fill", "free"]), st.integers(1, 1_500)), max_size=60))
 def test_promised_bytes_are_always_writable(steps: list[tuple[str, int]]) -> None:
     """Whatever the order of grants, frames, rolls and a disk that fills and empties: no promise is broken."""
     disk = empty_disk()

@@ -29,9 +29,7 @@ class LedgerWork:
         granted = cast("list[GrantedLease]", await self._caller.call(Lane.WORK, command))
         return granted[0] if granted else None
 
-    async def heartbeat(
-        self, worker: str, capacity: int, running: Iterable[tuple[str, int]] | None
-    ) -> list[str]:
+    async def heartbeat(self, worker: str, capacity: int, running: Iterable[tuple[str, int]] | None) -> list[str]:
         """Extends what the worker runs; what it was given and does not run goes back. Ids of jobs to stop."""
         self.dispatcher.registry.hear(worker, self._served_ms()).slots = capacity
         held = None if running is None else frozenset(self._token(worker, *job) for job in running)

@@ -31,9 +31,7 @@ class JobService(rpc.JobServiceServicer):
             pb.SubmitRefusal(index=index, reason=refusal.reason, message=refusal.message)
             for index, refusal in submitted.refusals.items()
         ]
-        return pb.SubmitJobsResponse(
-            job_ids=submitted.job_ids, accepted_at_ms=submitted.at_ms, refusals=refusals
-        )
+        return pb.SubmitJobsResponse(job_ids=submitted.job_ids, accepted_at_ms=submitted.at_ms, refusals=refusals)
 
 
 def template_of(template: pb.JobTemplate) -> Template:
@@ -53,9 +51,7 @@ def template_of(template: pb.JobTemplate) -> Template:
 def backoff_of(backoff: pb.Backoff) -> Backoff:
     """The backoff as the core knows it; a zero stands for the default."""
     if backoff.kind not in _KINDS:
-        raise InvalidArgumentError(
-            f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID"
-        )
+        raise InvalidArgumentError(f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID")
     default = Backoff()
     return Backoff(_KINDS[backoff.kind], backoff.base_ms or default.base_ms, backoff.max_ms or default.max_ms)
 

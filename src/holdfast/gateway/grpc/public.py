@@ -42,9 +42,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         )
 
     @answered
-    async def GetJobStatus(
-        self, request: pb.GetJobStatusRequest, context: Context
-    ) -> pb.GetJobStatusResponse:
+    async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.GetJobStatusResponse:
         """The authoritative state of one job."""
         job = await self._jobs.get(checked_id(request.job_id))
         return pb.GetJobStatusResponse(
@@ -58,9 +56,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         )
 
     @answered
-    async def GetJobResult(
-        self, request: pb.GetJobResultRequest, context: Context
-    ) -> pb.GetJobResultResponse:
+    async def GetJobResult(self, request: pb.GetJobResultRequest, context: Context) -> pb.GetJobResultResponse:
         """The result of a finished job; not ready, without an error, for any other."""
         result = await self._jobs.result(checked_id(request.job_id))
         if result.state not in TERMINAL:
@@ -126,9 +122,7 @@ def checked_page(page: pb.PageRequest) -> tuple[int, int]:
     """Offset and size; 0 means the default size, more than the maximum means the maximum."""
     token = page.page_token
     if len(token) > limits.PAGE_TOKEN_CHARS_MAX or not _PAGE_TOKEN.fullmatch(token):
-        raise _invalid(
-            "PAGE_TOKEN_INVALID", "expected page_token to be empty or as returned by the page before"
-        )
+        raise _invalid("PAGE_TOKEN_INVALID", "expected page_token to be empty or as returned by the page before")
     size = min(page.page_size, limits.PAGE_SIZE_MAX) if page.page_size else limits.PAGE_SIZE_DEFAULT
     return int(token or 0), size
 

@@ -43,9 +43,7 @@ SERVICES = (
 class GrpcServer:
     """The ledger's services on one port."""
 
-    def __init__(
-        self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool
-    ) -> None:
+    def __init__(self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
         self._server = grpc.aio.server(options=_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._work = WorkService(work, welcome)

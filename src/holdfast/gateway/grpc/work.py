@@ -4,13 +4,15 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator
 
+import structlog
+
 from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import SIM_TYPE, Extra
-from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
+from holdfast.errors import AbortedError, HoldfastError, InternalError, InvalidArgumentError
 from holdfast.gateway.grpc.status import Context, answered, refuse, refuse_undecodable
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
@@ -120,6 +122,9 @@ class _Stream:
                 refuse_undecodable(message)
         except HoldfastError as error:
             self._end(error)
+        except Exception as error:  # noqa: BLE001 - no worker's message may stop the server
+            structlog.get_logger().error("bug", method="Work", exc_info=error)
+            self._end(InternalError("the message could not be taken; the server's log says why"))
         finally:
             self._is_read = True
             self._wake.set()
@@ -229,17 +234,13 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
         running = None
         if request.HasField("running"):
             running = [(job.job_id, job.token) for job in request.running.jobs]
-        cancels = await self._work.heartbeat(
-            checked_worker(request.worker_id), request.capacity_hint, running
-        )
+        cancels = await self._work.heartbeat(checked_worker(request.worker_id), request.capacity_hint, running)
         return internal_pb.WorkerHeartbeatResponse(
             accepted=True, next_heartbeat_in_ms=self._heartbeat_ms, cancel=cancels
         )
 
     @answered
-    async def FetchWork(
-        self, request: internal_pb.FetchWorkRequest, context: Context
-    ) -> internal_pb.FetchWorkResponse:
+    async def FetchWork(self, request: internal_pb.FetchWorkRequest, context: Context) -> internal_pb.FetchWorkResponse:
         """One job, or a hint when to ask again."""
         lease = await self._work.fetch(checked_worker(request.worker_id), frozenset({SIM_TYPE}))
         if lease is None:
@@ -267,9 +268,7 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
         """How an attempt ended; not accepted, without an error, if the lease is no longer the worker's."""
         state = _OUTCOMES.get(request.outcome)
         if state is None:
-            raise InvalidArgumentError(
-                f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID"
-            )
+            raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
         row = ReportRow(
             request.job_id,
             request.token,

@@ -66,9 +66,7 @@ def _replay(seed: int, events: int) -> int:
     else:
         print(f"SEED={seed}")
         print(f"  {outcome.settings.describe()}")
-    print(
-        f"outcome: {outcome.verdict}{', missing: ' + ', '.join(outcome.missing) if outcome.missing else ''}"
-    )
+    print(f"outcome: {outcome.verdict}{', missing: ' + ', '.join(outcome.missing) if outcome.missing else ''}")
     print("  faults:", _counts(outcome.fired))
     print("  done:", _counts(outcome.done))
     rate = f"{outcome.steps / took_s:,.0f} events/s"

@@ -23,9 +23,7 @@ Program = Callable[[ProcessDisk], object]
 class Beside:
     """One program. It dies with the coordinator's process, or at its call `killed_at` of the disk."""
 
-    def __init__(
-        self, disk: SimDisk, program: Program, rng: random.Random, killed_at: int | None = None
-    ) -> None:
+    def __init__(self, disk: SimDisk, program: Program, rng: random.Random, killed_at: int | None = None) -> None:
         self._program = program
         self._rng = rng
         self._killed_at = killed_at

@@ -39,9 +39,7 @@ class PageSeen:
 
     __slots__ = ("has_more", "ids", "newest_first", "offset", "position", "size", "states")
 
-    def __init__(
-        self, ledger: Ledger, states: frozenset[int], offset: int, size: int, *, newest_first: bool
-    ) -> None:
+    def __init__(self, ledger: Ledger, states: frozenset[int], offset: int, size: int, *, newest_first: bool) -> None:
         self.position = ledger.position
         self.states = states
         self.offset = offset
@@ -102,9 +100,7 @@ class Claims:
         if not key:
             require(job_id == job.id, f"job {job.id} without a key was given the id {job_id}")
         elif self._key_ids.get(key, job_id) != job_id:
-            require(
-                not log.is_kept(self._key_ids[key]), f"the key {key!r} gave two ids while the first was kept"
-            )
+            require(not log.is_kept(self._key_ids[key]), f"the key {key!r} gave two ids while the first was kept")
         if key:
             self._key_ids[key] = job_id
             self.count("repeated submit" if job_id != job.id else "submit with key")
@@ -135,9 +131,7 @@ class Claims:
         job = self._log.model.jobs.get(job_id)
         require(job is not None or self._log.is_known(job_id), f"the cancel of {job_id} was no one's")
         if job is not None and reply.state in TERMINAL:
-            require(
-                job.state == reply.state, f"job {job_id} was said to be {reply.state!r} before it was durable"
-            )
+            require(job.state == reply.state, f"job {job_id} was said to be {reply.state!r} before it was durable")
         elif job is not None:
             is_marked = job.cancel_requested or job.state in TERMINAL
             require(is_marked, f"the cancel of {job_id} was acknowledged before it was durable")
@@ -205,9 +199,7 @@ class Claims:
             grant = self._log.grants.get(lease.token)
             require(grant is not None, f"the lease {lease.token} left before it was durable")
             assert grant is not None
-            require(
-                (grant.job_id, grant.worker) == (lease.job_id, worker), f"the lease {lease.token} went astray"
-            )
+            require((grant.job_id, grant.worker) == (lease.job_id, worker), f"the lease {lease.token} went astray")
             require(lease.token not in self._pushed, f"the lease {lease.token} was handed out twice")
             self._pushed.add(lease.token)
             _, job = self._log.created[lease.job_id]
@@ -266,9 +258,7 @@ class Claims:
         """A worker was told not to repeat these outcomes: each counts, or its refusal is on record."""
         for row in rows:
             is_settled = self._log.has_outcome(row.token) or (row.job_id, row.token) in self._log.refused
-            require(
-                is_settled, f"the report of {worker} under token {row.token} was acknowledged and is lost"
-            )
+            require(is_settled, f"the report of {worker} under token {row.token} was acknowledged and is lost")
             if self._log.has_outcome(row.token):
                 self.count("report accepted")
         self.count("report acknowledged")

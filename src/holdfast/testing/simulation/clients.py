@@ -43,9 +43,7 @@ class Order:
 class Client:
     """One caller, one request at a time."""
 
-    def __init__(
-        self, name: str, net: Network, claims: Claims, settings: Settings, templates: list[Template]
-    ) -> None:
+    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, templates: list[Template]) -> None:
         self.name = name
         self._net = net
         self._claims = claims

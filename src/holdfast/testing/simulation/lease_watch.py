@@ -83,9 +83,7 @@ class LeaseWatch:
         allowed_ms = (STALL_MS + _ROUNDING_MS) * (self._process.stalls - watched.stalls)
         stopped_ms = self._process.stopped_ms - watched.stopped_ms
         early_ms = stopped_ms - self._overtime_ms(watched)
-        require(
-            early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early, {allowed_ms} allowed"
-        )
+        require(early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early, {allowed_ms} allowed")
 
     def follow(self, now: Now) -> None:
         """At the end of a turn no lease is past its time, unless there was no room to say so."""
@@ -95,9 +93,7 @@ class LeaseWatch:
         for token, watched in self._watched.items():
             if watched.stalls == stalls and self._overtime_ms(watched) >= 0:
                 raise Violation(f"the lease {token} outlived its time by {self._overtime_ms(watched)} ms")
-        self._early_ms = min(
-            (watched.due_ms for watched in self._watched.values()), default=self._clock.steady_ms()
-        )
+        self._early_ms = min((watched.due_ms for watched in self._watched.values()), default=self._clock.steady_ms())
 
     def durable(self, position: int) -> None:
         """Nothing to do."""

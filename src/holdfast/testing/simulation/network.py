@@ -82,9 +82,7 @@ class Network:
 
     # -- streams
 
-    def open_stream(
-        self, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call
-    ) -> "Stream":
+    def open_stream(self, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call) -> "Stream":
         """Connects; the session begins when the hello arrives."""
         stream = Stream(self, who, hello, hear, closed)
         self.streams = [other for other in self.streams if not other.is_over] + [stream]

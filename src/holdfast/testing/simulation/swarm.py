@@ -40,9 +40,7 @@ FAULT_PERCENTS: Mapping[str, int] = {
 ALL_FAULTS = (*FAULT_INTERVALS_MS, *FAULT_PERCENTS)
 _FEW = 0.3
 #: These stop the coordinator, so its children and connections go too.
-STOPPING_FAULTS = frozenset(
-    {"power-cut", "kill", "crash-at-io", "clean-restart", "failed-sync", "failed-write"}
-)
+STOPPING_FAULTS = frozenset({"power-cut", "kill", "crash-at-io", "clean-restart", "failed-sync", "failed-write"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

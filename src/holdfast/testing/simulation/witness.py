@@ -67,9 +67,7 @@ class LogWitness:
         require(self._pending == (body, count, digest), "another frame became durable than was being written")
         self._pending = None
         self._take(body, count, digest)
-        require(
-            end_position == self.position, f"the journal ends at {end_position}, the log at {self.position}"
-        )
+        require(end_position == self.position, f"the journal ends at {end_position}, the log at {self.position}")
 
     def _take(self, body: bytes, count: int, digest: int) -> None:
         first = self.position + 1
@@ -83,9 +81,7 @@ class LogWitness:
             self.position == first + count - 1,
             f"a frame at {first} of {count} events ends at {self.position}",
         )
-        require(
-            self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live"
-        )
+        require(self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live")
 
     def _note(self, event: AnyEvent) -> None:
         kind = type(event).__name__
@@ -137,9 +133,7 @@ class LogWitness:
         )
         self.compare(ledger)
         full = image.full_digest(ledger)
-        require(
-            full == image.full_digest(self.shadow), "snapshot and tail give another state than the whole log"
-        )
+        require(full == image.full_digest(self.shadow), "snapshot and tail give another state than the whole log")
 
     def _compare_frame(self, first: int, found: Frame) -> None:
         if first <= self.position:

@@ -40,9 +40,7 @@ class Run:
 class StreamingWorker:
     """One worker id, over its connections and deaths."""
 
-    def __init__(
-        self, name: str, net: Network, claims: Claims, settings: Settings, *, knows_all: bool
-    ) -> None:
+    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, *, knows_all: bool) -> None:
         self.name = name
         self._net = net
         self._claims = claims

@@ -75,16 +75,14 @@ class SimulatedWorld:
         self.net = Network(self.clock, self.host, settings, _stream(settings, "network"))
         templates = draw_templates(settings)
         self.clients = [
-            Client(f"client-{number}", self.net, self.claims, settings, templates)
-            for number in range(settings.clients)
+            Client(f"client-{number}", self.net, self.claims, settings, templates) for number in range(settings.clients)
         ]
         self.workers: list[StreamingWorker | UnaryWorker] = [
             StreamingWorker(f"worker-{number}", self.net, self.claims, settings, knows_all=number == 0)
             for number in range(settings.streaming)
         ]
         self.workers += [
-            UnaryWorker(f"poller-{number}", self.net, self.claims, settings)
-            for number in range(settings.unary)
+            UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
         ]
         self.saboteur = Saboteur(self.clock, self.host, self.net, settings, self.workers)
         self._is_check_due = False
@@ -126,9 +124,7 @@ class SimulatedWorld:
             return
         ledger, settings = server.coordinator.ledger, self.settings
         require(ledger.position >= self.log.position, "the live state is behind what is durable")
-        require(
-            server.journal.end_position == self.log.position, "the journal and the log disagree about the end"
-        )
+        require(server.journal.end_position == self.log.position, "the journal and the log disagree about the end")
         for lane in server.coordinator._lanes:  # noqa: SLF001 - a declared cap
             require(len(lane) <= settings.waiting_max, f"{len(lane)} commands wait in one lane")
 
@@ -200,9 +196,7 @@ class SimulatedWorld:
         if self.settings.lease_ms > _CALM_LEASE_MS:
             require(not lost, f"without faults, leases were lost: {lost}")
             for job in log.model.jobs.values():
-                reported = sum(
-                    log.has_outcome(t) for (j, _), ts in log.tokens_of.items() if j == job.id for t in ts
-                )
+                reported = sum(log.has_outcome(t) for (j, _), ts in log.tokens_of.items() if j == job.id for t in ts)
                 ran = self.claims.runs.get(job.id, 0)
                 require(ran == reported, f"job {job.id} ran {ran} times and was reported {reported} times")
 
