@@ -23,6 +23,7 @@ class State(IntEnum):
 NOWHERE = 0
 
 QUEUED, RUNNING, DONE, FAILED, CANCELED = State
+_NAMES = ("", *(state.name for state in State))
 TERMINAL = frozenset({DONE, FAILED, CANCELED})
 
 
@@ -62,7 +63,7 @@ def check(source: int, target: int) -> None:
 
 def name(state: int) -> str:
     """The state's name for people and logs; an empty string stands for no job."""
-    return State(state).name if state else ""
+    return _NAMES[state]
 
 
 def to_markdown() -> str:
