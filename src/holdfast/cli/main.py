@@ -1,10 +1,12 @@
 """The program `holdfast`: its commands, and how errors leave it."""
 
 import sys
+from typing import Annotated
 
 import typer
 
-from holdfast.cli import journal, server, worker
+from holdfast import __version__
+from holdfast.cli import job, journal, server, worker
 from holdfast.errors import MAPPED, HoldfastError
 
 app = typer.Typer(
@@ -13,19 +15,33 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-app.command("up", help="Start a server and a worker; everything in one command.")(server.up)
-app.command("server", help="Start a server without a worker.")(server.server)
+SETTINGS = "Each option is also a variable (HOLDFAST_LEASE_MS) and a key in holdfast.toml (lease_ms)."
+app.command("up", help="Start a server and a worker; everything in one command.", epilog=SETTINGS)(server.up)
+app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
 app.command("worker", help="Start a worker for a server that is running.")(worker.worker)
+app.add_typer(job.app, name="job")
 app.add_typer(journal.app, name="journal")
+
+
+@app.callback()
+def options(
+    is_version_asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Those of the program itself."""
+    if is_version_asked:
+        print(f"holdfast {__version__}")
+        raise typer.Exit
 
 
 def main() -> int:
     """Runs a command; an error is a sentence on standard error and an exit code, never a traceback."""
     try:
-        app(standalone_mode=False)
+        status = app(standalone_mode=False)
     except HoldfastError as error:
-        print(f"holdfast: {error.message}", file=sys.stderr)
+        for line in error.message.splitlines():
+            print(f"holdfast: {line}", file=sys.stderr)
         return int(MAPPED[error.code].exit_code)
     except typer.Exit as error:
         return error.exit_code
@@ -36,4 +52,4 @@ def main() -> int:
             raise
         error.show()
         return int(getattr(error, "exit_code", 2))
-    return 0
+    return status if isinstance(status, int) else 0  # a command that ends with `typer.Exit` returns its status here

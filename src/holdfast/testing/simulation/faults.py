@@ -171,12 +171,13 @@ class Saboteur:
         """All faults end, and what is broken is mended."""
         self.is_over = True
         self._disk_heals()
-        faults = self._host.disk.faults
+        faults, armed = self._host.disk.faults, self._host.armed
+        # What has struck stays known: the coordinator may hear of it only when its sync is over.
+        armed.difference_update([name for name in armed if getattr(faults, name)])
         faults.fail_next_sync = faults.fail_next_sync_dir = faults.fail_next_write = False
         faults.short_write_percent = 0
         faults.crash_at_operation = None
         self._host.snapshotter.is_next_killed = False
-        self._host.armed.clear()
         for worker in self._workers:
             worker.heal()
 

@@ -1,0 +1,30 @@
+"""What a server refused, as the exception that the server's own process would have raised."""
+
+from collections.abc import Iterable
+from typing import cast
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from holdfast.errors import HoldfastError, code_of_grpc, error_class
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+def error_of(error: grpc.aio.AioRpcError) -> HoldfastError:
+    """The error with its code, its sentence and, where the server gave one, its reason."""
+    code = code_of_grpc(error.code().value[0])
+    message = error.details() or f"the server answered {error.code().name} and said no more"
+    return error_class(code)(message, reason=_reason(error))
+
+
+def _reason(error: grpc.aio.AioRpcError) -> str:
+    metadata = cast("Iterable[tuple[str, bytes]]", error.trailing_metadata() or ())
+    for key, value in metadata:
+        if key == _DETAILS_KEY:
+            for detail in Status.FromString(value).details:
+                info = ErrorInfo()
+                if detail.Unpack(info):
+                    return str(info.reason)
+    return ""
