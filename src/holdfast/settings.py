@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -27,6 +27,10 @@ _MIB = 1_048_576
 def _whole(minimum: int, maximum: int, unit: str) -> msgspec.Meta:
     text = f"a whole number of {unit} from {minimum} to {maximum}"
     return msgspec.Meta(ge=minimum, le=maximum, description=text)
+
+
+def _purpose(text: str) -> msgspec.Meta:
+    return msgspec.Meta(title=text)
 
 
 Data = Annotated[
@@ -60,35 +64,28 @@ WorkerId = Annotated[
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a server can be told."""
 
-    #: Where jobs are kept.
-    data: Data = "./holdfast-data"
-    host: Host = "127.0.0.1"
-    port: Port = 50_051
-    #: Jobs that the built-in worker runs at a time.
-    slots: Slots = 8
-    lease_ms: LeaseMs = limits.LEASE_MS_DEFAULT
-    heartbeat_ms: PeriodMs = limits.HEARTBEAT_MS
-    worker_timeout_ms: PeriodMs = limits.WORKER_TIMEOUT_MS
-    #: Waiting this long counts as much as one step of priority; 0: priority is strict.
-    aging_ms: SpanMs = 60_000
-    #: A finished job is forgotten when it is older than this, or beyond these many jobs or bytes.
-    retain_ms: SpanMs = _DAY_MS
-    retain_jobs: Count = 1_000_000
-    retain_bytes: Size = 512 * _MIB
-    #: How far back history and time travel reach.
-    history_ms: SpanMs = 7 * _DAY_MS
-    #: A segment of the journal is closed at this size; a snapshot is made after so many bytes.
-    segment_bytes: FileSize = 64 * _MIB
-    snapshot_bytes: FileSize = 256 * _MIB
-    log_level: LogLevel = "info"
-    log_format: LogFormat = "auto"
-    #: Request ids remembered at most; 0: each as long as its job.
-    dedup_keys_max: Count = 0
-    #: Allows listening beyond loopback without TLS and tokens.
-    insecure: Switch = False
-    reflection: Switch = False
-    #: Empty: the name of the host.
-    worker_id: WorkerId = ""
+    data: Annotated[Data, _purpose("where jobs are kept; memory://: only until it stops")] = "./holdfast-data"
+    host: Annotated[Host, _purpose("the address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, _purpose("the port to listen on; 0: any that is free")] = 50_051
+    slots: Annotated[Slots, _purpose("how many jobs the worker beside the server runs at a time")] = 8
+    lease_ms: Annotated[LeaseMs, _purpose("how long a worker may keep a job without a word")] = limits.LEASE_MS_DEFAULT
+    heartbeat_ms: Annotated[PeriodMs, _purpose("how often a worker says that it lives")] = limits.HEARTBEAT_MS
+    worker_timeout_ms: Annotated[PeriodMs, _purpose("a worker silent for so long gets no more jobs")] = (
+        limits.WORKER_TIMEOUT_MS
+    )
+    aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = 60_000
+    retain_ms: Annotated[SpanMs, _purpose("a finished job older than this is forgotten")] = _DAY_MS
+    retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = 1_000_000
+    retain_bytes: Annotated[Size, _purpose("beyond so much of finished jobs the oldest are forgotten")] = 512 * _MIB
+    history_ms: Annotated[SpanMs, _purpose("how far back the journal is kept")] = 7 * _DAY_MS
+    segment_bytes: Annotated[FileSize, _purpose("the size at which a file of the journal is closed")] = 64 * _MIB
+    snapshot_bytes: Annotated[FileSize, _purpose("a snapshot is made after so much journal")] = 256 * _MIB
+    log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
+    log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
+    dedup_keys_max: Annotated[Count, _purpose("how many request ids to remember; 0: each as long as its job")] = 0
+    insecure: Annotated[Switch, _purpose("listen beyond loopback, where nothing protects the jobs")] = False
+    reflection: Annotated[Switch, _purpose("let clients such as grpcurl ask which calls there are")] = False
+    worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
 
     @property
     def is_in_memory(self) -> bool:
@@ -123,6 +120,22 @@ class Given(NamedTuple):
 FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
+def wanted(name: str) -> str:
+    """Which values a setting takes, in words."""
+    return str(get_args(FIELDS[name].type)[1].description)
+
+
+def purpose(name: str) -> str:
+    """What a setting is for, in words."""
+    return str(get_args(FIELDS[name].type)[2].title)
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """The values that a setting can have, if they can be listed."""
+    kind = get_args(FIELDS[name].type)[0]
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
 def load(
     *,
     flags: Mapping[str, object | None],
@@ -151,6 +164,15 @@ def load(
     if problems:
         raise SettingsError(problems)
     return Loaded(settings, origins)
+
+
+def refuse_unknown_variables(environment: Mapping[str, str], other_variables: Collection[str]) -> None:
+    """For commands that read variables by themselves: raises SettingsError for HOLDFAST_ names that nobody reads."""
+    problems: list[str] = []
+    for _ in _from_environment(environment, other_variables, problems):
+        pass
+    if problems:
+        raise SettingsError(problems)
 
 
 def _from_flags(flags: Mapping[str, object | None]) -> Iterator[Given]:
@@ -210,13 +232,12 @@ def _unknown(what: str, name: str, known: list[str]) -> str:
 def _convert(given: Given, problems: list[str]) -> object:
     field = FIELDS[given.name]
     value = given.value
-    if field.type in (LogLevel, LogFormat) and isinstance(value, str):
+    if isinstance(value, str) and choices(given.name):
         value = value.lower()
     try:
         return msgspec.convert(value, field.type, strict=not given.is_text)
     except msgspec.ValidationError:
-        wanted = get_args(field.type)[1].description
-        problems.append(f"expected {given.name} to be {wanted}, got {given.value!r} ({given.origin})")
+        problems.append(f"expected {given.name} to be {wanted(given.name)}, got {given.value!r} ({given.origin})")
         return field.default
 
 

@@ -115,9 +115,19 @@ def test_damaged_last_frame_is_refused_and_can_be_repaired(fleet: Fleet, data: P
     assert contents(data) == before
     repair = fleet.start("journal", "repair", str(data))
     assert repair.wait() == 0, repair.log
-    assert len(list(data.glob("torn-*.bak"))) == 1
+    (copy,) = data.glob("torn-*.bak")
+    assert f"cut {copy.stat().st_size} bytes from the end and kept a copy in {copy.name}; lost 1 event" in repair.output
     _, wire = fleet.server(data=str(data))
     assert len(wire.all_jobs(public.QUEUED)) == 19
+
+
+def test_repair_of_a_healthy_journal_says_that_there_is_nothing_to_do(fleet: Fleet, data: Path) -> None:
+    """It changes nothing, and says so in a sentence."""
+    before = contents(data)
+    repair = fleet.start("journal", "repair", str(data))
+    assert repair.wait() == 0, repair.log
+    assert repair.output.startswith("nothing to repair; the journal ends at position ")
+    assert contents(data) == before
 
 
 def test_repair_refuses_what_it_cannot_repair(fleet: Fleet, data: Path) -> None:

@@ -15,7 +15,7 @@ from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, clean_environment, kill_all, stable_port
 from tests.e2e.history import checked, events_in, grants, revocations
-from tests.e2e.waiting import eventually, pause
+from tests.e2e.waiting import eventually
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -105,7 +105,7 @@ def test_second_term_hands_leases_back(fleet: Fleet, tmp_path: Path) -> None:
     wire.wait_for(job_id, public.RUNNING)
     up.signal(signal.SIGTERM)
     eventually(wire.health, lambda status: status == NOT_SERVING)
-    pause(1)  # so that the worker has had the first one before it gets the second
+    eventually(lambda: up.lines("draining"), lambda lines: [line["jobs"] for line in lines] == [1])
     assert wire.status(job_id).status == public.RUNNING, "one TERM waits for the job"
     up.signal(signal.SIGTERM)
     assert up.wait() == 0

@@ -66,4 +66,4 @@ async def test_reflection_is_there_only_when_asked_for(start: Start) -> None:
         await listed(plain.address)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
     open_one = await start(data="memory://", reflection=True)
-    assert set(SERVICES) <= await listed(open_one.address)
+    assert {*SERVICES, "grpc.health.v1.Health"} <= await listed(open_one.address)

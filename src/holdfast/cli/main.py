@@ -25,14 +25,21 @@ app.add_typer(job.app, name="job")
 app.add_typer(journal.app, name="journal")
 
 
-@app.callback()
-def options(
-    is_version_asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-) -> None:
-    """Those of the program itself."""
-    if is_version_asked:
+def show_version(is_asked: bool) -> None:
+    """Prints the version and ends, before anything else is looked at."""
+    if is_asked:
         print(f"holdfast {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Those of the program itself."""
 
 
 def main() -> int:

@@ -3,9 +3,9 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 import uvloop
@@ -14,7 +14,7 @@ from holdfast.cli.worker import VARIABLES as WORKER_VARIABLES
 from holdfast.observe import logging
 from holdfast.observe.logging import ByteStream
 from holdfast.observe.stream import BackgroundStream
-from holdfast.settings import FIELDS, Settings, load
+from holdfast.settings import FIELDS, Settings, load, purpose
 from holdfast.topology.embedded import serve, serve_and_work
 
 
@@ -39,17 +39,59 @@ def _run(flags: dict[str, object], program: Callable[[Settings, ByteStream], Cor
         stream.close()
 
 
-def _signature() -> inspect.Signature:
+def _signature(names: Iterable[str]) -> inspect.Signature:
     """One optional option a setting, with the setting's own description; the values are checked by `load`."""
-    parameters = []
-    for name, field in FIELDS.items():
-        option = f"--{name.replace('_', '-')}"
-        help_text = f"{get_args(field.type)[1].description} (default: {field.default!s})"
-        kind: Any = bool | None if isinstance(field.default, bool) else str | None
-        annotation = Annotated[kind, typer.Option(option, help=help_text, show_default=False)]
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
-    return inspect.Signature(parameters)
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name))
+            for name in names
+        ]
+    )
 
 
-for _command in (up, server):
-    _command.__signature__ = _signature()  # type: ignore[attr-defined]
+def _annotation(name: str) -> object:
+    option = f"--{name.replace('_', '-')}"
+    if isinstance(FIELDS[name].default, bool):
+        return Annotated[bool | None, typer.Option(option, help=purpose(name), metavar="", show_default=False)]
+    help_text = f"{purpose(name)} (default: {_default(name)})"
+    return Annotated[str | None, typer.Option(option, help=help_text, metavar=_metavar(name), show_default=False)]
+
+
+def _metavar(name: str) -> str:
+    return _METAVARS.get(name) or _METAVARS.get(_unit(name), "N")
+
+
+def _default(name: str) -> str:
+    """A default as people read it: large ones also in a larger unit."""
+    default = FIELDS[name].default
+    if default == "":
+        return "made from the host's name"
+    for size, unit in _LARGER_UNITS.get(_unit(name), ()):
+        if default and default % size == 0:
+            return f"{default} = {default // size} {unit}"
+    return str(default)
+
+
+def _unit(name: str) -> str:
+    return name.rpartition("_")[2]
+
+
+_METAVARS = {
+    "data": "DIRECTORY",
+    "host": "ADDRESS",
+    "port": "PORT",
+    "worker_id": "NAME",
+    "ms": "MS",
+    "bytes": "BYTES",
+    "log_level": "LEVEL",
+    "log_format": "FORMAT",
+}
+_LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
+    "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
+    "bytes": ((1 << 20, "MiB"),),
+}
+_OF_THE_WORKER = frozenset({"slots", "worker_id"})
+
+up.__signature__ = _signature(FIELDS)  # type: ignore[attr-defined]
+# Those of the worker may stand in the file and the environment that it shares with `up`, but are no flags here.
+server.__signature__ = _signature(name for name in FIELDS if name not in _OF_THE_WORKER)  # type: ignore[attr-defined]

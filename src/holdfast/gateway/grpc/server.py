@@ -56,7 +56,7 @@ class GrpcServer:
         holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, ours)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if has_reflection:
-            reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
+            reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         self._server.add_generic_rpc_handlers((UnknownMethods(),))
 
     async def start(self, host: str, port: int) -> str:
@@ -66,7 +66,8 @@ class GrpcServer:
             bound = self._server.add_insecure_port(f"{address}:{port}")
         except RuntimeError as error:
             raise UnavailableError(
-                f"cannot listen on {address}:{port}: is another server there? Choose another with --port",
+                f"cannot listen on {address}:{port}: is another server there, or is the address not of this machine?"
+                " Choose another with --port or --host",
                 reason="PORT_IN_USE",
             ) from error
         await self._server.start()
