@@ -71,10 +71,6 @@ def test_job_that_kills_its_worker_ends_failed_and_others_flow(fleet: Fleet) -> 
     assert [wire.wait_for(job_id).status for job_id in behind] == [public.DONE] * 3
 
 
-@pytest.mark.xfail(
-    reason="jobs share their worker's process, so each crash spends a loss of every neighbour too",
-    strict=True,
-)
 def test_job_beside_a_poison_job_is_not_lost_with_it(fleet: Fleet) -> None:
     """A job that runs beside one that kills the worker is run again until it is DONE."""
     _, wire = fleet.up("--slots", "2", data="neighbours")

@@ -42,6 +42,10 @@ def _after(result: Result, row: ReportRow) -> str:
     return "" if row.token and row.state == result.state else "ALREADY_FINISHED"
 
 
+def _is_last_chance(job: Job) -> bool:
+    return 0 < job.losses >= job.template.max_losses
+
+
 class LeaseManager:
     """The part of the ledger that owns the right to run."""
 
@@ -91,7 +95,7 @@ class LeaseManager:
             queue, route, _ = key
             return route in command.routes and (not command.queues or queue in command.queues)
 
-        jobs = book.ready.choose(wants, command.count, self.aging_ms)
+        jobs = self._quarantined(command.worker, book.ready.choose(wants, command.count, self.aging_ms))
         if not jobs:
             return Decision(None, [])
         token = book.next_token
@@ -101,6 +105,33 @@ class LeaseManager:
             for i, job in enumerate(jobs)
         ]
         return Decision(event, granted)
+
+    def _quarantined(self, worker: str, jobs: list[Job]) -> list[Job]:
+        """A job that one more loss would end runs alone in its worker.
+
+        Whoever runs beside a job that kills its worker is lost with it, as often as they are granted together. On its
+        last chance each of them is alone: the guilty one ends there, and the others get through. Until a worker is free
+        for it, it holds back what comes after it on the same route of its queue, so that order holds and it is not
+        passed by for ever.
+        """
+        tokens = self._book.tokens_of.get(worker, ())
+        if len(tokens) == 1 and any(_is_last_chance(self._book.leases[token].job) for token in tokens):
+            return []
+        if not any(job.losses for job in jobs):
+            return jobs
+        kept: list[Job] = []
+        held_back: set[tuple[str, str]] = set()
+        for job in jobs:
+            route = job.template.queue, job.template.route
+            if route in held_back:
+                continue
+            if not _is_last_chance(job):
+                kept.append(job)
+            elif tokens or kept:
+                held_back.add(route)
+            else:
+                return [job]
+        return kept
 
     def extend(self, command: Extend, now: Now) -> Decision:
         """One event moves the expiry of all that the worker holds, or takes back what it does not run."""

@@ -82,8 +82,8 @@ VARIANTS = (
     Variant(
         "one-loss-too-many",
         LEASES,
-        "job.losses >= job.template.max_losses",
-        "job.losses > job.template.max_losses",
+        "is_spent and job.losses >= job.template.max_losses",
+        "is_spent and job.losses > job.template.max_losses",
     ),
     Variant(
         "one-attempt-too-many",

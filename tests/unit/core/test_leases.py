@@ -133,6 +133,43 @@ def test_job_that_is_handed_back_for_ever_ends_failed(desk: Desk) -> None:
     assert grants == UNSPENT_GRANTS_MAX + ECHO.max_losses + 1
 
 
+# -- the last chance
+
+RISKY = Template("echo", max_losses=2)
+
+
+def _lose_both(desk: Desk, times: int) -> None:
+    for _ in range(times):
+        desk.lease(2)
+        desk.revoke()
+
+
+def test_job_on_its_last_chance_runs_alone(desk: Desk) -> None:
+    """After as many losses as are allowed, jobs that were always lost together are granted one by one."""
+    desk.submit("a", "b", template=RISKY)
+    _lose_both(desk, 2)
+    assert [lease.job_id for lease in desk.lease(2)] == ["a"]
+    assert desk.lease(2) == []
+    desk.revoke()
+    assert desk.job("a").state == FAILED
+    assert [lease.job_id for lease in desk.lease(2)] == ["b"]
+
+
+def test_job_on_its_last_chance_waits_for_a_worker_that_is_free(desk: Desk) -> None:
+    """A busy worker is not given it, nor what comes after it; a free one is."""
+    desk.submit("a", template=RISKY)
+    desk.submit("other", template=Template("echo", queue="elsewhere"))
+    _lose_both(desk, 1)
+    desk.submit("b", "c", template=RISKY)
+    _lose_both(desk, 1)
+    assert desk.job("a").losses == 2
+    busy = desk.lease(1, queues=("elsewhere",))
+    assert [lease.job_id for lease in busy] == ["other"]
+    assert desk.lease(3, queues=("default",)) == []
+    assert [lease.job_id for lease in desk.lease(3, worker="w2", queues=("default",))] == ["a"]
+    assert [lease.job_id for lease in desk.lease(3, queues=("default",))] == ["b", "c"]
+
+
 # -- restart
 
 
