@@ -2,7 +2,7 @@
 
 Invariants:
 - An outcome is held until the backend says that it is durable; a new session sends it again.
-- A lease that the backend revoked, or that must have run out while nobody answered, is not worked on any more.
+- A lease that the backend revoked, or that must have run out since the last heartbeat left, is not worked on any more.
 - At most `slots` jobs run at a time; room is offered only for slots that are free.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import msgspec
 import structlog
@@ -19,6 +20,7 @@ from holdfast.backends.ports import Assignment, Directive, Introduction, WorkApi
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import SIM_TYPE
+from holdfast.core.validation import as_text
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.worker.builtin import Handler, JobFailedError
 
@@ -41,7 +43,7 @@ class Worker:
         self._handlers = handlers
         self._config = config
         self._log = structlog.get_logger().bind(worker_id=config.worker_id)
-        self._running: dict[int, tuple[Assignment, asyncio.Task[None]]] = {}
+        self._running: dict[int, tuple[Assignment, asyncio.Task[ReportRow]]] = {}
         self._revoked: set[int] = set()
         self._outcomes: dict[int, ReportRow] = {}
         self._reports: dict[int, list[int]] = {}
@@ -52,7 +54,8 @@ class Worker:
         self._hurry = asyncio.Event()
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._heartbeat_ms = limits.HEARTBEAT_MS
-        self._heard_s = time.monotonic()
+        #: When a lease may last have been given or extended.
+        self._extended_s = time.monotonic()
         self.attached = asyncio.Event()
 
     def stop(self) -> None:
@@ -95,7 +98,7 @@ class Worker:
         # Every try of a long outage would say the same: after the first ones, ever fewer are worth a warning.
         log = self._log.warning if failures.bit_count() <= 1 else self._log.debug
         log("disconnected", message=error.message, tries=failures + 1, retry_in_ms_max=ceiling_ms)
-        if (time.monotonic() - self._heard_s) * 1_000 > self._lease_ms:
+        if (time.monotonic() - self._extended_s) * 1_000 > self._lease_ms:
             self._give_up([*self._running, *self._outcomes])
         waiting = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)
@@ -115,10 +118,10 @@ class Worker:
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
         self._reports.clear()
-        self._freed = 0
         self._changed.set()
         await self._report(session, list(self._outcomes))
         if not self._stopping.is_set():
+            self._freed = 0  # counted below, with all that is free
             await session.want(self._config.slots - len(self._running))
         tasks = [
             asyncio.create_task(task) for task in (self._listen(session), self._speak(session), self._beat(session))
@@ -140,6 +143,7 @@ class Worker:
         while True:
             await asyncio.sleep(min(self._heartbeat_ms, self._lease_ms / 3) / 1_000)
             await session.extend()
+            self._extended_s = time.monotonic()
 
     async def _speak(self, session: WorkSession) -> None:
         """Sends outcomes and free slots as they come, and drains when told to stop."""
@@ -174,7 +178,7 @@ class Worker:
             await session.report(report_id, part)
 
     async def _take(self, directive: Directive) -> None:
-        self._heard_s = time.monotonic()
+        self._extended_s = time.monotonic()
         self._lease_ms = directive.lease_ms or self._lease_ms
         self._heartbeat_ms = directive.heartbeat_ms or self._heartbeat_ms
         for report_id in [report_id for report_id in self._reports if report_id <= directive.reported]:
@@ -186,8 +190,9 @@ class Worker:
             if token in self._running:
                 self._running[token][1].cancel()
         for assignment in directive.leases:
-            task = asyncio.create_task(self._run(assignment))
+            task = asyncio.create_task(self._attempt(assignment))
             self._running[assignment.token] = (assignment, task)
+            task.add_done_callback(partial(self._ended, assignment))
 
     def _give_up(self, tokens: list[int]) -> None:
         """The leases are no longer ours: their jobs stop, and their outcomes are nobody's business."""
@@ -199,32 +204,32 @@ class Worker:
 
     # -- a job
 
-    async def _run(self, assignment: Assignment) -> None:
-        started = time.monotonic()
-        row = await self._attempt(assignment)
-        runtime_ms = round((time.monotonic() - started) * 1_000)
-        del self._running[assignment.token]
-        if assignment.token in self._revoked:
-            self._revoked.discard(assignment.token)
+    async def _attempt(self, assignment: Assignment) -> ReportRow:
+        job_id, token, started = assignment.job_id, assignment.token, time.monotonic()
+        try:
+            row = ReportRow(job_id, token, DONE, await self._call(assignment))
+        except asyncio.CancelledError:
+            row = ReportRow(job_id, token, CANCELED)
+        except JobFailedError as error:
+            why = _sendable(error.reason)
+            row = ReportRow(job_id, token, FAILED, failure_reason=why, is_retryable=error.is_retryable)
+        except Exception as error:  # noqa: BLE001 - a job may raise anything
+            row = ReportRow(job_id, token, FAILED, failure_reason=_sendable(f"{type(error).__name__}: {error}"))
+        return msgspec.structs.replace(row, runtime_ms=round((time.monotonic() - started) * 1_000))
+
+    def _ended(self, assignment: Assignment, task: asyncio.Task[ReportRow]) -> None:
+        """An attempt is over: reported, unless its lease is no longer ours."""
+        token = assignment.token
+        del self._running[token]
+        if token in self._revoked:
+            self._revoked.discard(token)
             self._log.info("given_up", job_id=assignment.job_id, message="its lease is no longer ours")
         else:
-            self._outcomes[assignment.token] = msgspec.structs.replace(row, runtime_ms=runtime_ms)
+            # A task that was stopped before its first step has run nothing, not even `_attempt`.
+            is_unrun = task.cancelled()
+            self._outcomes[token] = ReportRow(assignment.job_id, token, CANCELED) if is_unrun else task.result()
         self._freed += 1
         self._changed.set()
-
-    async def _attempt(self, assignment: Assignment) -> ReportRow:
-        job_id, token = assignment.job_id, assignment.token
-        try:
-            output = await self._call(assignment)
-        except asyncio.CancelledError:
-            return ReportRow(job_id, token, CANCELED)
-        except JobFailedError as error:
-            why, is_retryable = error.reason, error.is_retryable
-        except Exception as error:  # noqa: BLE001 - a job may raise anything
-            why, is_retryable = f"{type(error).__name__}: {error}", True
-        else:
-            return ReportRow(job_id, token, DONE, output)
-        return ReportRow(job_id, token, FAILED, failure_reason=why, is_retryable=is_retryable)
 
     async def _call(self, assignment: Assignment) -> bytes:
         """What the handler returns, within the time and the size that are allowed."""
@@ -250,10 +255,19 @@ def _cut(rows: list[ReportRow]) -> Iterator[list[ReportRow]]:
     part: list[ReportRow] = []
     size = 0
     for row in rows:
-        size += len(row.output) + limits.SUMMARY_CHARS_MAX
+        size += _weight(row)
         if part and size > limits.BATCH_BYTES_MAX:
             yield part
-            part, size = [], len(row.output)
+            part, size = [], _weight(row)
         part.append(row)
     if part:
         yield part
+
+
+def _weight(row: ReportRow) -> int:
+    return len(row.output) + limits.REASON_CHARS_MAX
+
+
+def _sendable(why: str) -> str:
+    """A handler's words as a message can carry them: no longer than is kept, and text."""
+    return as_text(why[: limits.REASON_CHARS_MAX])

@@ -1,0 +1,154 @@
+"""The worker's loop against a backend made by hand: what it keeps, what it gives up, what it sends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment, Directive, Introduction
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, FAILED
+from holdfast.errors import UnavailableError
+from holdfast.worker import runtime
+from holdfast.worker.builtin import Handler
+from holdfast.worker.runtime import Worker, WorkerConfig
+
+LEASE_MS = 30_000
+
+
+class Session:
+    """One session: says what the test puts in, and keeps what the worker says."""
+
+    def __init__(self, heartbeat_ms: int) -> None:
+        self.directives: asyncio.Queue[Directive | UnavailableError] = asyncio.Queue()
+        self.rows: asyncio.Queue[ReportRow] = asyncio.Queue()
+        self.beats: asyncio.Queue[None] = asyncio.Queue()
+        self.tell(Directive(lease_ms=LEASE_MS, heartbeat_ms=heartbeat_ms))
+
+    def tell(self, directive: Directive | UnavailableError) -> None:
+        self.directives.put_nowait(directive)
+
+    async def next(self) -> Directive:
+        directive = await self.directives.get()
+        if isinstance(directive, UnavailableError):
+            raise directive
+        return directive
+
+    async def want(self, count: int) -> None: ...
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        for row in rows:
+            self.rows.put_nowait(row)
+        self.tell(Directive(reported=report_id))
+
+    async def extend(self) -> None:
+        self.beats.put_nowait(None)
+
+    async def release(self, tokens: Collection[int]) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Backend:
+    """Opens sessions and remembers who introduced itself how."""
+
+    def __init__(self, heartbeat_ms: int) -> None:
+        self._heartbeat_ms = heartbeat_ms
+        self.opened: asyncio.Queue[tuple[Introduction, Session]] = asyncio.Queue()
+
+    async def open(self, introduction: Introduction) -> Session:
+        session = Session(self._heartbeat_ms)
+        self.opened.put_nowait((introduction, session))
+        return session
+
+
+@asynccontextmanager
+async def working(handler: Handler, *, heartbeat_ms: int = 1_000) -> AsyncIterator[tuple[Worker, Backend]]:
+    backend = Backend(heartbeat_ms)
+    worker = Worker(backend, {"t": handler}, WorkerConfig("w"))
+    running = asyncio.create_task(worker.run())
+    yield worker, backend
+    worker.stop()
+    worker.stop()
+    await running
+
+
+async def for_ever(_: Assignment) -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+class Clock:
+    """Stands in for the module `time` of the runtime."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+async def test_job_that_outlasts_its_first_lease_survives_a_lost_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats have extended the lease, so a restart of the server finds the worker still at it."""
+    clock = Clock()
+    monkeypatch.setattr(runtime, "time", clock)
+    async with working(for_ever, heartbeat_ms=1) as (_, backend):
+        _, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        await session.beats.get()
+        clock.now_s += 10 * LEASE_MS / 1_000
+        while not session.beats.empty():
+            session.beats.get_nowait()
+        await session.beats.get()
+        await session.beats.get()
+        session.tell(UnavailableError("the server is gone"))
+        introduction, _ = await backend.opened.get()
+        assert introduction.held == {7: "job"}
+
+
+async def test_job_is_given_up_once_its_lease_must_have_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever could extend nothing for a whole lease does not claim it any more."""
+    clock, is_running = Clock(), asyncio.Event()
+    monkeypatch.setattr(runtime, "time", clock)
+
+    async def run(assignment: Assignment) -> bytes:
+        is_running.set()
+        return await for_ever(assignment)
+
+    async with working(run) as (_, backend):
+        _, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        await is_running.wait()
+        clock.now_s += LEASE_MS / 1_000 + 1
+        session.tell(UnavailableError("the server is gone"))
+        introduction, _ = await backend.opened.get()
+        assert introduction.held == {}
+
+
+async def test_job_stopped_before_its_first_step_is_reported() -> None:
+    """A lease and its cancel that come together leave no slot behind that nothing runs in."""
+    async with working(for_ever) as (worker, backend):
+        _, session = await backend.opened.get()
+        await worker.attached.wait()
+        await worker._take(Directive(leases=[Assignment(7, "job", "t")]))
+        await worker._take(Directive(cancels=[7]))
+        row = await session.rows.get()
+        assert (row.token, row.state) == (7, CANCELED)
+
+
+async def test_words_of_a_handler_are_cut_to_what_a_message_can_carry() -> None:
+    """Neither endless text nor what is no text keeps an outcome from being sent."""
+
+    async def raises(_: Assignment) -> bytes:
+        raise ValueError("\udcff" * 10_000_000)
+
+    async with working(raises) as (_, backend):
+        _, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        row = await session.rows.get()
+        assert (row.state, len(row.failure_reason)) == (FAILED, limits.REASON_CHARS_MAX)
+        assert row.failure_reason.startswith("ValueError: ?")
