@@ -140,14 +140,15 @@ class SnapshotKeeper:
 
     def _tidy(self, now_ms: int) -> None:
         """Removes snapshots beyond those kept, and segments that are covered twice and past the window."""
-        positions = list_snapshots(self._disk)
-        for position in positions[:-SNAPSHOTS_KEPT]:
-            remove_if_present(self._disk, snapshot_name(position))
-        if len(positions) >= SNAPSHOTS_KEPT:
-            limit = min(positions[-SNAPSHOTS_KEPT], self._last_outside_window(now_ms))
-            if limit >= self._journal.first_position:
-                # A journal that failed here says so again to the loop, which stops the process; an observer must not.
-                with suppress(JournalError):
+        # An observer must not raise. A journal that failed here says so again to the loop, which stops the process; a
+        # directory that could not be read is read again at the next look.
+        with suppress(JournalError, OSError):
+            positions = list_snapshots(self._disk)
+            for position in positions[:-SNAPSHOTS_KEPT]:
+                remove_if_present(self._disk, snapshot_name(position))
+            if len(positions) >= SNAPSHOTS_KEPT:
+                limit = min(positions[-SNAPSHOTS_KEPT], self._last_outside_window(now_ms))
+                if limit >= self._journal.first_position:
                     self._journal.remove_segments(limit)
 
     def _last_outside_window(self, now_ms: int) -> int:

@@ -282,7 +282,7 @@ VARIANTS = (
     Variant(
         "tidying-raises",
         "coordinator/snapshots.py",
-        "with suppress(JournalError):",
+        "with suppress(JournalError, OSError):",
         "if True:",
         events=20_000,
     ),

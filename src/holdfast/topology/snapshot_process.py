@@ -36,17 +36,25 @@ class SnapshotProcess:
             self._task.cancel()
 
     async def _run(self, done: Callable[[bool], None]) -> None:
+        problem = await self._make()
+        if problem:
+            structlog.get_logger().error("snapshot_failed", message=problem)
+        done(not problem)
+
+    async def _make(self) -> str:
+        """Runs one maker to its end; what went wrong, or nothing."""
         command = [sys.executable, "-m", "holdfast.topology.snapshot_process", self._directory]
-        self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+        except OSError as error:  # no memory, no descriptor, no process to be had for now
+            return f"no process could be started: {error}"
         assert self._process.stderr is not None
         errors = await self._process.stderr.read()
         status = await self._process.wait()
-        if status:
-            message = errors.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
-            structlog.get_logger().error("snapshot_failed", message=message[0])
-        done(status == 0)
+        lines = errors.decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
+        return lines[-1] if status else ""
 
 
 def main(directory: str) -> int:
