@@ -14,7 +14,7 @@ import structlog
 from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, Reported, Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import name
-from holdfast.observe.logging import LineWriter
+from holdfast.observe.logging import Level, LineWriter
 
 #: How long lines are collected before they are written together.
 _COLLECT_MS = 50
@@ -59,12 +59,23 @@ Line = TransitionLine | RefusedLine
 
 
 class TransitionLog:
-    """An observer of the loop that writes transitions. `later` makes a call after some milliseconds."""
+    """An observer of the loop that writes transitions. `later` makes a call after some milliseconds.
 
-    def __init__(self, writer: LineWriter, service: str, later: Callable[[int, Callable[[], None]], None]) -> None:
+    Below `level` nothing is written, as with every other line; a bug always is.
+    """
+
+    def __init__(
+        self,
+        writer: LineWriter,
+        service: str,
+        later: Callable[[int, Callable[[], None]], None],
+        level: Level = "info",
+    ) -> None:
         self._writer = writer
         self._service = service
         self._later = later
+        self._says_moves = level in ("debug", "info")
+        self._says_refusals = level != "error"
         self._lines: deque[Line] = deque()
         self._durable = 0
         self._is_write_due = False
@@ -75,7 +86,7 @@ class TransitionLog:
             return
         worker, reason = _who_and_why(event)
         at_ms, service = event.at_ms, self._service
-        for job, before in ledger.book.moves:
+        for job, before in ledger.book.moves if self._says_moves else ():
             line = TransitionLine(
                 at_ms,
                 service,
@@ -89,7 +100,7 @@ class TransitionLog:
                 reason,
             )
             self._lines.append(line)
-        if isinstance(event, Reported):
+        if isinstance(event, Reported) and self._says_refusals:
             for row in event.refused:
                 self._lines.append(RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason))
 

@@ -47,17 +47,16 @@ class LedgerServer:
         self.address = ""
 
     async def start(self) -> str:
-        """Recovers, serves, and returns the address; errors say what to do, and leave the directory as it was."""
+        """Recovers, serves, and returns the address; errors say what to do, and change no job."""
         loop = asyncio.get_running_loop()
         journal, ledger = self._open()
         self._journal = journal
         self._sync = SyncingThread(loop)
         world = World(SystemClock(), AsyncioScheduler(loop), self._sync, self._die)
         self.coordinator = Coordinator(ledger, journal, world, self._loop_config())
-        if self._settings.log_level in ("debug", "info"):
-            writer = line_writer(self._settings.log_format, self._log_stream)
-            self._transitions = TransitionLog(writer, "holdfast", self.coordinator.later)
-            self.coordinator.observers.append(self._transitions)
+        writer = line_writer(self._settings.log_format, self._log_stream)
+        self._transitions = TransitionLog(writer, "holdfast", self.coordinator.later, self._settings.log_level)
+        self.coordinator.observers.append(self._transitions)
         self._keep_snapshots(journal)
         session_config = SessionConfig(self._settings.lease_ms, self._settings.worker_timeout_ms)
         self.work = LedgerWork(self.coordinator, session_config)
