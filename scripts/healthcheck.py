@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 PORT_MAX = 65_535
+MODES = "tcp: something listens there; worker: a gRPC server answers there, without which a worker can do nothing"
+TIMEOUT = "how long to wait for an answer (default: 1000 = 1 s)"
 
 
 class Target(NamedTuple):
@@ -66,9 +68,9 @@ def problem_with(mode: str, target: Target, timeout_ms: int) -> str:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.healthcheck", description=__doc__)
-    parser.add_argument("--mode", choices=sorted(CHECKS), required=True)
-    parser.add_argument("--target", type=parse_target, required=True, metavar="HOST:PORT")
-    parser.add_argument("--timeout-ms", type=parse_timeout_ms, default=1_000, metavar="N")
+    parser.add_argument("--mode", choices=sorted(CHECKS), required=True, help=MODES)
+    parser.add_argument("--target", type=parse_target, required=True, metavar="HOST:PORT", help="where it listens")
+    parser.add_argument("--timeout-ms", type=parse_timeout_ms, default=1_000, metavar="MS", help=TIMEOUT)
     parser.add_argument("--service", default="", metavar="NAME", help="a label for the line that is printed")
     return parser.parse_args(argv)
 

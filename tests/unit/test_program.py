@@ -64,12 +64,13 @@ def test_worker_refuses_what_is_no_address(
     assert capsys.readouterr().err == f"holdfast: expected --connect to be host:port, got {address!r}\n"
 
 
-def test_worker_refuses_a_misspelt_variable(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", [("worker",), ("job", "list")], ids=["worker", "job"])
+def test_misspelt_variable_is_refused_by_others_than_the_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
     """As the server does: a setting that nobody reads is a mistake."""
     monkeypatch.setenv("HOLDFAST_CONECT", "localhost:1")
-    assert holdfast(monkeypatch, "worker") == ExitCode.USAGE
+    assert holdfast(monkeypatch, *command) == ExitCode.USAGE
     assert "did you mean HOLDFAST_CONNECT?" in capsys.readouterr().err
 
 

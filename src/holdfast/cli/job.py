@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -16,10 +17,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from holdfast import limits
+from holdfast.cli.worker import VARIABLES
 from holdfast.client.jobs import JobClient, SubmitOptions
 from holdfast.core.lifecycle import State, name
 from holdfast.errors import DeadlineExceededError, ExitCode, InvalidArgumentError
 from holdfast.proto import taskqueue_public_pb2 as pb
+from holdfast.settings import refuse_unknown_variables
 
 T = TypeVar("T")
 
@@ -160,6 +163,8 @@ def list_jobs(
 
 
 def _run(connect: str, call: Callable[[JobClient], Awaitable[T]]) -> T:
+    refuse_unknown_variables(os.environ, VARIABLES)
+
     async def run() -> T:
         async with JobClient(connect) as client:
             return await call(client)
