@@ -7,16 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 import typer
 from google.protobuf.message import Message
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from holdfast import limits
+from holdfast.cli.text import Json, as_time, print_table, printable
 from holdfast.cli.worker import VARIABLES
 from holdfast.client.jobs import JobClient, SubmitOptions
 from holdfast.core.lifecycle import State, name
@@ -29,7 +26,6 @@ T = TypeVar("T")
 app = typer.Typer(help="Submit jobs and look after them.", no_args_is_help=True)
 
 Connect = Annotated[str, typer.Option(envvar="HOLDFAST_CONNECT", help="host:port of the server")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 JobId = Annotated[str, typer.Argument(help="the job's id")]
 TimeoutS = Annotated[float, typer.Option("--timeout", min=0, help="seconds to wait at most")]
 
@@ -90,13 +86,13 @@ def get(job_id: JobId, connect: Connect = HERE, as_json: Json = False) -> None:
     for label, value in (
         ("id", status.job_id),
         ("state", name(status.status) + (" (cancel requested)" if status.cancel_requested else "")),
-        ("created", _when(status.created_at_ms)),
-        ("started", _when(status.started_at_ms)),
-        ("finished", _when(status.finished_at_ms)),
+        ("created", as_time(status.created_at_ms)),
+        ("started", as_time(status.started_at_ms)),
+        ("finished", as_time(status.finished_at_ms)),
         ("failure", status.failure_reason),
     ):
         if value:
-            print(f"{label:<9} {_printable(value)}")
+            print(f"{label:<9} {printable(value)}")
 
 
 @app.command()
@@ -192,7 +188,7 @@ def _finish(reply: pb.GetJobResultResponse, *, as_json: bool) -> None:
         if sys.stdout.isatty() and reply.output_bytes and not reply.output_bytes.endswith(b"\n"):
             print()
     if reply.terminal_status != pb.DONE:
-        summary = _printable(reply.output_summary)
+        summary = printable(reply.output_summary)
         print(f"holdfast: the job ended {name(reply.terminal_status)}: {summary}", file=sys.stderr)
         raise typer.Exit(ExitCode.JOB_FAILED)
 
@@ -223,28 +219,9 @@ def _state(text: str) -> State:
         raise InvalidArgumentError(f"expected --state to be one of {known}, got {text!r}") from None
 
 
-def _when(at_ms: int) -> str:
-    if not at_ms:
-        return ""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone().isoformat(sep=" ", timespec="milliseconds")
-
-
-def _printable(text: str) -> str:
-    # What a job carries is hostile: an escape sequence must not reach the terminal.
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
 def _print_table(jobs: list[pb.JobSummary]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for column in ("ID", "STATE", "TYPE", "CREATED", "FINISHED"):
-        table.add_column(column, no_wrap=column in ("ID", "STATE"))
-    for one in jobs:
-        row = (
-            one.job_id,
-            name(one.status),
-            _printable(one.job_type),
-            _when(one.created_at_ms),
-            _when(one.finished_at_ms),
-        )
-        table.add_row(*map(escape, row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    rows = [
+        (one.job_id, name(one.status), printable(one.job_type), as_time(one.created_at_ms), as_time(one.finished_at_ms))
+        for one in jobs
+    ]
+    print_table(("ID", "STATE", "TYPE", "CREATED", "FINISHED"), rows)

@@ -1,18 +1,36 @@
-"""`holdfast journal`: what can be done with a journal while no server has it open."""
+"""`holdfast journal`: look into a journal, prove it, travel in it, repair its end. All but `repair` only read."""
 
+import json
+import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
-from holdfast.errors import NotFoundError
+from holdfast.cli.text import Json, as_time, print_table, printable
+from holdfast.coordinator import time_travel
+from holdfast.core.history import Entry, entries
+from holdfast.core.overview import Overview, overview
+from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.journal.manifest import MANIFEST_NAME
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.recovery import RepairReport
 from holdfast.journal.recovery import repair as repair_journal
 from holdfast.journal.segment import segment_names
 
-app = typer.Typer(help="Look after a journal that no server has open.", no_args_is_help=True)
+app = typer.Typer(help="Look into a journal, prove it, travel in it, repair its end.", no_args_is_help=True)
+
+Directory = Annotated[Path, typer.Argument(help="the data directory")]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at", metavar="TIME|POSITION", help="a position, or a time such as 2026-11-15T12:00:00; default: the end"
+    ),
+]
 
 
 @app.callback()
@@ -21,14 +39,9 @@ def journal() -> None:
 
 
 @app.command()
-def repair(directory: Annotated[Path, typer.Argument(help="the data directory")]) -> None:
+def repair(directory: Directory) -> None:
     """Cut a damaged last frame, keeping a copy. Only what a damaged end needs; refuses everything else."""
-    if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {str(directory)!r}")
-    names = [path.name for path in directory.iterdir()]
-    if not (segment_names(names) or MANIFEST_NAME in names):
-        raise NotFoundError(f"there is no journal in {str(directory)!r}")
-    print(_sentence(repair_journal(OsDisk(directory))))
+    print(_sentence(repair_journal(_disk(directory))))
 
 
 def _sentence(report: RepairReport) -> str:
@@ -41,3 +54,127 @@ def _sentence(report: RepairReport) -> str:
     if report.positions_lost:
         parts.append(f"lost {report.positions_lost} events that had been durable")
     return f"{'; '.join(parts) or 'nothing to repair'}; the journal ends at position {report.end_position}"
+
+
+@app.command()
+def verify(directory: Directory, as_json: Json = False) -> None:
+    """Replay all and check every promise that a log can keep; names the first position that breaks one."""
+    disk = _disk(directory)
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task("replaying", total=None)
+        proof = time_travel.verify(disk, lambda position, end: bar.update(task, completed=position, total=end))
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(proof) | {"digest": f"{proof.digest:016x}"}))
+        return
+    print(
+        f"sound: {proof.frames} frames up to position {proof.end_position} (from {proof.first_position}), epoch"
+        f" {proof.epoch}, {proof.jobs} jobs kept, state digest {proof.digest:016x}"
+    )
+
+
+@app.command()
+def show(
+    directory: Directory,
+    after: Annotated[int, typer.Option("--after", min=0, help="begin behind this position")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many lines at most")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Show what happened, one line for each job that an event names."""
+    lines = (
+        entry
+        for position, event in time_travel.all_events(_disk(directory), after)
+        for entry in entries(position, event)
+    )
+    _print_entries([entry for entry, _ in zip(lines, range(limit), strict=False)], as_json=as_json, has_ids=True)
+
+
+@app.command()
+def history(
+    directory: Directory, job_id: Annotated[str, typer.Argument(help="the job's id")], as_json: Json = False
+) -> None:
+    """Show everything that happened to one job."""
+    _print_entries(time_travel.history(_disk(directory), job_id), as_json=as_json, has_ids=False)
+
+
+@app.command()
+def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
+    """Show the whole system as it was: states, queues, leases, workers."""
+    view = overview(time_travel.state_at(_disk(directory), _past(at)))
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(view)))
+    else:
+        _print_overview(view)
+
+
+@app.command()
+def digest(directory: Directory, at: At = "") -> None:
+    """Print the digest of the state, equal wherever the same events were applied."""
+    ledger = time_travel.state_at(_disk(directory), _past(at))
+    print(f"{ledger.digest:016x} at position {ledger.position}")
+
+
+def _disk(directory: Path) -> OsDisk:
+    if not directory.is_dir():
+        raise NotFoundError(f"there is no directory {str(directory)!r}")
+    names = [path.name for path in directory.iterdir()]
+    if not (segment_names(names) or MANIFEST_NAME in names):
+        raise NotFoundError(f"there is no journal in {str(directory)!r}")
+    return OsDisk(directory)
+
+
+def _past(at: str) -> time_travel.Moment:
+    """Whether an event is past the moment that somebody named: a position, or a time."""
+    if not at:
+        return lambda _position, _event: False
+    if at.isdecimal() and len(at) <= _POSITION_DIGITS_MAX:
+        last = int(at)
+        return lambda position, _event: position > last
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        raise InvalidArgumentError(f"expected --at to be a position or a time in ISO format, got {at!r}") from None
+    limit_ms = moment.timestamp() * 1_000  # without a zone, the local time is meant
+    return lambda _position, event: event.at_ms > limit_ms
+
+
+_POSITION_DIGITS_MAX = 18
+
+
+def _print_entries(found: list[Entry], *, as_json: bool, has_ids: bool) -> None:
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(found)))
+        return
+    columns = ["POSITION", "TIME", *(["JOB"] if has_ids else []), "WHAT", "STATE", "WORKER", "TOKEN", "REASON"]
+    rows = [
+        [
+            str(entry.position),
+            as_time(entry.at_ms),
+            *([printable(entry.job_id)] if has_ids else []),
+            entry.what,
+            entry.state,
+            printable(entry.worker),
+            str(entry.token or ""),
+            printable(entry.reason),
+        ]
+        for entry in found
+    ]
+    print_table(columns, rows)
+
+
+def _print_overview(view: Overview) -> None:
+    print(f"position {view.position}, {as_time(view.at_ms) or 'before the first event'}, digest {view.digest}")
+    print("  ".join(f"{state} {count}" for state, count in view.states.items()))
+    if view.queues:
+        print()
+        rows = [[queue.name, str(queue.ready), str(queue.delayed), str(queue.running)] for queue in view.queues]
+        print_table(["QUEUE", "READY", "DELAYED", "RUNNING"], rows)
+    if view.leases:
+        print()
+        columns = ["TOKEN", "JOB", "TYPE", "WORKER", "ATTEMPT", "EXPIRES"]
+        print_table(
+            columns,
+            [
+                [str(one.token), one.job_id, printable(one.type), one.worker, str(one.attempt), as_time(one.expires_ms)]
+                for one in view.leases
+            ],
+        )

@@ -1,6 +1,8 @@
 """The program `holdfast`: its commands, and how errors leave it."""
 
 import sys
+import tempfile
+import traceback
 from typing import Annotated
 
 import typer
@@ -54,9 +56,21 @@ def main() -> int:
         return error.exit_code
     except typer.Abort:
         return 130
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not show a traceback to a user
         if not hasattr(error, "show"):  # typer's own usage errors know how to show themselves
-            raise
+            return _explain_bug()
         error.show()
         return int(getattr(error, "exit_code", 2))
     return status if isinstance(status, int) else 0  # a command that ends with `typer.Exit` returns its status here
+
+
+def _explain_bug() -> int:
+    """A mistake of ours: a sentence for the user, and the traceback in a file for whoever mends it."""
+    with tempfile.NamedTemporaryFile("w", prefix="holdfast-bug-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    print(f"holdfast: this is a bug in Holdfast; please report it with what is in {file.name}", file=sys.stderr)
+    return _BUG_STATUS
+
+
+#: What the system's own programs use for an internal error.
+_BUG_STATUS = 70

@@ -79,10 +79,10 @@ def recover(
     return Recovered(journal, restored.ledger, restored.warnings)
 
 
-def restore(disk: Disk, config: LedgerConfig) -> Restored:
-    """The ledger of the newest snapshot that is good, or an empty one."""
+def restore(disk: Disk, config: LedgerConfig, *, oldest_first: bool = False) -> Restored:
+    """The ledger of the newest (or oldest) snapshot that is good, or an empty one."""
     warnings: list[str] = []
-    for position in reversed(list_snapshots(disk)):
+    for position in sorted(list_snapshots(disk), reverse=not oldest_first):
         try:
             header = read_snapshot_header(disk, position)
             ledger = image.load(read_snapshot(disk, position), config)

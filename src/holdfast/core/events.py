@@ -60,6 +60,8 @@ class Revoked(Event, frozen=True, tag=5):
     worker: str
     reason: str
     rows: list[Revocation]
+    #: Whose leases they were, in the same order, so that the log explains itself.
+    job_ids: list[str] = []
 
 
 class RefusedReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -76,6 +78,8 @@ class Reported(Event, frozen=True, tag=6):
     worker: str
     results: list[Result]
     refused: list[RefusedReport]
+    #: Whose results they are, in the same order, so that the log explains itself.
+    job_ids: list[str] = []
 
 
 class CancelAccepted(Event, frozen=True, tag=7):

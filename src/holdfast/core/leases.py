@@ -150,12 +150,14 @@ class LeaseManager:
         reply = Heard(live, [lease.token for lease in held if lease.job.cancel_requested])
         if lost:
             rows = [self._revocation(lease.job, is_spent=False) for lease in lost]
-            return Decision(Revoked(now.log_ms, command.worker, "not-running", rows), reply)
+            ids = [lease.job.id for lease in lost]
+            return Decision(Revoked(now.log_ms, command.worker, "not-running", rows, ids), reply)
         return Decision(Extended(now.log_ms, command.worker, command.lease_ms, live) if live else None, reply)
 
     def report(self, command: Report, now: Now) -> Decision:
         """One event for all rows: those under a current lease count, the others are evidence."""
         results: list[Result] = []
+        ids: list[str] = []
         refused: list[RefusedReport] = []
         reasons: list[str] = []
         seen: dict[int, Result] = {}
@@ -164,13 +166,14 @@ class LeaseManager:
             if lease is not None and lease.token not in seen:
                 result = seen[lease.token] = self._result(lease.job, lease.token, row, now)
                 results.append(result)
+                ids.append(lease.job.id)
             elif lease is not None:
                 reason = _after(seen[lease.token], row)
             if reason:
                 shown = as_text(row.job_id[: limits.JOB_ID_CHARS_MAX])
                 refused.append(RefusedReport(shown, row.token, reason))
             reasons.append(reason)
-        event = Reported(now.log_ms, command.worker, results, refused) if results or refused else None
+        event = Reported(now.log_ms, command.worker, results, refused, ids) if results or refused else None
         return Decision(event, ReportReply(reasons))
 
     def revoke(self, command: Revoke, now: Now) -> Decision:
@@ -182,18 +185,20 @@ class LeaseManager:
         ]
         if not tokens:
             return Decision(None, [])
-        rows = [self._revocation(self._book.leases[token].job, is_spent=command.is_spent) for token in tokens]
-        return Decision(Revoked(now.log_ms, command.worker, command.reason, rows), tokens)
+        jobs = [self._book.leases[token].job for token in tokens]
+        rows = [self._revocation(job, is_spent=command.is_spent) for job in jobs]
+        return Decision(Revoked(now.log_ms, command.worker, command.reason, rows, [job.id for job in jobs]), tokens)
 
     def expire(self, now: Now) -> Decision:
         """Takes back every lease whose deadline has passed."""
-        rows, workers, tokens = [], set(), []
-        for lease in self._overdue(now.served_ms):
-            rows.append(self._revocation(lease.job, is_spent=True))
-            workers.add(lease.worker)
-            tokens.append((lease.worker, lease.token))
+        overdue = self._overdue(now.served_ms)
+        if not overdue:
+            return Decision(None, [])
+        workers = {lease.worker for lease in overdue}
         worker = workers.pop() if len(workers) == 1 else ""
-        return Decision(Revoked(now.log_ms, worker, "expired", rows) if rows else None, tokens)
+        rows = [self._revocation(lease.job, is_spent=True) for lease in overdue]
+        event = Revoked(now.log_ms, worker, "expired", rows, [lease.job.id for lease in overdue])
+        return Decision(event, [(lease.worker, lease.token) for lease in overdue])
 
     def _overdue(self, served_ms: int) -> list[Lease]:
         """Leases past their deadline. They stay watched until an event ends them."""

@@ -146,7 +146,8 @@ class FileJournal:
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
         self._refuse_if_unusable()
         try:
-            if self._space.end >= self._roll_at:
+            # A segment without a frame is not rolled: the next one would have its name.
+            if self._space.end >= self._roll_at and self._end_position >= self._chain.header.first_position:
                 self._roll(now_ms)
             return self._append(body, count, digest)
         except OSError as error:

@@ -260,9 +260,10 @@ class Model:
             lease.lease_ms, lease.expires_ms = lease_ms, at_ms + lease_ms
 
     def _revoked(self, at_ms: int, fields: list[Any]) -> None:
-        worker, reason, rows, *_ = fields
+        worker, reason, rows, ids, *_ = [*fields, None]
         self._require(reason in REVOKE_REASONS and bool(rows), f"leases ended for the reason {reason!r}")
         self._require(bool(worker) or reason == "expired", f"leases of nobody were {reason}")
+        self._check_names([row[0] for row in rows], ids)
         for token, state, is_spent, *_ in rows:
             lease = self._held(token, worker or None)
             self._require(is_spent or reason != "expired", f"the expired lease {token} was not counted")
@@ -288,14 +289,21 @@ class Model:
             self._end(job, (0, state, b"", "", WORKER_LOST if state == FAILED else "", 0), at_ms)
 
     def _reported(self, at_ms: int, fields: list[Any]) -> None:
-        worker, results, refused, *_ = fields
+        worker, results, refused, ids, *_ = [*fields, None]
         self._require(bool(results or refused), "a report has no rows")
+        self._check_names([row[0] for row in results], ids)
         for row in results:
             lease = self._held(row[0], worker)
             del self.leases[lease.token]
             self._take_result(self.jobs[lease.job_id], row, at_ms)
         for job_id, token, reason, *_ in refused:
             self._check_refused(worker, job_id, token, reason)
+
+    def _check_names(self, tokens: list[int], ids: list[str] | None) -> None:
+        """An event that names the jobs of its leases names the right ones."""
+        if ids:
+            right = [self.leases[token].job_id if token in self.leases else "" for token in tokens]
+            self._require(ids == right, f"leases {tokens} were said to be of {ids}")
 
     def _take_result(self, job: ModelJob, row: list[Any], at_ms: int) -> None:
         token, state, output, summary, reason, runtime_ms, not_before_ms, *_ = row

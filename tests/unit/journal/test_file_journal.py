@@ -1,5 +1,6 @@
 """Opening, writing, replaying, rolling, closing."""
 
+import random
 from contextlib import suppress
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from holdfast.journal.errors import (
     PositionRemovedError,
 )
 from holdfast.journal.pins import pin
-from holdfast.journal.port import JournalConfig
+from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
 from holdfast.testing.disk import SimDisk, SimulatedCrash
 from tests.unit.journal.workload import (
     CLUSTER_ID,
@@ -314,3 +315,13 @@ def test_default_sizes_hold_what_the_documents_say() -> None:
     """Segments of 64 MiB, reserved 16 MiB at a time."""
     assert (JournalConfig().segment_bytes, JournalConfig().extent_bytes) == (64 << 20, 16 << 20)
     assert CONFIG.digest_version == 1
+
+
+def test_segment_without_a_frame_is_not_rolled() -> None:
+    """However small segments are to be, each holds a frame, so that no two of them have one name."""
+    disk = SimDisk(random.Random(1))
+    journal = open_journal(disk, JournalConfig(segment_bytes=1, extent_bytes=1_024))
+    for _ in range(3):
+        assert journal.reserve(FRAME_OVERHEAD + 4)
+        journal.write(b"body", 1, 0)
+    assert [info.first_position for info in journal.segments()] == [1, 2, 3]

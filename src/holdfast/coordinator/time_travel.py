@@ -1,0 +1,119 @@
+"""The past of a journal: what happened to a job, what the state was, and whether it all holds together.
+
+Everything here reads a directory and changes nothing in it.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from holdfast.coordinator.recovery import apply_frame, restore
+from holdfast.core import events
+from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.events import AnyEvent
+from holdfast.core.history import Entry, entries
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.errors import NotFoundError
+from holdfast.journal.disk import Disk
+from holdfast.journal.errors import JournalError
+from holdfast.journal.pins import pin
+from holdfast.journal.reader import JournalReader
+
+#: Whether an event, at its position, is past the moment that is meant.
+Moment = Callable[[int, AnyEvent], bool]
+
+
+class BrokenInvariantError(JournalError):
+    """The journal's files are intact, but what they say cannot have happened."""
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What a verification went through without finding anything."""
+
+    first_position: int
+    end_position: int
+    frames: int
+    jobs: int
+    digest: int
+    epoch: int
+
+
+def all_events(disk: Disk, after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
+    """Every event past `after` that the journal still holds, with its position."""
+    with pin(disk, max(after, 1)):
+        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        for frame in reader.frames(max(after, reader.first_position - 1)):
+            for position, event in enumerate(events.decode(frame.body), frame.first_position):
+                if position > after:
+                    yield position, event
+
+
+def history(disk: Disk, job_id: str) -> list[Entry]:
+    """Everything that the journal still knows about one job, oldest first."""
+    found = [
+        entry for position, event in all_events(disk) for entry in entries(position, event) if entry.job_id == job_id
+    ]
+    if not found:
+        reach = JournalReader(disk, digest_version=DIGEST_VERSION).first_position
+        raise NotFoundError(f"the journal says nothing about a job {job_id!r}; it reaches back to position {reach}")
+    return found
+
+
+def state_at(disk: Disk, is_past: Moment) -> Ledger:
+    """The state before the first event for which `is_past(position, event)` holds."""
+    with pin(disk, 1):
+        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        if reader.first_position > 1:
+            return _state_from_snapshot(disk, reader, is_past)
+        return _replayed(Ledger(LedgerConfig()), reader, None, is_past)
+
+
+def _state_from_snapshot(disk: Disk, reader: JournalReader, is_past: Moment) -> Ledger:
+    """Where the beginning is gone: from the oldest good snapshot, if the time asked for is not before it."""
+    restored = restore(disk, LedgerConfig(), oldest_first=True)
+    ledger = restored.ledger
+    if ledger.position + 1 < reader.first_position:
+        raise NotFoundError(f"the journal begins with position {reader.first_position}, and no snapshot leads there")
+    start = ledger.position
+    state = _replayed(ledger, reader, restored.link, is_past)
+    if state.position == start and is_past(start, events.Started(state.book.last_ms, 0)):
+        raise NotFoundError(f"history reaches back to position {start} only; what came before was deleted")
+    return state
+
+
+def _replayed(ledger: Ledger, reader: JournalReader, link: int | None, is_past: Moment) -> Ledger:
+    for frame in reader.frames(ledger.position, link=link):
+        for position, event in enumerate(events.decode(frame.body), frame.first_position):
+            if is_past(position, event):
+                return ledger
+            ledger.apply(event)
+    return ledger
+
+
+def verify(disk: Disk, progress: Callable[[int, int], None]) -> Proof:
+    """Replays all that is there and checks every promise that a log can keep; raises at the first broken one.
+
+    Frames: checksums, links, positions, epochs. Events: legal moves only, tokens that only grow, one lease a job,
+    results under a lease that is there, time that never goes back. State: the digest that was written with each frame,
+    and at the end every cross-reference. `progress(position, end)` is called after each frame.
+    """
+    with pin(disk, 1):
+        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        restored = restore(disk, LedgerConfig(), oldest_first=True) if reader.first_position > 1 else None
+        ledger = restored.ledger if restored else Ledger(LedgerConfig())
+        frames = 0
+        for frame in reader.frames(ledger.position, link=restored.link if restored else None):
+            try:
+                apply_frame(ledger, frame)
+            except (AssertionError, LookupError) as error:
+                raise BrokenInvariantError(
+                    f"an event at position {ledger.position + 1} cannot have happened: {error or type(error).__name__}",
+                    reason="INVARIANT_BROKEN",
+                ) from error
+            frames += 1
+            progress(ledger.position, reader.end_position)
+    try:
+        ledger.book.audit()
+    except AssertionError as error:
+        raise BrokenInvariantError(f"the state at position {ledger.position} contradicts itself: {error}") from error
+    return Proof(reader.first_position, ledger.position, frames, len(ledger.book.jobs), ledger.digest, reader.epoch)

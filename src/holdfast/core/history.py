@@ -1,0 +1,82 @@
+"""What the log says about jobs, one entry for each thing that happened to each job.
+
+Pure: an event explains itself, so no state is needed to read it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.core import events
+from holdfast.core.events import AnyEvent
+from holdfast.core.lifecycle import QUEUED, RUNNING, name
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of a job's history; `state` is the one it was in afterwards, empty where it did not change."""
+
+    position: int
+    at_ms: int
+    job_id: str
+    what: str
+    state: str = ""
+    worker: str = ""
+    token: int = 0
+    reason: str = ""
+
+
+def entries(position: int, event: AnyEvent) -> Iterator[Entry]:
+    """What this event means for each job that it names."""
+    return _READERS[type(event)](position, event)
+
+
+def _nothing(_position: int, _event: AnyEvent) -> Iterator[Entry]:
+    """Starts and evictions name no job; an extension is of leases, whose jobs were named when they were granted."""
+    return iter(())
+
+
+def _created(position: int, event: events.Created) -> Iterator[Entry]:
+    for row in event.jobs:
+        template = event.templates[row.template]
+        due = f", due at {row.not_before_ms}" if row.not_before_ms > event.at_ms else ""
+        reason = f"type {template.type}, queue {template.queue}, priority {template.priority}{due}"
+        yield Entry(position, event.at_ms, row.id, "submitted", name(QUEUED), reason=reason)
+
+
+def _granted(position: int, event: events.Granted) -> Iterator[Entry]:
+    for token, job_id in enumerate(event.job_ids, event.first_token):
+        reason = f"for {event.lease_ms} ms"
+        yield Entry(position, event.at_ms, job_id, "granted", name(RUNNING), event.worker, token, reason)
+
+
+def _revoked(position: int, event: events.Revoked) -> Iterator[Entry]:
+    for job_id, row in zip(event.job_ids, event.rows, strict=True):
+        reason = f"{event.reason}, {'a loss' if row.is_spent else 'not counted'}"
+        yield Entry(position, event.at_ms, job_id, "lease lost", name(row.state), event.worker, row.token, reason)
+
+
+def _reported(position: int, event: events.Reported) -> Iterator[Entry]:
+    for job_id, result in zip(event.job_ids, event.results, strict=True):
+        what = "to be retried" if result.state == QUEUED else "finished"
+        reason = result.failure_reason or result.summary
+        yield Entry(position, event.at_ms, job_id, what, name(result.state), event.worker, result.token, reason)
+    for row in event.refused:
+        yield Entry(position, event.at_ms, row.job_id, "report refused", "", event.worker, row.token, row.reason)
+
+
+def _canceled(position: int, event: events.CancelAccepted) -> Iterator[Entry]:
+    what = "cancel requested" if event.state == RUNNING else "canceled"
+    yield Entry(position, event.at_ms, event.job_id, what, name(event.state), reason=event.reason)
+
+
+_READERS: dict[type, Callable[[int, Any], Iterator[Entry]]] = {
+    events.Started: _nothing,
+    events.Extended: _nothing,
+    events.Evicted: _nothing,
+    events.Created: _created,
+    events.Granted: _granted,
+    events.Revoked: _revoked,
+    events.Reported: _reported,
+    events.CancelAccepted: _canceled,
+}
