@@ -103,6 +103,17 @@ async def test_hello_with_a_bad_name_is_refused(start: Start, bad: own.Hello) ->
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def test_hello_with_more_pairs_than_can_wait_is_refused(start: Start) -> None:
+    """Types times queues is bounded, because each pair is looked at in every turn."""
+    server = await start()
+    names = [str(number) for number in range(101)]
+    async with stream_to(server) as stream:
+        await stream.say(hello=own.Hello(worker_id="w", types=names, queues=names))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.hear()
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_welcome_comes_first_and_carries_the_terms(start: Start) -> None:
     """The first answer names lease, heartbeat, epoch and cluster."""
     server = await start(lease_ms=12_345, heartbeat_ms=678)

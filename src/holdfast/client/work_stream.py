@@ -14,6 +14,7 @@ import grpc
 from holdfast import limits
 from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.client.channel import open_channel
+from holdfast.client.refusals import error_of
 from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
@@ -200,9 +201,8 @@ def _outcome(row: ReportRow) -> pb.Outcome:
 
 
 def _error(error: grpc.aio.AioRpcError) -> HoldfastError:
-    text = error.details() or error.code().name
-    if error.code() == grpc.StatusCode.ABORTED:
-        return AbortedError(text, reason="WORKER_SUPERSEDED")
-    if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-        return InvalidArgumentError(text)
-    return UnavailableError(text)
+    """What no new session can mend stays what it is; of everything else it is worth trying again."""
+    known = error_of(error)
+    if isinstance(known, AbortedError | InvalidArgumentError):
+        return known
+    return UnavailableError(known.message, reason=known.reason)

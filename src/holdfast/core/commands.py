@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.events import AnyEvent
 from holdfast.core.lifecycle import State
-from holdfast.core.model import NewJob, Template
+from holdfast.core.model import Extra, NewJob, Template
 from holdfast.errors import Code
 
 
@@ -69,7 +69,7 @@ class GrantedLease(msgspec.Struct, frozen=True, gc=False):
     template: Template
     payload: bytes
     attempt: int
-    extra: object = None
+    extra: Extra | None = None
 
 
 class Extend(msgspec.Struct, frozen=True):

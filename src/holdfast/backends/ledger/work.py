@@ -32,7 +32,7 @@ class LedgerWork:
     async def heartbeat(self, worker: str, capacity: int, running: Iterable[tuple[str, int]] | None) -> list[str]:
         """Extends what the worker runs; what it was given and does not run goes back. Ids of jobs to stop."""
         self.dispatcher.registry.hear(worker, self._served_ms()).slots = capacity
-        held = None if running is None else frozenset(self._token(worker, *job) for job in running)
+        held = None if running is None else frozenset(self._token(*job) for job in running)
         command = commands.Extend(worker, self._config.lease_ms, held, FETCH_GRACE_MS)
         heard = cast("Heard", await self._caller.call(Lane.WORK, command))
         leases = self._coordinator.ledger.book.leases
@@ -44,8 +44,8 @@ class LedgerWork:
         reply = cast("ReportReply", await self._caller.call(Lane.WORK, commands.Report(worker, list(rows))))
         return reply.refused
 
-    def _token(self, worker: str, job_id: str, token: int) -> int:
-        """A worker of the bare contract knows no tokens: it means the lease that it holds on the job."""
+    def _token(self, job_id: str, token: int) -> int:
+        """A worker of the bare contract knows no tokens: it means the job's current lease, if that is its own."""
         job = self._coordinator.ledger.job(job_id)
         return token or (job.token if job is not None else 0)
 

@@ -168,12 +168,13 @@ def hello_of(message: pb.WorkerMessage) -> Hello:
     hello = message.hello
     for what, names in (("worker_id", [hello.worker_id]), ("types", hello.types), ("queues", hello.queues)):
         for name in names:
-            if not _NAME.fullmatch(name):
-                raise InvalidArgumentError(
-                    f"expected {what} to be 1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-',"
-                    f" got {name[:80]!r}",
-                    reason="NAME_INVALID",
-                )
+            checked_name(what, name)
+    if len(hello.types) * max(1, len(hello.queues)) > limits.LANES_MAX:
+        raise InvalidArgumentError(
+            f"expected types times queues to be at most {limits.LANES_MAX},"
+            f" got {len(hello.types)} types and {len(hello.queues)} queues; name no queue to serve all of them",
+            reason="HELLO_TOO_LARGE",
+        )
     held = frozenset(held.token for held in hello.held)
     return Hello(hello.worker_id, frozenset(hello.types), frozenset(hello.queues), hello.slots, held)
 
@@ -211,7 +212,7 @@ def lease_of(lease: GrantedLease) -> pb.Lease:
         simulated=template.simulated,
         queue=template.queue,
     )
-    if isinstance(lease.extra, Extra):
+    if lease.extra is not None:
         message.work_duration_ms = lease.extra.work_duration_ms
         message.payload_size_bytes = lease.extra.payload_size_bytes
         message.labels.update(lease.extra.labels)
@@ -245,7 +246,7 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
         lease = await self._work.fetch(checked_worker(request.worker_id), frozenset({SIM_TYPE}))
         if lease is None:
             return internal_pb.FetchWorkResponse(retry_after_ms=fetch_hint_ms(limits.FETCH_RETRY_MS_DEFAULT))
-        extra = lease.extra if isinstance(lease.extra, Extra) else Extra()
+        extra = lease.extra or Extra()
         spec = public_pb.JobSpec(
             job_type=lease.template.type,
             work_duration_ms=extra.work_duration_ms,
@@ -288,13 +289,18 @@ def fetch_hint_ms(wanted_ms: int) -> int:
 
 
 def checked_worker(worker_id: str) -> str:
-    """A worker id that can be logged and shown."""
-    if not _NAME.fullmatch(worker_id):
+    """The id of a worker of the frozen calls."""
+    return checked_name("worker_id", worker_id, reason="WORKER_ID_INVALID")
+
+
+def checked_name(what: str, name: str, *, reason: str = "NAME_INVALID") -> str:
+    """A name that can be logged and shown."""
+    if not _NAME.fullmatch(name):
         raise InvalidArgumentError(
-            f"expected worker_id to be 1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'",
-            reason="WORKER_ID_INVALID",
+            f"expected {what} to be 1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-', got {name[:80]!r}",
+            reason=reason,
         )
-    return worker_id
+    return name
 
 
 def _options(lease: GrantedLease) -> internal_pb.JobOptions:
