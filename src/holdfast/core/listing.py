@@ -31,7 +31,7 @@ class _Chunk:
         jobs = [job for job in self.jobs if job.state in states]
         jobs.sort(key=_by_creation)
         if newest_first:  # stable, so that ids still ascend inside a millisecond
-            jobs.sort(key=_newest, reverse=False)
+            jobs.sort(key=_newest)
         return jobs
 
 

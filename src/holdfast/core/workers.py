@@ -4,7 +4,7 @@ Soft state: it is lost in a crash and rebuilt from heartbeats. It is never read 
 only make scheduling worse, not wrong. Times are served time.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class WorkerInfo:
     slots: int = 1
     heard_ms: int = 0
     is_streaming: bool = False
-    is_draining: bool = field(default=False)
+    is_draining: bool = False
 
 
 class WorkerRegistry:

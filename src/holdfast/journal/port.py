@@ -4,7 +4,7 @@ Invariants of every implementation:
 - Positions count events from 1 without gaps; a frame holds `count` of them and is durable whole or not at
   all.
 - `end_position` is the last durable position; it never goes back while the journal is open.
-- After JournalFailedError nothing but `close` does anything else than raise it again.
+- After JournalFailedError every call but `close` and `release` raises it again; the properties stay as they were.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class SegmentInfo:
     epoch: int
     bytes: int
     is_sealed: bool
-    # When the opening that wrote it began; 0 where that is not known.
+    # When it was begun; 0 where that is not known.
     created_ms: int = 0
 
 

@@ -7,7 +7,7 @@ Invariants:
 - Never is a frame cut that a valid frame follows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalDamagedError
@@ -84,7 +84,8 @@ def repair(disk: Disk) -> RepairReport:
         copy_name = settle(disk, found)
         lost = max(0, manifest.mark_position - found.end_position) if manifest else 0
         if manifest and (lost or is_rebuilt):
-            write_manifest(disk, _with_mark_at_end(manifest, found))
+            at_end = replace(manifest, mark_position=found.end_position, mark_checksum=found.end_checksum)
+            write_manifest(disk, at_end)
     finally:
         disk.unlock()
     tail = found.tail
@@ -129,13 +130,3 @@ def _manifest_or_rebuilt(disk: Disk) -> tuple[Manifest | None, bool]:
         mark_checksum=header.link,
     )
     return rebuilt, True
-
-
-def _with_mark_at_end(manifest: Manifest, found: Survey) -> Manifest:
-    return Manifest(
-        cluster_id=manifest.cluster_id,
-        newest_first_position=manifest.newest_first_position,
-        epoch=manifest.epoch,
-        mark_position=found.end_position,
-        mark_checksum=found.end_checksum,
-    )

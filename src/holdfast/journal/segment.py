@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import JournalDamagedError, JournalFailedError
 from holdfast.journal.frame import SECTOR_BYTES
-from holdfast.journal.version import preamble, preamble_problem
+from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
 from holdfast.journal.writing import TEMPORARY_SUFFIX, remove_if_present, write_fully
 
 SEGMENT_MAGIC = b"HFSEGMNT"
@@ -25,7 +25,6 @@ HEADER_BYTES = SECTOR_BYTES
 CLUSTER_ID_BYTES = 16
 
 _FIELDS = struct.Struct(">I16sQQIQ")
-_PREAMBLE_END = 16
 _CHECKSUM_AT = HEADER_BYTES - 4
 _NAME = re.compile(r"(\d{20})-(\d{10})\.seg")
 
@@ -81,7 +80,7 @@ def read_header(file: File, name: str) -> SegmentHeader:
         problem = "the checksum of its header does not match"
     if problem:
         raise JournalDamagedError(name, 0, position, problem)
-    digest_version, cluster_id, epoch, first, link, created_ms = _FIELDS.unpack_from(data, _PREAMBLE_END)
+    digest_version, cluster_id, epoch, first, link, created_ms = _FIELDS.unpack_from(data, PREAMBLE_BYTES)
     header = SegmentHeader(
         digest_version=digest_version,
         cluster_id=cluster_id,

@@ -46,7 +46,7 @@ class SnapshotHeader:
 
     @property
     def name(self) -> str:
-        return f"snapshot-{self.position:020d}.snap"
+        return snapshot_name(self.position)
 
     def encode(self) -> bytes:
         data = preamble(SNAPSHOT_MAGIC) + _FIELDS.pack(
