@@ -65,7 +65,7 @@ class LoopConfig(msgspec.Struct, frozen=True):
     #: From so many waiting callers on, a frame is kept open for so long.
     linger_callers: int = 5
     linger_ms: int = 1
-    #: How often time is looked at while leases are out; well below what counts as a stall.
+    #: How often time is looked at while leases are out or workers wait; well below what counts as a stall.
     tick_ms: int = STALL_MS // 2
     retain_ms: int = 86_400_000
     retain_jobs: int = 1_000_000
@@ -90,6 +90,11 @@ class Observer(Protocol):
 
 class Follower(Protocol):
     """Acts on new state within the same turn, before the frame is closed: the dispatcher."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether time must be seen to pass even while nothing is due."""
+        ...
 
     def follow(self, now: Now) -> None:
         """Called after commands were decided and when time has passed."""
@@ -276,12 +281,13 @@ class Coordinator:
     def _apply(self, event: AnyEvent) -> None:
         try:
             self.ledger.apply(event)
+            position = self.ledger.position
+            for observer in self.observers:
+                observer.applied(position, event, self.ledger)
         except BaseException as error:
+            # The state may hold what no frame will: nothing may be built upon it.
             self._fail(error)
             raise
-        position = self.ledger.position
-        for observer in self.observers:
-            observer.applied(position, event, self.ledger)
 
     def _answer(self, done: Done, reply: object) -> None:
         position = self.ledger.position
@@ -357,12 +363,18 @@ class Coordinator:
     # -- time
 
     def _retain(self, now: Now) -> None:
-        config, finished = self._config, self.ledger.book.finished
-        if not finished:
-            return
-        is_full = len(finished) > config.retain_jobs or self.ledger.book.finished_bytes > config.retain_bytes
-        if is_full or finished[0].finished_ms + config.retain_ms <= now.log_ms:
+        config, wait_ms = self._config, self._retained_for_ms(now)
+        if wait_ms is not None and wait_ms <= 0:
             self.execute(commands.Evict(config.retain_ms, config.retain_jobs, config.retain_bytes), now)
+
+    def _retained_for_ms(self, now: Now) -> int | None:
+        """How long the job that finished first is still to be kept; None if there is none."""
+        book, config = self.ledger.book, self._config
+        if not book.finished:
+            return None
+        if len(book.finished) > config.retain_jobs or book.finished_bytes > config.retain_bytes:
+            return 0
+        return book.finished[0].finished_ms + config.retain_ms - now.log_ms
 
     def _plan(self, now: Now) -> None:
         """Sees to it that the loop turns again in time."""
@@ -383,13 +395,15 @@ class Coordinator:
         waits: list[int] = []
         deadline_ms = self.ledger.leases.next_deadline_ms()
         if deadline_ms is not None:
-            waits += [deadline_ms - now.served_ms, self._config.tick_ms]
+            waits.append(deadline_ms - now.served_ms)
+        if deadline_ms is not None or any(follower.is_watching for follower in self.followers):
+            waits.append(self._config.tick_ms)
         due_ms = self.ledger.book.ready.next_due_ms()
         if due_ms is not None:
             waits.append(due_ms - now.log_ms)
-        finished = self.ledger.book.finished
-        if finished:
-            waits.append(finished[0].finished_ms + self._config.retain_ms - now.log_ms)
+        retained_for_ms = self._retained_for_ms(now)
+        if retained_for_ms is not None:
+            waits.append(retained_for_ms)
         if not waits:
             return None
         floor_ms = self._config.tick_ms if self._is_starved else 1

@@ -185,13 +185,15 @@ class Dispatcher:
         """
         self._hear(session)
         session.reports[report_id] = False
+        self._report(session, report_id, rows)
 
+    def _report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
         def reported(reply: object) -> None:
             if isinstance(reply, ReportReply):
                 refused = [reason for reason in reply.refused if reason]
                 session.push(Push(reported=session.settle(report_id), refused=refused))
             elif self._current.get(session.hello.worker_id) is session:
-                self._coordinator.later(RETRY_MS, lambda: self.report(session, report_id, rows))
+                self._coordinator.later(RETRY_MS, lambda: self._report(session, report_id, rows))
 
         self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
 
@@ -230,6 +232,11 @@ class Dispatcher:
 
     # -- what the loop calls
 
+    @property
+    def is_watching(self) -> bool:
+        """A worker that waits for jobs may fall silent, and that is only noticed as time passes."""
+        return bool(self._hungry)
+
     def follow(self, now: Now) -> None:
         """Grants ready jobs to hungry sessions, fairly, until one of the two runs out."""
         if now.served_ms - self._looked_ms > self._config.worker_timeout_ms:
@@ -250,17 +257,23 @@ class Dispatcher:
             is_progress = False
             hungry = [session for session in self._hungry.get(want, ()) if not self._is_silent(session, now)]
             for index, session in enumerate(hungry):
-                is_progress |= self._grant(session, len(hungry) - index, now)
+                is_progress |= self._grant(session, self._share(want, len(hungry) - index), now)
 
-    def _grant(self, session: Session, rivals: int, now: Now) -> bool:
-        share = -(-self._ready_count() // rivals)
+    def _share(self, want: tuple[str, str], rivals: int) -> int:
+        """An equal part of the ready jobs that are wanted, for each session that is still to be served."""
+        queue, route = want
+        lanes = self._coordinator.ledger.book.ready.lanes.items()
+        ready = sum(lane.ready for key, lane in lanes if key[1] == route and queue in ("", key[0]))
+        return -(-ready // rivals)
+
+    def _grant(self, session: Session, share: int, now: Now) -> bool:
         if not share or not session.credits:
             return False
         hello = session.hello
         count = min(session.credits, share, GRANT_MAX)
         command = commands.Lease(hello.worker_id, hello.routes, hello.queues, count, self._config.lease_ms)
         granted = self._coordinator.execute(command, now, lambda reply: self._push_leases(session, reply))
-        if isinstance(granted, Refusal) or not isinstance(granted, list) or not granted:
+        if not isinstance(granted, list) or not granted:
             return False
         session.credits -= len(granted)
         for lease in granted:
@@ -268,9 +281,6 @@ class Dispatcher:
         if not session.credits:
             self._leave(session)
         return True
-
-    def _ready_count(self) -> int:
-        return sum(lane.ready for lane in self._coordinator.ledger.book.ready.lanes.values())
 
     def _push_leases(self, session: Session, reply: object) -> None:
         if isinstance(reply, list) and reply and self._current.get(session.hello.worker_id) is session:

@@ -85,6 +85,11 @@ class LeaseWatch:
         early_ms = stopped_ms - self._overtime_ms(watched)
         require(early_ms <= allowed_ms, f"the lease {token} expired {early_ms} ms early, {allowed_ms} allowed")
 
+    @property
+    def is_watching(self) -> bool:
+        """Never by itself: leases make the loop look at time anyway."""
+        return False
+
     def follow(self, now: Now) -> None:
         """At the end of a turn no lease is past its time, unless there was no room to say so."""
         if self._disk.faults.free_bytes is not None or self._clock.steady_ms() < self._early_ms:
