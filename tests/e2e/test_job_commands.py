@@ -96,7 +96,7 @@ def test_people_see_a_table(run: Run) -> None:
         (("submit", "two words"), 2, "letters, digits"),
         (("submit", "echo", "--priority", "12"), 2, "from 0 to 9"),
         (("list", "--state", "weird"), 2, "QUEUED, RUNNING"),
-        (("submit", "echo", "--wait", "--delay", "600", "--timeout", "0.1"), 3, "holdfast job get"),
+        (("submit", "echo", "--wait", "--delay", "600", "--timeout", "0.1"), 3, "has not ended yet: it is not due"),
     ],
 )
 def test_mistakes_get_a_sentence_and_an_exit_code(
@@ -114,3 +114,12 @@ def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
     done = run("get", "some-id", connect="127.0.0.1:1")
     assert done.returncode == 3
     assert "holdfast up" in done.stderr
+
+
+def test_job_of_an_unknown_type_says_that_nobody_knows_it(run: Run) -> None:
+    """`why` answers in a sentence, and so does a wait that takes too long."""
+    job_id = run("submit", "no.such.type").stdout.strip()
+    told = run("why", job_id)
+    waited = run("result", job_id, "--timeout", "0.1")
+    assert (told.returncode, "knows the type 'no.such.type'" in told.stdout) == (0, True)
+    assert (waited.returncode, "knows the type 'no.such.type'" in waited.stderr) == (3, True)

@@ -58,6 +58,14 @@ class Page(msgspec.Struct, frozen=True):
     has_more: bool
 
 
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a job is where it is: a stable reason and a sentence."""
+
+    state: State
+    reason: str
+    sentence: str
+
+
 class JobApi(Protocol):
     """What clients ask for, whatever keeps the jobs."""
 
@@ -79,6 +87,10 @@ class JobApi(Protocol):
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Jobs by creation time, ids ascending within a millisecond; no states means all. A failure changes nothing."""
+        ...
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why it is not running, or how it ended. `NotFoundError` if there is no such job."""
         ...
 
     def watch(self, job_id: str) -> AsyncIterator[JobView]:

@@ -48,7 +48,7 @@ def submit(
     ] = limits.PRIORITY_DEFAULT,
     delay_s: Annotated[float, typer.Option("--delay", min=0, help="seconds before it is due")] = 0,
     request_id: Annotated[str, typer.Option(help="repeating a submit under the same id finds the first job")] = "",
-    max_attempts: Annotated[int, typer.Option(help="how often it may be tried")] = limits.ATTEMPTS_DEFAULT,
+    max_attempts: Annotated[int, typer.Option(min=1, help="how often it may be tried")] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
         float, typer.Option("--job-timeout", min=0, help="seconds an attempt may run; 0: any")
     ] = 0,
@@ -126,6 +126,13 @@ def cancel(
         print("canceled")
 
 
+@app.command()
+def why(job_id: JobId, connect: Connect = HERE, as_json: Json = False) -> None:
+    """Say why a job is not running, who runs it, or how it ended."""
+    reply = _run(connect, lambda client: client.explain(job_id))
+    print(json.dumps(_fields(reply)) if as_json else printable(reply.explanation))
+
+
 @app.command("list")
 def list_jobs(
     state: Annotated[
@@ -173,7 +180,8 @@ async def _wait(client: JobClient, job_id: str, timeout_s: float) -> pb.GetJobRe
     end, pause_s = time.monotonic() + timeout_s, _POLL_FIRST_S
     while not (reply := await client.result(job_id)).result_ready:
         if time.monotonic() + pause_s > end:
-            raise DeadlineExceededError(f"the job has not ended yet; look with `holdfast job get {job_id}`")
+            reason = printable((await client.explain(job_id)).explanation)
+            raise DeadlineExceededError(f"job {job_id} has not ended yet: {reason}")
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _POLL_S_MAX)
     return reply

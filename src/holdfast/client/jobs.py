@@ -79,6 +79,11 @@ class JobClient:
         request = public_pb.GetJobResultRequest(job_id=job_id)
         return await self._call(self._public.GetJobResult, request, limits.DEADLINE_MS_RESULT)
 
+    async def explain(self, job_id: str) -> pb.ExplainJobResponse:
+        """Why the job is where it is."""
+        request = pb.ExplainJobRequest(job_id=job_id)
+        return await self._call(self._jobs.ExplainJob, request, limits.DEADLINE_MS_STATUS)
+
     async def cancel(self, job_id: str, reason: str) -> public_pb.CancelJobResponse:
         """Ends a queued job, asks a running one to stop."""
         request = public_pb.CancelJobRequest(job_id=job_id, reason=reason)

@@ -98,6 +98,7 @@ class TransitionLog:
                 job.template.priority,
                 position,
                 reason,
+                event="transition" if before != job.state else "cancel_requested",
             )
             self._lines.append(line)
         if isinstance(event, Reported) and self._says_refusals:

@@ -109,6 +109,24 @@ class SubmitRefusal(_message.Message):
     message: str
     def __init__(self, index: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
+class ExplainJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class ExplainJobResponse(_message.Message):
+    __slots__ = ("job_id", "status", "reason", "explanation")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    status: _taskqueue_public_pb2.JobStatus
+    reason: str
+    explanation: str
+    def __init__(self, job_id: _Optional[str] = ..., status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., reason: _Optional[str] = ..., explanation: _Optional[str] = ...) -> None: ...
+
 class WorkerMessage(_message.Message):
     __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id")
     HELLO_FIELD_NUMBER: _ClassVar[int]

@@ -39,6 +39,11 @@ class JobServiceStub:
                 request_serializer=holdfast__pb2.SubmitJobsRequest.SerializeToString,
                 response_deserializer=holdfast__pb2.SubmitJobsResponse.FromString,
                 _registered_method=True)
+        self.ExplainJob = channel.unary_unary(
+                '/holdfast.v1.JobService/ExplainJob',
+                request_serializer=holdfast__pb2.ExplainJobRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.ExplainJobResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -51,6 +56,13 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainJob(self, request, context):
+        """Says in a sentence why a job is where it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +70,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.SubmitJobs,
                     request_deserializer=holdfast__pb2.SubmitJobsRequest.FromString,
                     response_serializer=holdfast__pb2.SubmitJobsResponse.SerializeToString,
+            ),
+            'ExplainJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainJob,
+                    request_deserializer=holdfast__pb2.ExplainJobRequest.FromString,
+                    response_serializer=holdfast__pb2.ExplainJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +104,33 @@ class JobService:
             '/holdfast.v1.JobService/SubmitJobs',
             holdfast__pb2.SubmitJobsRequest.SerializeToString,
             holdfast__pb2.SubmitJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/ExplainJob',
+            holdfast__pb2.ExplainJobRequest.SerializeToString,
+            holdfast__pb2.ExplainJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import json
+import os
+from pathlib import Path
 
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
@@ -13,7 +15,8 @@ from holdfast.topology.worker_process import WorkerChild
 
 def announce(address: str, settings: Settings) -> None:
     """The one line on standard output that says: jobs can be submitted and run."""
-    print(json.dumps({"event": "ready", "grpc": address, "data": settings.data}), flush=True)
+    data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
+    print(json.dumps({"event": "ready", "grpc": address, "data": data, "pid": os.getpid()}), flush=True)
 
 
 def tune_collector() -> None:

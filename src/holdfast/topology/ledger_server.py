@@ -60,7 +60,7 @@ class LedgerServer:
         self._keep_snapshots(journal)
         session_config = SessionConfig(self._settings.lease_ms, self._settings.worker_timeout_ms)
         self.work = LedgerWork(self.coordinator, session_config)
-        self.jobs = LedgerJobs(self.coordinator)
+        self.jobs = LedgerJobs(self.coordinator, self.work.dispatcher.registry.all)
         self.coordinator.start()
         self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
         try:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import TypeVar, cast
 
-from holdfast.backends.ports import JobDraft, JobView, Page, ResultView
+from holdfast.backends.ports import Explanation, JobDraft, JobView, Page, ResultView
 from holdfast.coordinator.loop import Coordinator, Lane, Read
 from holdfast.core import commands
 from holdfast.core.commands import AnyCommand, CancelReply, Refusal, Submitted
@@ -16,6 +16,8 @@ from holdfast.core.lifecycle import CANCELED, TERMINAL, State
 from holdfast.core.model import Job, NewJob, Now, Template
 from holdfast.core.owner import mint
 from holdfast.core.tasks import unknown_job
+from holdfast.core.why import why
+from holdfast.core.workers import WorkerInfo
 from holdfast.errors import error_class
 
 T = TypeVar("T")
@@ -91,9 +93,15 @@ _UNEXPLAINED: dict[int, str] = {CANCELED: "canceled; no reason was given"}
 class LedgerJobs:
     """What clients ask for, answered by the ledger."""
 
-    def __init__(self, coordinator: Coordinator, mint_ids: Mint | None = None) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        workers: Callable[[], Sequence[WorkerInfo]] = list,
+        mint_ids: Mint | None = None,
+    ) -> None:
         self._coordinator = coordinator
         self._caller = Caller(coordinator)
+        self._workers = workers
         self._mint = mint_ids or random_minter()
         self._watches = _Watches()
         coordinator.observers.append(self._watches)
@@ -145,6 +153,18 @@ class LedgerJobs:
             return Page([view(job) for job in jobs], has_more)
 
         return cast("Page", await self._caller.read(Lane.LIST, query))
+
+    async def explain(self, job_id: str) -> Explanation:
+        """From the state and from what workers have said of themselves, at one instant."""
+
+        def query(ledger: Ledger, now: Now) -> object:
+            job = ledger.job(job_id)
+            if job is None:
+                return unknown_job(job_id)
+            reason, sentence = why(ledger, job, self._workers(), now)
+            return Explanation(State(job.state), reason, sentence)
+
+        return cast("Explanation", await self._caller.read(Lane.SUBMIT, query))
 
     async def watch(self, job_id: str) -> AsyncIterator[JobView]:
         """The job now and after each durable change, until it is terminal."""

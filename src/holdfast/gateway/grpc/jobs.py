@@ -4,9 +4,11 @@ from holdfast import limits
 from holdfast.backends.ports import JobApi, JobDraft
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.grpc.public import checked_id
 from holdfast.gateway.grpc.status import Context, answered
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
+from holdfast.proto.enums import job_status
 
 _KINDS = {
     pb.BACKOFF_KIND_UNSPECIFIED: EXPONENTIAL,
@@ -17,7 +19,7 @@ _KINDS = {
 
 
 class JobService(rpc.JobServiceServicer):
-    """Submission of real jobs."""
+    """Real jobs: submission, and an answer to why one is not running."""
 
     def __init__(self, jobs: JobApi) -> None:
         self._jobs = jobs
@@ -32,6 +34,17 @@ class JobService(rpc.JobServiceServicer):
             for index, refusal in submitted.refusals.items()
         ]
         return pb.SubmitJobsResponse(job_ids=submitted.job_ids, accepted_at_ms=submitted.at_ms, refusals=refusals)
+
+    @answered
+    async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.ExplainJobResponse:
+        """Why a job is where it is."""
+        explanation = await self._jobs.explain(checked_id(request.job_id))
+        return pb.ExplainJobResponse(
+            job_id=request.job_id,
+            status=job_status(explanation.state),
+            reason=explanation.reason,
+            explanation=explanation.sentence,
+        )
 
 
 def template_of(template: pb.JobTemplate) -> Template:

@@ -1,0 +1,82 @@
+"""Why a job is where it is, in a sentence: the question that people ask of every queue.
+
+Reads the state and what workers have said of themselves; changes nothing. The first reason that applies is the one that
+is told, in the order in which they would have to be removed.
+"""
+
+from collections.abc import Sequence
+
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL, State
+from holdfast.core.model import Job, Now
+from holdfast.core.workers import WorkerInfo
+
+Answer = tuple[str, str]
+
+
+def why(ledger: Ledger, job: Job, workers: Sequence[WorkerInfo], now: Now) -> Answer:
+    """A stable reason and a sentence."""
+    if job.state in TERMINAL:
+        return _ended(job)
+    if job.state == RUNNING:
+        return _running(ledger, job, now)
+    assert job.state == QUEUED
+    return _delayed(job, now) or _without_worker(job, workers) or _behind(ledger, job)
+
+
+def _ended(job: Job) -> Answer:
+    result = job.result
+    words = (result.failure_reason or result.summary) if result else ""
+    tries = f"after {job.attempts} attempt{'s' if job.attempts != 1 else ''}"
+    return "ENDED", f"it ended {State(job.state).name} {tries}" + (f": {words}" if words else "")
+
+
+def _running(ledger: Ledger, job: Job, now: Now) -> Answer:
+    lease = ledger.book.leases[job.token]
+    left_s = max(0, lease.deadline_ms - now.served_ms) / 1_000
+    asked = "; it was asked to stop" if job.cancel_requested else ""
+    sentence = f"it runs: leased by {lease.worker} for another {left_s:.1f} s, attempt {job.attempts}{asked}"
+    return "RUNNING", sentence
+
+
+def _delayed(job: Job, now: Now) -> Answer | None:
+    wait_ms = job.not_before_ms - now.log_ms
+    if wait_ms <= 0:
+        return None
+    cause = f"after {job.failures} failed attempt{'s' if job.failures != 1 else ''}" if job.failures else "as submitted"
+    return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+
+
+def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:
+    template = job.template
+    if not workers:
+        return "NO_WORKER", "no worker is connected; start one with `holdfast worker`"
+    knowing = [worker for worker in workers if template.route in worker.routes]
+    if not knowing:
+        return "TYPE_UNKNOWN", f"none of the {len(workers)} connected workers knows the type {template.route!r}"
+    if not any(not worker.queues or template.queue in worker.queues for worker in knowing):
+        return "QUEUE_UNSERVED", f"no worker that knows {template.route!r} serves the queue {template.queue!r}"
+    if all(worker.is_draining for worker in knowing):
+        return "WORKERS_DRAINING", "every worker that could run it is draining and takes no more jobs"
+    return None
+
+
+def _behind(ledger: Ledger, job: Job) -> Answer:
+    """How many of its own lane come first; other lanes depend on who asks next."""
+    lane = ledger.book.ready.lane_of(job)
+    ahead = 0
+    for other in lane.in_order():
+        if other is job or ahead == _COUNTED_MAX:
+            break
+        ahead += 1
+    if ahead == 0:
+        return "NEXT", "it is next in its queue and waits for a free slot"
+    number = f"more than {ahead}" if ahead == _COUNTED_MAX else str(ahead)
+    return (
+        "BEHIND_OTHERS",
+        f"it waits behind {number} other job{'s' if ahead != 1 else ''} of its queue, type and priority",
+    )
+
+
+#: Counting on would take longer than anybody waits for the number.
+_COUNTED_MAX = 10_000

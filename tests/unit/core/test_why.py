@@ -1,0 +1,80 @@
+"""The answer to the question why a job is not running."""
+
+import pytest
+
+from holdfast.core.model import FIXED, Backoff, Now, Template
+from holdfast.core.why import why
+from holdfast.core.workers import WorkerInfo
+from tests.unit.core.desk import Desk
+
+IDLE = WorkerInfo("w1", routes=frozenset({"echo"}))
+
+
+def ask(desk: Desk, job_id: str, *workers: WorkerInfo) -> tuple[str, str]:
+    """The answer at the desk's own time."""
+    return why(desk.ledger, desk.job(job_id), workers, Now(desk.log_ms, desk.served_ms))
+
+
+def test_job_without_any_worker_says_so(desk: Desk) -> None:
+    """With nobody connected, the sentence names the command that helps."""
+    desk.submit("a")
+    reason, sentence = ask(desk, "a")
+    assert (reason, "holdfast worker" in sentence) == ("NO_WORKER", True)
+
+
+@pytest.mark.parametrize(
+    ("worker", "reason", "words"),
+    [
+        (WorkerInfo("w1", routes=frozenset({"sim"})), "TYPE_UNKNOWN", "knows the type 'echo'"),
+        (WorkerInfo("w1", frozenset({"echo"}), frozenset({"high"})), "QUEUE_UNSERVED", "serves the queue 'default'"),
+        (WorkerInfo("w1", frozenset({"echo"}), is_draining=True), "WORKERS_DRAINING", "draining"),
+    ],
+)
+def test_job_that_no_worker_takes_says_what_is_missing(desk: Desk, worker: WorkerInfo, reason: str, words: str) -> None:
+    """Type, queue or readiness: the first that no worker has is told."""
+    desk.submit("a")
+    found, sentence = ask(desk, "a", worker)
+    assert (found, words in sentence) == (reason, True)
+
+
+def test_delayed_job_says_how_long(desk: Desk) -> None:
+    """A job that is not due names the time that is left."""
+    desk.submit("a", not_before_ms=desk.log_ms + 2_500)
+    assert ask(desk, "a", IDLE) == ("DELAYED", "it is not due for another 2.5 s (as submitted)")
+
+
+def test_job_between_attempts_says_that_it_failed(desk: Desk) -> None:
+    """The wait for a retry is told apart from a delay that somebody asked for."""
+    desk.submit("a", template=Template("echo", max_attempts=3, backoff=Backoff(FIXED, 4_000)))
+    (lease,) = desk.lease()
+    desk.report("a", lease.token, state=4)
+    reason, sentence = ask(desk, "a", IDLE)
+    assert (reason, "after 1 failed attempt" in sentence) == ("DELAYED", True)
+
+
+def test_waiting_job_counts_those_before_it(desk: Desk) -> None:
+    """The first in line is next; the others know how many come first."""
+    desk.submit("a", "b", "c")
+    assert ask(desk, "a", IDLE)[0] == "NEXT"
+    assert ask(desk, "c", IDLE) == (
+        "BEHIND_OTHERS",
+        "it waits behind 2 other jobs of its queue, type and priority",
+    )
+
+
+def test_running_job_names_its_worker_and_its_time(desk: Desk) -> None:
+    """Who holds the lease, for how long, in which attempt, and whether it was asked to stop."""
+    desk.submit("a")
+    desk.lease(lease_ms=3_000)
+    desk.cancel("a")
+    assert ask(desk, "a", IDLE) == (
+        "RUNNING",
+        "it runs: leased by w1 for another 3.0 s, attempt 1; it was asked to stop",
+    )
+
+
+def test_finished_job_says_how_it_ended(desk: Desk) -> None:
+    """State, number of attempts and the last words."""
+    desk.submit("a")
+    desk.cancel("a", "not needed")
+    assert ask(desk, "a", IDLE) == ("ENDED", "it ended CANCELED after 0 attempts: not needed")
