@@ -11,7 +11,7 @@ from holdfast.core import events, image
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import Code
 from holdfast.journal.disk import Disk
-from holdfast.journal.errors import JournalError, PositionRemovedError, SnapshotDamagedError
+from holdfast.journal.errors import RESTORE, JournalError, PositionRemovedError, SnapshotDamagedError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
@@ -71,7 +71,7 @@ def recover(
             apply_frame(restored.ledger, frame)
     except PositionRemovedError as error:
         journal.close()
-        problem = "; ".join([error.message, *restored.warnings])
+        problem = "; ".join([error.message, *restored.warnings, RESTORE])
         raise PositionRemovedError(problem, reason=error.reason) from error
     except BaseException:
         journal.close()

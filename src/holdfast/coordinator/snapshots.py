@@ -36,6 +36,8 @@ from holdfast.journal.snapshot import (
 from holdfast.journal.writing import remove_if_present
 
 SNAPSHOTS_KEPT = 2
+#: After each failure in a row the next look comes twice as late, so often at most: a maker reads a whole journal.
+_DOUBLINGS_MAX = 6
 
 
 class SnapshotMismatchError(JournalError):
@@ -106,6 +108,7 @@ class SnapshotKeeper:
         self._maker = maker
         self._config = config
         self._is_making = False
+        self._failures = 0
         self._looked_ms = 0
         self._covered = max(list_snapshots(disk), default=0)
         coordinator.observers.append(self)
@@ -119,7 +122,7 @@ class SnapshotKeeper:
     def durable(self, position: int) -> None:
         """Looks at the sizes now and then."""
         now_ms = self._coordinator.ledger.book.last_ms
-        if now_ms - self._looked_ms < self._config.look_ms:
+        if now_ms - self._looked_ms < self._config.look_ms << min(self._failures, _DOUBLINGS_MAX):
             return
         self._looked_ms = now_ms
         if not self._is_making and self._uncovered_bytes() >= self._config.snapshot_bytes:
@@ -134,6 +137,7 @@ class SnapshotKeeper:
 
     def _made(self, is_made: bool) -> None:  # noqa: FBT001 - the port says so
         self._is_making = False
+        self._failures = 0 if is_made else self._failures + 1
         if is_made and self._coordinator.is_serving:
             self._covered = max(list_snapshots(self._disk), default=0)
             self._tidy(self._coordinator.ledger.book.last_ms)

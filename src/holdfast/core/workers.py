@@ -64,3 +64,8 @@ class WorkerRegistry:
     def all(self) -> list[WorkerInfo]:
         """Everyone, in order of arrival."""
         return list(self._workers.values())
+
+
+def beat_ms(heartbeat_ms: int, lease_ms: int) -> int:
+    """How often a worker should be heard: as the setting says, or oftener if two lost heartbeats would cost a lease."""
+    return min(heartbeat_ms, max(1, lease_ms // 3))

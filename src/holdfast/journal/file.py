@@ -71,8 +71,10 @@ class FileJournal:
                 disk.unlock()
                 raise
         except OSError as error:
-            kind = JournalFullError if is_no_space(error) else JournalFailedError
-            raise kind(f"the journal could not be opened: {error}") from error
+            is_full = is_no_space(error)
+            kind = JournalFullError if is_full else JournalFailedError
+            advice = "free some space and start again" if is_full else "look after the disk, then start again"
+            raise kind(f"the journal could not be opened: {error}; {advice}") from error
 
     @classmethod
     def _open_locked(

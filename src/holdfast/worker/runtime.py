@@ -21,6 +21,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import SIM_TYPE
 from holdfast.core.validation import as_text
+from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.worker.builtin import Handler, JobFailedError
 
@@ -141,7 +142,7 @@ class Worker:
 
     async def _beat(self, session: WorkSession) -> None:
         while True:
-            await asyncio.sleep(min(self._heartbeat_ms, self._lease_ms / 3) / 1_000)
+            await asyncio.sleep(beat_ms(self._heartbeat_ms, self._lease_ms) / 1_000)
             await session.extend()
             self._extended_s = time.monotonic()
 

@@ -1,6 +1,6 @@
 """The registry of workers: soft, and wrong at worst about who is there."""
 
-from holdfast.core.workers import WorkerRegistry
+from holdfast.core.workers import WorkerRegistry, beat_ms
 
 
 def test_worker_is_silent_only_after_its_timeout() -> None:
@@ -41,3 +41,8 @@ def test_forgetting_a_worker_twice_is_harmless() -> None:
     for _ in range(2):
         registry.forget("w1")
     assert registry.get("w1") is None
+
+
+def test_short_lease_is_kept_by_oftener_heartbeats() -> None:
+    """A worker is told to be heard three times a lease, or as often as the setting says if that is oftener."""
+    assert (beat_ms(1_000, 30_000), beat_ms(1_000, 600), beat_ms(1_000, 2)) == (1_000, 200, 1)

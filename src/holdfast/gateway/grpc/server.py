@@ -7,6 +7,7 @@ from grpc_reflection.v1alpha import reflection
 from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.backends.ports import JobApi
+from holdfast.core.workers import beat_ms
 from holdfast.errors import UnavailableError
 from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
 from holdfast.gateway.grpc.jobs import JobService
@@ -50,7 +51,7 @@ class GrpcServer:
         ours = TolerantServer(self._server)
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(jobs), ours)
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(
-            CoordinatorService(work, welcome.heartbeat_ms), ours
+            CoordinatorService(work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms)), ours
         )
         holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), ours)
         holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, ours)
