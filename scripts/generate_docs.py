@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # document -> module whose to_markdown() writes it
-DOCUMENTS = {"docs/lifecycle.md": "holdfast.core.lifecycle"}
+DOCUMENTS = {"docs/lifecycle.md": "holdfast.core.lifecycle", "docs/reference.md": "scripts.reference"}
 
 
 def render(module_name: str) -> str | None:
