@@ -54,6 +54,8 @@ class LoopConfig(msgspec.Struct, frozen=True):
 
     #: A frame is closed for submits at this size, so that its sync stays short.
     frame_bytes: int = 1 << 20
+    #: And for everything at this size: outputs that pile up behind a slow sync must not outgrow what a frame may hold.
+    work_frame_bytes: int = 64 << 20
     #: Room that submits leave for completions, grants and expiry when the disk fills up.
     spare_bytes: int = 4 << 20
     #: Waiting commands per lane beyond which new ones are refused.
@@ -225,7 +227,7 @@ class Coordinator:
 
     def _take_turn(self, now: Now) -> None:
         work, submits, lists = self._lanes
-        while work:
+        while work and self._frame_bytes < self._config.work_frame_bytes:
             self._handle(*work.popleft(), now)
         taken = 0
         while submits and taken < self._config.turn_commands and self._frame_bytes < self._config.frame_bytes:

@@ -41,6 +41,9 @@ class OsFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+        if not os.fstat(self._fd).st_nlink:
+            # Somebody deleted the file under us: it will be gone with this process, whatever was synced.
+            raise FileNotFoundError(errno.ENOENT, "the file being written was deleted")
 
     def reserve(self, size: int) -> None:
         present = self.size()
@@ -107,6 +110,7 @@ class OsDisk:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync_path(self._path.parent)
         self._lock_fd = -1
+        self._directory_fd = -1
 
     def create(self, name: str) -> File:
         return OsFile(os.open(self._of(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -138,6 +142,7 @@ class OsDisk:
         fd = os.open(self._of(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._directory_fd = _locked_directory(self._path)
         except BlockingIOError:
             holder = _pid_in(fd)
             os.close(fd)
@@ -152,6 +157,9 @@ class OsDisk:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+        if self._directory_fd >= 0:
+            os.close(self._directory_fd)
+            self._directory_fd = -1
 
     def hold(self, name: str) -> Hold:
         path = self._of(name)
@@ -190,6 +198,20 @@ def _sync_path(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _locked_directory(path: Path) -> int:
+    """Claim the directory itself: unlike the file LOCK, nobody can delete that and start a second writer."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise
+    except OSError:  # a file system that locks no directories: the file alone has to do
+        os.close(fd)
+        return -1
+    return fd
 
 
 def _pid_in(fd: int) -> int | None:

@@ -7,6 +7,7 @@ Invariants:
 - Never is a frame cut that a valid frame follows.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 from holdfast.journal.disk import Disk
@@ -16,6 +17,11 @@ from holdfast.journal.segment import read_header, segment_names
 from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
 from holdfast.journal.tail import Verdict
 from holdfast.journal.writing import TEMPORARY_SUFFIX, replace_file, write_fully
+
+#: Temporary files of ours. A directory may hold other people's, which are none of our business.
+_LEFT_BEHIND = re.compile(
+    rf"(MANIFEST|\d{{20}}-\d{{10}}\.seg|snapshot-\d{{20}}\.snap|torn-\d+-\d+\.bak){re.escape(TEMPORARY_SUFFIX)}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ def recover(disk: Disk, *, verify_after: int = 0) -> Survey:
     refuse_damage(found)
     settle(disk, found)
     for name in disk.names():
-        if name.endswith(TEMPORARY_SUFFIX):
+        if _LEFT_BEHIND.fullmatch(name):
             disk.remove(name)
     return found
 

@@ -182,3 +182,33 @@ def test_directory_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path, mo
         with pytest.raises(JournalFailedError, match="Read-only"):
             open_on(tmp_path)
     open_on(tmp_path).close()
+
+
+def test_deleting_the_lock_file_lets_no_second_process_in(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
+    """The directory itself is claimed too: two writers would each lose what the other acknowledged."""
+    assert _line(child) == b"opened 1\n"
+    (tmp_path / "j" / LOCK_NAME).unlink()
+    with pytest.raises(DirectoryLockedError):
+        open_on(tmp_path / "j")
+
+
+def test_deleted_segment_is_noticed_before_anything_more_is_acknowledged(tmp_path: Path) -> None:
+    """A file that somebody removed takes bytes as ever, and is gone with the process: writing to it fails."""
+    journal = open_on(tmp_path / "j")
+    write_frames(journal, 1)
+    for path in (tmp_path / "j").iterdir():
+        path.unlink()
+    with pytest.raises(JournalFailedError):
+        journal.write(b"x", 1, 0)
+
+
+def test_temporary_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    """Opening removes what interrupted steps of ours left behind, and nothing else that ends the same way."""
+    directory = tmp_path / "j"
+    directory.mkdir()
+    ours = directory / "snapshot-00000000000000000007.snap.tmp"
+    for path in (ours, directory / "thesis.tmp"):
+        path.write_bytes(b"x")
+    open_on(directory).close()
+    assert not ours.exists()
+    assert (directory / "thesis.tmp").exists()

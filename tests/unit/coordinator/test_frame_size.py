@@ -1,0 +1,97 @@
+"""How large a frame becomes while the one before it is being synced."""
+
+from collections.abc import Callable
+
+from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
+from holdfast.core import commands
+from holdfast.core.commands import GrantedLease, ReportReply, ReportRow
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.core.lifecycle import DONE
+from holdfast.core.model import NewJob, Template
+from holdfast.journal.memory import MemoryJournal
+
+WORK_FRAME_BYTES = 10_000
+OUTPUT = bytes(4_000)
+JOBS = 20
+
+
+class Machine:
+    """All ports at once: time stands still, and a sync ends when the test says so."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+        self._syncs: list[tuple[Callable[[], int], Callable[[int | BaseException], None]]] = []
+
+    def wall_ms(self) -> int:
+        return 1_000
+
+    def steady_ms(self) -> int:
+        return 1_000
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> "Machine":
+        return self
+
+    def cancel(self) -> None:
+        """A timer that never comes up."""
+
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+        self._syncs.append((work, done))
+
+    def turn(self) -> None:
+        """Everything that can happen before a sync ends."""
+        while self._calls:
+            self._calls.pop(0)()
+
+    def settle(self) -> None:
+        """Until nothing is left to do."""
+        self.turn()
+        while self._syncs:
+            work, done = self._syncs.pop(0)
+            done(work())
+            self.turn()
+
+
+class Journal(MemoryJournal):
+    """Remembers how large its frames were."""
+
+    def __init__(self) -> None:
+        super().__init__(cluster_id=bytes(16))
+        self.sizes: list[int] = []
+
+    def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
+        self.sizes.append(len(body))
+        return super().write(body, count, digest, now_ms)
+
+
+def fatal(error: BaseException) -> None:
+    raise error
+
+
+def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> None:
+    """However much is reported during one sync, no frame outgrows its bound by more than one report; all count."""
+    machine, journal = Machine(), Journal()
+    config = LoopConfig(frame_bytes=5_000, work_frame_bytes=WORK_FRAME_BYTES, linger_callers=1_000)
+    coordinator = Coordinator(Ledger(LedgerConfig()), journal, World(machine, machine, machine, fatal), config)
+    coordinator.start()
+    answers: list[object] = []
+    jobs = [NewJob(f"job-{number}", 0, b"") for number in range(JOBS)]
+    coordinator.call(Lane.SUBMIT, commands.Submit([Template("t")], jobs), answers.append)
+    command = commands.Lease("w", frozenset({"t"}), frozenset(), JOBS, 60_000)
+    machine.settle()
+    coordinator.call(Lane.WORK, command, answers.append)
+    machine.settle()
+    granted = answers.pop()
+    assert isinstance(granted, list)
+    coordinator.call(Lane.SUBMIT, commands.Submit([Template("t")], [NewJob("last", 0, b"")]), answers.append)
+    machine.turn()  # its frame is being synced from here on
+    answers.clear()
+    for lease in granted:
+        assert isinstance(lease, GrantedLease)
+        row = ReportRow(lease.job_id, lease.token, DONE, OUTPUT)
+        coordinator.call(Lane.WORK, commands.Report("w", [row]), answers.append)
+    machine.settle()
+    assert [answer.refused for answer in answers if isinstance(answer, ReportReply)] == [[""]] * JOBS
+    assert max(journal.sizes) < WORK_FRAME_BYTES + 2 * len(OUTPUT)
