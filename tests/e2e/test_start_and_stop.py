@@ -103,6 +103,7 @@ def test_second_term_hands_leases_back(fleet: Fleet, tmp_path: Path) -> None:
     wire = fleet.wire(up.ready()["grpc"])
     job_id = wire.new(ms=3_600_000)
     wire.wait_for(job_id, public.RUNNING)
+    wire.wait_for(wire.new(), public.DONE)  # the worker has that one, so it has the first one too
     up.signal(signal.SIGTERM)
     eventually(wire.health, lambda status: status == NOT_SERVING)
     eventually(lambda: up.lines("draining"), lambda lines: [line["jobs"] for line in lines] == [1])

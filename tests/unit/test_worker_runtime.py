@@ -48,7 +48,8 @@ class Session:
 
     async def release(self, tokens: Collection[int]) -> None: ...
 
-    async def drain(self) -> None: ...
+    async def drain(self) -> None:
+        self.tell(Directive(is_drained=True))
 
     async def close(self) -> None: ...
 
@@ -152,3 +153,45 @@ async def test_words_of_a_handler_are_cut_to_what_a_message_can_carry() -> None:
         row = await session.rows.get()
         assert (row.state, len(row.failure_reason)) == (FAILED, limits.REASON_CHARS_MAX)
         assert row.failure_reason.startswith("ValueError: ?")
+
+
+class Unshowable(BaseException):
+    """Neither an `Exception` nor something with words."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (Unshowable(), "Unshowable: it cannot be shown"),
+        (asyncio.CancelledError("mine"), "CancelledError: mine"),
+    ],
+    ids=["exit", "unshowable", "cancel"],
+)
+async def test_whatever_a_handler_raises_is_a_failure_that_is_reported(error: BaseException, why: str) -> None:
+    """An attempt that ended without a report would keep its slot and, by heartbeats, its lease for ever."""
+
+    async def raises(_: Assignment) -> bytes:
+        raise error
+
+    async with working(raises) as (_, backend):
+        _, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        row = await session.rows.get()
+        assert (row.state, row.failure_reason) == (FAILED, why)
+
+
+async def test_output_that_is_no_bytes_fails_its_job_and_not_the_worker() -> None:
+    """What a message cannot carry is the job's failure; the worker goes on."""
+
+    async def returns(_: Assignment) -> bytes:
+        return "text"  # type: ignore[return-value]
+
+    async with working(returns) as (_, backend):
+        _, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        row = await session.rows.get()
+        assert (row.state, row.failure_reason, row.is_retryable) == (FAILED, "OUTPUT_NOT_BYTES", False)

@@ -135,6 +135,8 @@ class Directive(msgspec.Struct, frozen=True):
     lease_ms: int = 0
     heartbeat_ms: int = 0
     is_stopping: bool = False
+    #: No lease that was granted before `drain` is on its way any more.
+    is_drained: bool = False
 
 
 class WorkSession(Protocol):

@@ -54,7 +54,7 @@ def main() -> int:
         return int(MAPPED[error.code].exit_code)
     except typer.Exit as error:
         return error.exit_code
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
     except Exception as error:  # noqa: BLE001 - a bug of ours must not show a traceback to a user
         if not hasattr(error, "show"):  # typer's own usage errors know how to show themselves

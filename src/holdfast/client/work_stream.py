@@ -166,6 +166,7 @@ class StreamSession:
             lease_ms=message.welcome.lease_ms,
             heartbeat_ms=message.welcome.heartbeat_ms,
             is_stopping=message.stopping,
+            is_drained=message.drained,
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.coordinator.loop import Coordinator, Lane
+from holdfast.coordinator.loop import BROKEN, Coordinator, Lane
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
 from holdfast.core.events import AnyEvent, CancelAccepted, Reported, Revoked
@@ -41,9 +41,13 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """What the coordinator tells a worker. `reported` means that every report up to it is durable."""
+    """What the coordinator tells a worker.
+
+    `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more.
+    """
 
     is_welcome: bool = False
+    is_drained: bool = False
     leases: list[GrantedLease] = []
     cancels: list[int] = []
     revoked: list[int] = []
@@ -160,15 +164,19 @@ class Dispatcher:
         command = commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)
         self._coordinator.call(Lane.WORK, command, attached)
 
-    def detach(self, session: Session) -> None:
-        """The connection ended; if it was the worker's current one, its jobs go back at once."""
+    def detach(self, session: Session, *, is_orderly: bool = False) -> None:
+        """The connection ended; if it was the worker's current one, its jobs go back at once.
+
+        A worker that left in good order lost nothing that it was running: what was on its way to it spends no loss.
+        """
         self._leave(session)
         worker_id = session.hello.worker_id
         if self._current.get(worker_id) is not session:
             return
         del self._current[worker_id]
         self.registry.forget(worker_id)
-        command = commands.Revoke(worker_id, "disconnected", is_spent=True)
+        reason = "released" if is_orderly else "disconnected"
+        command = commands.Revoke(worker_id, reason, is_spent=not is_orderly)
         self._coordinator.call(Lane.WORK, command, _ignore)
 
     def grant_credits(self, session: Session, count: int) -> None:
@@ -192,7 +200,7 @@ class Dispatcher:
             if isinstance(reply, ReportReply):
                 refused = [reason for reason in reply.refused if reason]
                 session.push(Push(reported=session.settle(report_id), refused=refused))
-            elif self._current.get(session.hello.worker_id) is session:
+            elif reply is not BROKEN and self._current.get(session.hello.worker_id) is session:
                 self._coordinator.later(RETRY_MS, lambda: self._report(session, report_id, rows))
 
         self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
@@ -222,13 +230,16 @@ class Dispatcher:
         self._coordinator.call(Lane.WORK, command, released)
 
     def drain(self, session: Session) -> None:
-        """The worker finishes what it has and wants no more."""
+        """The worker finishes what it has and wants no more; it hears when no lease is on its way any more."""
         session.is_draining = True
         session.credits = 0
         info = self.registry.get(session.hello.worker_id)
         if info:
             info.is_draining = True
         self._leave(session)
+        # Answered in order, after the leases that were granted before.
+        drained = Push(is_drained=True)
+        self._coordinator.read(Lane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(drained))
 
     # -- what the loop calls
 

@@ -196,20 +196,22 @@ class Outcome(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., output: _Optional[bytes] = ..., summary: _Optional[str] = ..., failure_reason: _Optional[str] = ..., runtime_ms: _Optional[int] = ..., retryable: _Optional[bool] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("welcome", "leases", "cancels", "revoked", "reported", "stopping")
+    __slots__ = ("welcome", "leases", "cancels", "revoked", "reported", "stopping", "drained")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     CANCELS_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     STOPPING_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
     cancels: _containers.RepeatedScalarFieldContainer[int]
     revoked: _containers.RepeatedScalarFieldContainer[int]
     reported: int
     stopping: bool
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., revoked: _Optional[_Iterable[int]] = ..., reported: _Optional[int] = ..., stopping: _Optional[bool] = ...) -> None: ...
+    drained: bool
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., revoked: _Optional[_Iterable[int]] = ..., reported: _Optional[int] = ..., stopping: _Optional[bool] = ..., drained: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("lease_ms", "heartbeat_ms", "epoch", "cluster_id")

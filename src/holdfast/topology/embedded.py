@@ -46,10 +46,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
     """A server and one worker process, until TERM or INT; a second one does not wait for running jobs."""
     server = LedgerServer(settings, log_stream=log_stream)
-    address = await server.start()
-    tune_collector()
     worker = WorkerChild(
-        address,
         slots=settings.slots,
         worker_id=settings.worker_id,
         log_level=settings.log_level,
@@ -62,7 +59,9 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         worker.stop()
 
     with on_stop(stop):
-        worker.start()
+        address = await server.start()
+        tune_collector()
+        worker.start(address)
         ready, stopped = asyncio.create_task(worker.ready.wait()), asyncio.create_task(stopping.wait())
         await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()

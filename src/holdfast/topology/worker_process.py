@@ -43,9 +43,9 @@ async def run_worker(target: str, config: WorkerConfig) -> None:
 class WorkerChild:
     """A worker process that is started again when it dies, and ends with its parent."""
 
-    def __init__(self, target: str, *, slots: int, worker_id: str, log_level: str, log_format: str) -> None:
+    def __init__(self, *, slots: int, worker_id: str, log_level: str, log_format: str) -> None:
         self._command = [
-            *(sys.executable, "-m", "holdfast", "worker", "--connect", target, "--slots", str(slots)),
+            *(sys.executable, "-m", "holdfast", "worker", "--slots", str(slots)),
             *(["--worker-id", worker_id] if worker_id else []),
             *("--log-level", log_level, "--log-format", log_format, "--lifeline"),
         ]
@@ -54,9 +54,9 @@ class WorkerChild:
         self._is_stopping = False
         self.ready = asyncio.Event()
 
-    def start(self) -> None:
-        """Starts the child and the task that keeps it."""
-        self._task = asyncio.create_task(self._keep())
+    def start(self, target: str) -> None:
+        """Starts the child, and the task that keeps it, for the server at this address."""
+        self._task = asyncio.create_task(self._keep([*self._command, "--connect", target]))
 
     def stop(self) -> None:
         """Passes a stop on: the first one drains, the second one ends at once."""
@@ -73,20 +73,31 @@ class WorkerChild:
         if self._task is not None:
             await self._task
 
-    async def _keep(self) -> None:
+    async def _keep(self, command: list[str]) -> None:
         delay_s = 0.1
-        while not self._is_stopping:
-            # Its own session, so that a Ctrl-C at the terminal reaches it once, through its parent.
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
-            self._pass_on()
-            assert self._process.stdout is not None
-            async for _ in self._process.stdout:
-                self.ready.set()
-                delay_s = 0.1
-            status = await self._process.wait()
-            if not self._is_stopping:
-                structlog.get_logger().warning("worker_died", status=status, message="starting another")
-                await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, _RESTART_S_MAX)
+        status: int | None
+        while not self._has_stopped():
+            try:
+                status = await self._live(command)
+            except OSError as error:  # no process to be had just now
+                status = error.errno
+            if self._has_stopped():
+                return
+            structlog.get_logger().warning("worker_died", status=status, message="starting another")
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _RESTART_S_MAX)
+
+    def _has_stopped(self) -> bool:
+        return self._is_stopping
+
+    async def _live(self, command: list[str]) -> int:
+        """One life of the child: its exit status."""
+        # Its own session, so that a Ctrl-C at the terminal reaches it once, through its parent.
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self._pass_on()
+        assert self._process.stdout is not None
+        async for _ in self._process.stdout:
+            self.ready.set()
+        return await self._process.wait()

@@ -53,6 +53,8 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        #: Since `drain`, no lease is on its way to this session any more.
+        self._is_drained = False
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._heartbeat_ms = limits.HEARTBEAT_MS
         #: When a lease may last have been given or extended.
@@ -119,6 +121,7 @@ class Worker:
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
         self._reports.clear()
+        self._is_drained = False
         self._changed.set()
         await self._report(session, list(self._outcomes))
         if not self._stopping.is_set():
@@ -164,7 +167,7 @@ class Worker:
                 tokens = list(self._running)
                 self._give_up(tokens)
                 await session.release(tokens)
-            if is_draining and not self._running and not self._outcomes:
+            if is_draining and self._is_drained and not self._running and not self._outcomes:
                 return
 
     def _hurry_up(self) -> None:
@@ -185,6 +188,9 @@ class Worker:
         for report_id in [report_id for report_id in self._reports if report_id <= directive.reported]:
             for token in self._reports.pop(report_id):
                 self._outcomes.pop(token, None)
+            self._changed.set()
+        if directive.is_drained:
+            self._is_drained = True
             self._changed.set()
         self._give_up(directive.revoked)
         for token in directive.cancels:
@@ -209,13 +215,15 @@ class Worker:
         job_id, token, started = assignment.job_id, assignment.token, time.monotonic()
         try:
             row = ReportRow(job_id, token, DONE, await self._call(assignment))
-        except asyncio.CancelledError:
-            row = ReportRow(job_id, token, CANCELED)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            is_asked = task is not None and task.cancelling() > 0
+            row = ReportRow(job_id, token, CANCELED) if is_asked else _failure(assignment, error)
         except JobFailedError as error:
             why = _sendable(error.reason)
             row = ReportRow(job_id, token, FAILED, failure_reason=why, is_retryable=error.is_retryable)
-        except Exception as error:  # noqa: BLE001 - a job may raise anything
-            row = ReportRow(job_id, token, FAILED, failure_reason=_sendable(f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # noqa: BLE001 - anything: unreported, the job would be held for ever
+            row = _failure(assignment, error)
         return msgspec.structs.replace(row, runtime_ms=round((time.monotonic() - started) * 1_000))
 
     def _ended(self, assignment: Assignment, task: asyncio.Task[ReportRow]) -> None:
@@ -246,6 +254,8 @@ class Worker:
             if limit.expired():
                 raise JobFailedError("TIMEOUT") from None
             raise
+        if not isinstance(output, bytes):
+            raise JobFailedError("OUTPUT_NOT_BYTES", is_retryable=False)
         if len(output) > limits.OUTPUT_BYTES_MAX:
             raise JobFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
         return output
@@ -267,6 +277,15 @@ def _cut(rows: list[ReportRow]) -> Iterator[list[ReportRow]]:
 
 def _weight(row: ReportRow) -> int:
     return len(row.output) + limits.REASON_CHARS_MAX
+
+
+def _failure(assignment: Assignment, error: BaseException) -> ReportRow:
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - not even its words need be sound
+        words = "it cannot be shown"
+    why = _sendable(f"{type(error).__name__}: {words}")
+    return ReportRow(assignment.job_id, assignment.token, FAILED, failure_reason=why)
 
 
 def _sendable(why: str) -> str:

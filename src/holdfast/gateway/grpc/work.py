@@ -80,7 +80,7 @@ class _Stream:
             reader.cancel()
             # A server that stops takes no lease away: the worker comes back and names what it still runs.
             if not self._is_stopping:
-                self._dispatcher.detach(session)
+                self._dispatcher.detach(session, is_orderly=self._is_read and session.is_draining)
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -151,6 +151,7 @@ class _Stream:
             message.cancels.extend(push.cancels)
             message.revoked.extend(push.revoked)
             message.reported = max(message.reported, push.reported)
+            message.drained |= push.is_drained
             for lease in push.leases:
                 wire = lease_of(lease)
                 size += wire.ByteSize()
