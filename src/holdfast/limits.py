@@ -50,6 +50,9 @@ LOSSES_DEFAULT: Final = 3
 # Grants of one job that may end without a failure or a loss (handed back, lost on the way); beyond these each one
 # counts as a loss, so that no job goes round for ever.
 UNSPENT_GRANTS_MAX: Final = 20
+# How long a job on its last chance waits for a worker of its own, and how long it then has it to itself: enough for
+# most of what kills a worker, and not enough to hold up everybody else for long.
+QUARANTINE_MS: Final = 60 * _SECOND_MS
 # Larger is more urgent. Ten steps are as many as people keep apart; the default leaves room on both sides.
 PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 9

@@ -10,6 +10,7 @@ from holdfast.core import commands, events, image
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, TERMINAL, State
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Template
 from holdfast.testing.ledger_view import view_job
+from holdfast.testing.model import ModelJob
 from tests.unit.core.desk import Desk
 
 TEMPLATES = [
@@ -31,6 +32,10 @@ SPECS = st.tuples(
     st.sampled_from([0, 0, 0, 30, 2_000]),
 )
 OUTCOMES = st.sampled_from([DONE, DONE, FAILED, FAILED, CANCELED, QUEUED])
+
+
+def _is_last_chance(job: ModelJob) -> bool:
+    return 0 < job.losses >= job.max_losses
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -85,12 +90,17 @@ class LedgerMachine(RuleBasedStateMachine):
             assert not queues or queue in queues
             self.granted.append((worker, lease.job_id, lease.token))
             self.deadlines[lease.token] = self.desk.served_ms + lease_ms
-        left = self._due(routes, queues)
+        due = self._due(routes, queues)
+        held = [self.desk.model.jobs[one.job_id] for one in self.desk.model.leases.values() if one.worker == worker]
+        if len(held) == 1 and any(_is_last_chance(job) for job in held):
+            return
+        held_back = {job.lane[:2] for job in due if _is_last_chance(job)}
+        left = [job.id for job in due if job.lane[:2] not in held_back]
         assert len(granted) == count or not left, "a worker went away with free slots while jobs were due"
 
-    def _due(self, routes: frozenset[str], queues: frozenset[str]) -> list[str]:
+    def _due(self, routes: frozenset[str], queues: frozenset[str]) -> list[ModelJob]:
         return [
-            job.id
+            job
             for job in self.desk.model.jobs.values()
             if job.state == QUEUED
             and job.not_before_ms <= self.desk.log_ms

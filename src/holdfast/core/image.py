@@ -47,6 +47,7 @@ class _JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cancel_requested: bool
     result: Result | None
     cancel_reason: str
+    lost_ms: int
 
 
 class _LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -128,6 +129,7 @@ def _job_row(job: Job, template: int) -> _JobRow:
         job.cancel_requested,
         job.result,
         job.cancel_reason,
+        job.lost_ms,
     )
 
 
@@ -191,6 +193,7 @@ def _job(row: _JobRow, template: Template, chunk: int) -> Job:
         row.cancel_requested,
         row.result,
         row.cancel_reason,
+        row.lost_ms,
     )
 
 

@@ -8,6 +8,7 @@ Deadlines run in served time and are soft: replay does not build them, `resume` 
 """
 
 import heapq
+from collections.abc import Callable
 
 from holdfast import limits
 from holdfast.core import commands, retries
@@ -44,6 +45,18 @@ def _after(result: Result, row: ReportRow) -> str:
 
 def _is_last_chance(job: Job) -> bool:
     return 0 < job.losses >= job.template.max_losses
+
+
+def _wants_solitude(job: Job, now_ms: int) -> bool:
+    return job.losses > 0 and _is_last_chance(job) and now_ms - job.lost_ms < limits.QUARANTINE_MS
+
+
+def _is_alone(job: Job, now_ms: int) -> bool:
+    return _is_last_chance(job) and now_ms - job.started_ms < limits.QUARANTINE_MS
+
+
+def _route(job: Job) -> tuple[str, str]:
+    return job.template.queue, job.template.route
 
 
 class LeaseManager:
@@ -95,7 +108,7 @@ class LeaseManager:
             queue, route, _ = key
             return route in command.routes and (not command.queues or queue in command.queues)
 
-        jobs = self._quarantined(command.worker, book.ready.choose(wants, command.count, self.aging_ms))
+        jobs = self._choose(command.worker, wants, command.count, now.log_ms)
         if not jobs:
             return Decision(None, [])
         token = book.next_token
@@ -106,32 +119,30 @@ class LeaseManager:
         ]
         return Decision(event, granted)
 
-    def _quarantined(self, worker: str, jobs: list[Job]) -> list[Job]:
-        """A job that one more loss would end runs alone in its worker.
+    def _choose(self, worker: str, wants: Callable[[LaneKey], bool], count: int, now_ms: int) -> list[Job]:
+        """The next jobs, except that a job which one more loss would end runs alone in its worker, for a while.
 
         Whoever runs beside a job that kills its worker is lost with it, as often as they are granted together. On its
         last chance each of them is alone: the guilty one ends there, and the others get through. Until a worker is free
-        for it, it holds back what comes after it on the same route of its queue, so that order holds and it is not
-        passed by for ever.
+        for it, it holds back what comes after it on the same route of its queue, so that order holds; other routes go
+        on. Both the wait and the solitude end after a while, so that nobody is held up for long.
         """
         tokens = self._book.tokens_of.get(worker, ())
-        if len(tokens) == 1 and any(_is_last_chance(self._book.leases[token].job) for token in tokens):
+        if len(tokens) == 1 and any(_is_alone(self._book.leases[token].job, now_ms) for token in tokens):
             return []
-        if not any(job.losses for job in jobs):
-            return jobs
-        kept: list[Job] = []
+        before: list[Job] = []
         held_back: set[tuple[str, str]] = set()
-        for job in jobs:
-            route = job.template.queue, job.template.route
-            if route in held_back:
-                continue
-            if not _is_last_chance(job):
-                kept.append(job)
-            elif tokens or kept:
-                held_back.add(route)
-            else:
-                return [job]
-        return kept
+        while True:
+            free = count - len(before)
+            jobs = self._book.ready.choose(lambda key: wants(key) and key[:2] not in held_back, free, self.aging_ms)
+            suspect = next((index for index, job in enumerate(jobs) if _wants_solitude(job, now_ms)), None)
+            if suspect is None:
+                return before + jobs
+            if suspect == 0 and not tokens and not before:
+                return jobs[:1]
+            route = _route(jobs[suspect])
+            held_back.add(route)
+            before += [job for job in jobs[:suspect] if _route(job) == route]
 
     def extend(self, command: Extend, now: Now) -> Decision:
         """One event moves the expiry of all that the worker holds, or takes back what it does not run."""
@@ -316,6 +327,7 @@ class LeaseManager:
             book.leave(job, row.state)
             book.drop_lease(row.token)
             job.losses += row.is_spent
+            job.lost_ms = event.at_ms
             if row.state == QUEUED:
                 self._requeue(job, event.at_ms)
             else:

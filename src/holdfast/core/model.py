@@ -117,6 +117,8 @@ class Job(msgspec.Struct, gc=False):
     result: Result | None = None
     #: Why it should stop, while it still runs.
     cancel_reason: str = ""
+    #: When it last lost its worker.
+    lost_ms: int = 0
 
     @property
     def request_id(self) -> str:

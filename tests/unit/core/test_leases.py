@@ -9,7 +9,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.events import Reported
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Now, Template
-from holdfast.limits import OUTPUT_BYTES_MAX, REASON_CHARS_MAX, SUMMARY_CHARS_MAX, UNSPENT_GRANTS_MAX
+from holdfast.limits import OUTPUT_BYTES_MAX, QUARANTINE_MS, REASON_CHARS_MAX, SUMMARY_CHARS_MAX, UNSPENT_GRANTS_MAX
 from tests.unit.core.desk import ECHO, Desk
 
 
@@ -153,6 +153,17 @@ def test_job_on_its_last_chance_runs_alone(desk: Desk) -> None:
     desk.revoke()
     assert desk.job("a").state == FAILED
     assert [lease.job_id for lease in desk.lease(2)] == ["b"]
+
+
+def test_solitude_of_a_last_chance_ends(desk: Desk) -> None:
+    """A worker that has had such a job for a minute gets others too; one that waited a minute need not be alone."""
+    desk.submit("a", "b", template=RISKY)
+    _lose_both(desk, 2)
+    desk.lease(2, lease_ms=600_000)
+    desk.submit("c", template=Template("echo"))
+    assert desk.lease(2) == []
+    desk.log_ms += QUARANTINE_MS
+    assert [lease.job_id for lease in desk.lease(2)] == ["b", "c"]
 
 
 def test_job_on_its_last_chance_waits_for_a_worker_that_is_free(desk: Desk) -> None:
