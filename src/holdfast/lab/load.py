@@ -96,6 +96,8 @@ class Holder:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # In good order, so that what it held goes back without a loss.
+        await self._call.write(pb.WorkerMessage(draining=True))
         await self._call.done_writing()
         await self._watch()
         await self._channel.close(None)
