@@ -85,6 +85,7 @@ class Holder:
     def __init__(self, target: str, worker_id: str) -> None:
         self._channel = open_channel(target)
         self._worker_id = worker_id
+        self._leases: list[pb.Lease] = []
         self.held = 0
         self.revoked = 0
 
@@ -120,6 +121,15 @@ class Holder:
         while isinstance(message := await self._call.read(), pb.CoordinatorMessage):
             self._note(message)
 
+    async def finish(self) -> None:
+        """Reports all that it holds as DONE."""
+        outcomes = [pb.Outcome(job_id=one.job_id, token=one.token, status=public_pb.DONE) for one in self._leases]
+        for start in range(0, len(outcomes), BATCH):
+            part = outcomes[start : start + BATCH]
+            await self._call.write(pb.WorkerMessage(outcomes=part, report_id=start + 1))
+        self._leases.clear()
+
     def _note(self, message: pb.CoordinatorMessage) -> None:
+        self._leases += message.leases
         self.held += len(message.leases)
         self.revoked += len(message.revoked)
