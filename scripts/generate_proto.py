@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_protoc(folder: Path) -> None:
     # Imported here: the tools are a dependency of development, and slow to load.
-    from grpc_tools import protoc  # noqa: PLC0415
+    from grpc_tools import protoc  # noqa: PLC0415 - see above
 
     arguments = [
         "protoc",

@@ -32,7 +32,7 @@ def check_tcp(target: Target, timeout_s: float) -> None:
 def check_worker(target: Target, timeout_s: float) -> None:
     """A worker lives by its coordinator: raises OSError unless a gRPC server answers at the target."""
     # Imported here: the tcp mode runs every few seconds and does without.
-    import grpc  # noqa: PLC0415
+    import grpc  # noqa: PLC0415 - slow to load, and a plain TCP check needs none of it
 
     with grpc.insecure_channel(str(target)) as channel:
         try:

@@ -92,6 +92,7 @@ _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
 }
 _OF_THE_WORKER = frozenset({"slots", "worker_id"})
 
+# typer reads the signature; mypy does not know that functions may carry one.
 up.__signature__ = _signature(FIELDS)  # type: ignore[attr-defined]
 # Those of the worker may stand in the file and the environment that it shares with `up`, but are no flags here.
 server.__signature__ = _signature(name for name in FIELDS if name not in _OF_THE_WORKER)  # type: ignore[attr-defined]

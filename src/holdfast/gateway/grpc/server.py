@@ -46,7 +46,7 @@ class GrpcServer:
 
     def __init__(self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
         self._server = grpc.aio.server(options=_OPTIONS)
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
         self._work = WorkService(work, welcome)
         ours = TolerantServer(self._server)
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(jobs), ours)
