@@ -12,8 +12,9 @@ from typing import Protocol
 import msgspec
 
 from holdfast.core.commands import CancelReply, ReportRow, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
-from holdfast.core.model import Extra, Template
+from holdfast.core.model import Extra, Note, QueueMode, Template
 
 
 class JobDraft(msgspec.Struct, frozen=True):
@@ -24,6 +25,8 @@ class JobDraft(msgspec.Struct, frozen=True):
     delay_ms: int = 0
     not_before_ms: int = 0
     extra: Extra | None = None
+    #: A UUID made by the client, so that a repeated submission finds the first one; empty: the backend makes it.
+    id: str = ""
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -40,6 +43,21 @@ class JobView(msgspec.Struct, frozen=True):
     failure_reason: str
     attempts: int
     extra: Extra | None
+    failures: int = 0
+    losses: int = 0
+    #: Of its last lease.
+    token: int = 0
+    #: Who holds it, while it runs.
+    worker: str = ""
+    progress: "Progress | None" = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far an attempt says it is."""
+
+    permille: int
+    message: str
+    at_ms: int
 
 
 class ResultView(msgspec.Struct, frozen=True):
@@ -56,6 +74,28 @@ class Page(msgspec.Struct, frozen=True):
 
     jobs: list[JobView]
     has_more: bool
+
+
+class JobQuery(msgspec.Struct, frozen=True):
+    """Which jobs somebody looks for; what is empty is not looked at, and all labels must be there."""
+
+    states: frozenset[State] = frozenset()
+    queue: str = ""
+    type: str = ""
+    labels: dict[str, str] = {}
+    created_from_ms: int = 0
+    created_before_ms: int = 0
+    oldest_first: bool = False
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Some jobs that match, and where to go on; an empty cursor means that there are no more.
+
+    A part may be short, or even empty, and more may follow: a search stops looking after a while, and holds nobody up.
+    """
+
+    jobs: list[JobView]
+    cursor: str
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -95,6 +135,111 @@ class JobApi(Protocol):
 
     def watch(self, job_id: str) -> AsyncIterator[JobView]:
         """The job now and after each change until it is terminal; changes may be merged, the last never is."""
+        ...
+
+    async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
+        """The job and its result, once it is terminal; waits as long as that takes. Safe to give up and repeat."""
+        ...
+
+    async def payload(self, job_id: str) -> bytes:
+        """What its handler is given. `NotFoundError` if there is no such job."""
+        ...
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """Jobs that match, by creation. `InvalidArgumentError` for a cursor that this query never gave."""
+        ...
+
+    async def retry(self, job_id: str, request_id: str = "") -> str:
+        """The id of a new job like one that has ended, naming it; `FailedPreconditionError` while it has not ended."""
+        ...
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """One queue: jobs that could be granted, jobs not due yet, jobs that run, and the age of the oldest ready one."""
+
+    name: str
+    mode: QueueMode
+    reason: str
+    ready: int
+    delayed: int
+    running: int
+    oldest_age_ms: int
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """One worker, as it last introduced itself."""
+
+    worker_id: str
+    types: list[str]
+    queues: list[str]
+    slots: int
+    running: int
+    is_draining: bool
+    is_streaming: bool
+    heard_ms_ago: int
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """The whole system in numbers, at one instant."""
+
+    position: int
+    now_ms: int
+    states: dict[str, int]
+    bytes_held: int
+    epoch: int
+    cluster_id: str
+    workers: int
+    slots: int
+    leases: int
+
+
+class AdminApi(Protocol):
+    """A capability: what operators ask for."""
+
+    async def stats(self) -> Stats:
+        """The numbers, all of them durable."""
+        ...
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that has jobs or is not open, by name."""
+        ...
+
+    async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """Durable when it returns; safe to repeat. What runs goes on."""
+        ...
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """Cancels what waits in the queue when this is called, and says how many; if it fails, some may be canceled."""
+        ...
+
+    async def workers(self) -> list[WorkerView]:
+        """Every worker that is connected or was heard of lately."""
+        ...
+
+    async def drain_worker(self, worker_id: str) -> None:
+        """Asks a worker to finish and end. `NotFoundError` if it is not connected; it may leave before it hears."""
+        ...
+
+
+class FeedPart(msgspec.Struct, frozen=True):
+    """What happened, in order, and the position up to which everything was told."""
+
+    entries: list[Entry]
+    position: int
+
+
+class FeedApi(Protocol):
+    """A capability: everything that happens, without a gap."""
+
+    def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+        """What is durable past this position (None: from now on), then what becomes so, for ever.
+
+        `NotFoundError` if the journal no longer reaches back so far, or has not come so far yet.
+        """
+        ...
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """Everything that happened to a job, oldest first. `NotFoundError` if the journal says nothing about it."""
         ...
 
 
@@ -137,6 +282,8 @@ class Directive(msgspec.Struct, frozen=True):
     is_stopping: bool = False
     #: No lease that was granted before `drain` is on its way any more.
     is_drained: bool = False
+    #: Somebody asks this worker to drain and end.
+    is_drain_asked: bool = False
 
 
 class WorkSession(Protocol):
@@ -152,6 +299,10 @@ class WorkSession(Protocol):
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Sends outcomes; they are durable when `reported` reaches the number, and safe to send again before."""
+        ...
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """What running attempts say of themselves. If lost with the session, nothing but the words is."""
         ...
 
     async def extend(self) -> None:

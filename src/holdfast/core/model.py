@@ -7,6 +7,7 @@ Invariants:
   collection down), so they must never be part of a reference cycle: neither points back at a container.
 """
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +19,16 @@ FIXED, EXPONENTIAL, QUADRATIC = range(3)
 
 #: The built-in type whose handler runs every job of the frozen contract that has no handler of its own.
 SIM_TYPE = "sim"
+
+
+class QueueMode(IntEnum):
+    """What a queue does; the numbers are part of the contract and of the journal."""
+
+    OPEN = 1
+    #: Takes jobs and grants none.
+    PAUSED = 2
+    #: Grants jobs and takes no new ones.
+    DRAINING = 3
 
 
 class Now(NamedTuple):
@@ -67,6 +78,8 @@ class Extra(msgspec.Struct, frozen=True, array_like=True, gc=False):
     work_duration_ms: int = 0
     payload_size_bytes: int = 0
     retry_of: str = ""
+    #: While a job of the same type and unique key has not ended, a submission finds that job.
+    unique_key: str = ""
 
 
 class NewJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -92,6 +105,16 @@ class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
     failure_reason: str = ""
     runtime_ms: int = 0
     not_before_ms: int = 0
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a running attempt says of itself: progress (-1: none) and lines of its log. Changes no state."""
+
+    job_id: str
+    token: int
+    permille: int = -1
+    message: str = ""
+    lines: tuple[str, ...] = ()
 
 
 class Job(msgspec.Struct, gc=False):

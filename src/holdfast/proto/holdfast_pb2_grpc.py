@@ -44,6 +44,51 @@ class JobServiceStub:
                 request_serializer=holdfast__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=holdfast__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
+        self.GetJob = channel.unary_unary(
+                '/holdfast.v1.JobService/GetJob',
+                request_serializer=holdfast__pb2.GetJobRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Job.FromString,
+                _registered_method=True)
+        self.FindJobs = channel.unary_unary(
+                '/holdfast.v1.JobService/FindJobs',
+                request_serializer=holdfast__pb2.FindJobsRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.FindJobsResponse.FromString,
+                _registered_method=True)
+        self.AwaitJob = channel.unary_unary(
+                '/holdfast.v1.JobService/AwaitJob',
+                request_serializer=holdfast__pb2.AwaitJobRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Job.FromString,
+                _registered_method=True)
+        self.WatchJob = channel.unary_stream(
+                '/holdfast.v1.JobService/WatchJob',
+                request_serializer=holdfast__pb2.WatchJobRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Job.FromString,
+                _registered_method=True)
+        self.CancelJob = channel.unary_unary(
+                '/holdfast.v1.JobService/CancelJob',
+                request_serializer=holdfast__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.CancelJobResponse.FromString,
+                _registered_method=True)
+        self.RetryJob = channel.unary_unary(
+                '/holdfast.v1.JobService/RetryJob',
+                request_serializer=holdfast__pb2.RetryJobRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.RetryJobResponse.FromString,
+                _registered_method=True)
+        self.GetHistory = channel.unary_unary(
+                '/holdfast.v1.JobService/GetHistory',
+                request_serializer=holdfast__pb2.GetHistoryRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.GetHistoryResponse.FromString,
+                _registered_method=True)
+        self.Feed = channel.unary_stream(
+                '/holdfast.v1.JobService/Feed',
+                request_serializer=holdfast__pb2.FeedRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.FeedResponse.FromString,
+                _registered_method=True)
+        self.Converse = channel.stream_stream(
+                '/holdfast.v1.JobService/Converse',
+                request_serializer=holdfast__pb2.Call.SerializeToString,
+                response_deserializer=holdfast__pb2.Reply.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -63,6 +108,71 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetJob(self, request, context):
+        """Everything that is kept of one job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindJobs(self, request, context):
+        """Jobs that match a filter, by creation, page by page. A page may be short, or even empty, and more may follow:
+        only an empty next_cursor says that the end is reached.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AwaitJob(self, request, context):
+        """Waits until the job has ended, then answers with it, its output included. Ends early by the caller's deadline only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchJob(self, request, context):
+        """The job now and after each change until it has ended; changes may be merged, the last one never is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelJob(self, request, context):
+        """Ends a queued job, asks a running one to stop.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryJob(self, request, context):
+        """Makes a new job like one that has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetHistory(self, request, context):
+        """Everything that happened to one job, as far back as the journal reaches.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Feed(self, request, context):
+        """Everything that happens to all jobs, from a position on, without a gap.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Converse(self, request_iterator, context):
+        """Any of the calls of JobService and AdminService, many at a time, over one stream that stays open: a round trip
+        costs about half of a call of its own. The same frames are spoken over a Unix socket.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +185,51 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ExplainJob,
                     request_deserializer=holdfast__pb2.ExplainJobRequest.FromString,
                     response_serializer=holdfast__pb2.ExplainJobResponse.SerializeToString,
+            ),
+            'GetJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJob,
+                    request_deserializer=holdfast__pb2.GetJobRequest.FromString,
+                    response_serializer=holdfast__pb2.Job.SerializeToString,
+            ),
+            'FindJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindJobs,
+                    request_deserializer=holdfast__pb2.FindJobsRequest.FromString,
+                    response_serializer=holdfast__pb2.FindJobsResponse.SerializeToString,
+            ),
+            'AwaitJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitJob,
+                    request_deserializer=holdfast__pb2.AwaitJobRequest.FromString,
+                    response_serializer=holdfast__pb2.Job.SerializeToString,
+            ),
+            'WatchJob': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchJob,
+                    request_deserializer=holdfast__pb2.WatchJobRequest.FromString,
+                    response_serializer=holdfast__pb2.Job.SerializeToString,
+            ),
+            'CancelJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelJob,
+                    request_deserializer=holdfast__pb2.CancelJobRequest.FromString,
+                    response_serializer=holdfast__pb2.CancelJobResponse.SerializeToString,
+            ),
+            'RetryJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryJob,
+                    request_deserializer=holdfast__pb2.RetryJobRequest.FromString,
+                    response_serializer=holdfast__pb2.RetryJobResponse.SerializeToString,
+            ),
+            'GetHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHistory,
+                    request_deserializer=holdfast__pb2.GetHistoryRequest.FromString,
+                    response_serializer=holdfast__pb2.GetHistoryResponse.SerializeToString,
+            ),
+            'Feed': grpc.unary_stream_rpc_method_handler(
+                    servicer.Feed,
+                    request_deserializer=holdfast__pb2.FeedRequest.FromString,
+                    response_serializer=holdfast__pb2.FeedResponse.SerializeToString,
+            ),
+            'Converse': grpc.stream_stream_rpc_method_handler(
+                    servicer.Converse,
+                    request_deserializer=holdfast__pb2.Call.FromString,
+                    response_serializer=holdfast__pb2.Reply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +286,539 @@ class JobService:
             '/holdfast.v1.JobService/ExplainJob',
             holdfast__pb2.ExplainJobRequest.SerializeToString,
             holdfast__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/GetJob',
+            holdfast__pb2.GetJobRequest.SerializeToString,
+            holdfast__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/FindJobs',
+            holdfast__pb2.FindJobsRequest.SerializeToString,
+            holdfast__pb2.FindJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/AwaitJob',
+            holdfast__pb2.AwaitJobRequest.SerializeToString,
+            holdfast__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/holdfast.v1.JobService/WatchJob',
+            holdfast__pb2.WatchJobRequest.SerializeToString,
+            holdfast__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/CancelJob',
+            holdfast__pb2.CancelJobRequest.SerializeToString,
+            holdfast__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/RetryJob',
+            holdfast__pb2.RetryJobRequest.SerializeToString,
+            holdfast__pb2.RetryJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.JobService/GetHistory',
+            holdfast__pb2.GetHistoryRequest.SerializeToString,
+            holdfast__pb2.GetHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Feed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/holdfast.v1.JobService/Feed',
+            holdfast__pb2.FeedRequest.SerializeToString,
+            holdfast__pb2.FeedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Converse(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/holdfast.v1.JobService/Converse',
+            holdfast__pb2.Call.SerializeToString,
+            holdfast__pb2.Reply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class AdminServiceStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetStats = channel.unary_unary(
+                '/holdfast.v1.AdminService/GetStats',
+                request_serializer=holdfast__pb2.GetStatsRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Stats.FromString,
+                _registered_method=True)
+        self.ListQueues = channel.unary_unary(
+                '/holdfast.v1.AdminService/ListQueues',
+                request_serializer=holdfast__pb2.ListQueuesRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.ListQueuesResponse.FromString,
+                _registered_method=True)
+        self.SetQueueMode = channel.unary_unary(
+                '/holdfast.v1.AdminService/SetQueueMode',
+                request_serializer=holdfast__pb2.SetQueueModeRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.SetQueueModeResponse.FromString,
+                _registered_method=True)
+        self.PurgeQueue = channel.unary_unary(
+                '/holdfast.v1.AdminService/PurgeQueue',
+                request_serializer=holdfast__pb2.PurgeQueueRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.PurgeQueueResponse.FromString,
+                _registered_method=True)
+        self.ListWorkers = channel.unary_unary(
+                '/holdfast.v1.AdminService/ListWorkers',
+                request_serializer=holdfast__pb2.ListWorkersRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.ListWorkersResponse.FromString,
+                _registered_method=True)
+        self.DrainWorker = channel.unary_unary(
+                '/holdfast.v1.AdminService/DrainWorker',
+                request_serializer=holdfast__pb2.DrainWorkerRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.DrainWorkerResponse.FromString,
+                _registered_method=True)
+
+
+class AdminServiceServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def GetStats(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQueues(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetQueueMode(self, request, context):
+        """Opens, pauses or drains a queue; durable when it returns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeQueue(self, request, context):
+        """Cancels every job that waits in a queue when this is called.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWorkers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainWorker(self, request, context):
+        """The worker takes no more jobs, finishes what it runs, and ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AdminServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetStats': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStats,
+                    request_deserializer=holdfast__pb2.GetStatsRequest.FromString,
+                    response_serializer=holdfast__pb2.Stats.SerializeToString,
+            ),
+            'ListQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueues,
+                    request_deserializer=holdfast__pb2.ListQueuesRequest.FromString,
+                    response_serializer=holdfast__pb2.ListQueuesResponse.SerializeToString,
+            ),
+            'SetQueueMode': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQueueMode,
+                    request_deserializer=holdfast__pb2.SetQueueModeRequest.FromString,
+                    response_serializer=holdfast__pb2.SetQueueModeResponse.SerializeToString,
+            ),
+            'PurgeQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeQueue,
+                    request_deserializer=holdfast__pb2.PurgeQueueRequest.FromString,
+                    response_serializer=holdfast__pb2.PurgeQueueResponse.SerializeToString,
+            ),
+            'ListWorkers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWorkers,
+                    request_deserializer=holdfast__pb2.ListWorkersRequest.FromString,
+                    response_serializer=holdfast__pb2.ListWorkersResponse.SerializeToString,
+            ),
+            'DrainWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainWorker,
+                    request_deserializer=holdfast__pb2.DrainWorkerRequest.FromString,
+                    response_serializer=holdfast__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'holdfast.v1.AdminService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('holdfast.v1.AdminService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class AdminService:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def GetStats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/GetStats',
+            holdfast__pb2.GetStatsRequest.SerializeToString,
+            holdfast__pb2.Stats.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/ListQueues',
+            holdfast__pb2.ListQueuesRequest.SerializeToString,
+            holdfast__pb2.ListQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQueueMode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/SetQueueMode',
+            holdfast__pb2.SetQueueModeRequest.SerializeToString,
+            holdfast__pb2.SetQueueModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/PurgeQueue',
+            holdfast__pb2.PurgeQueueRequest.SerializeToString,
+            holdfast__pb2.PurgeQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWorkers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/ListWorkers',
+            holdfast__pb2.ListWorkersRequest.SerializeToString,
+            holdfast__pb2.ListWorkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/DrainWorker',
+            holdfast__pb2.DrainWorkerRequest.SerializeToString,
+            holdfast__pb2.DrainWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,
