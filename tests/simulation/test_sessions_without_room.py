@@ -30,7 +30,7 @@ class Machine:
     def later(self, delay_ms: int, call: Callable[[], None]) -> Planned:
         return self.clock.after(delay_ms * 1_000, "timer", call)
 
-    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
         self.clock.after(0, "sync", lambda: done(work()))
 
     def reserve(self, size: int, *, spare: int = 0) -> bool:

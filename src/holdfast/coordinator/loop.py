@@ -67,6 +67,9 @@ class LoopConfig(msgspec.Struct, frozen=True):
     #: From so many waiting callers on, a frame is kept open for so long.
     linger_callers: int = 5
     linger_ms: int = 1
+    #: Below so many callers, a frame smaller than this is synced without handing it to another thread.
+    lone_callers: float = 1.5
+    lone_frame_bytes: int = 65_536
     #: How often time is looked at while leases are out or workers wait; well below what counts as a stall.
     tick_ms: int = STALL_MS // 2
     retain_ms: int = 86_400_000
@@ -128,6 +131,8 @@ class Coordinator:
         self._synced = storage.end_position
         self._is_syncing = False
         self._is_turn_due = False
+        #: A frame that is synced within a turn must not begin another one inside it.
+        self._is_in_turn = False
         self._backlog = 0
         #: How many callers wait at a time, smoothed over a few frames.
         self._crowd = 0.0
@@ -213,6 +218,13 @@ class Coordinator:
         self._is_turn_due = False
         if self._state != "serving":
             return
+        self._is_in_turn = True
+        try:
+            self._go_round()
+        finally:
+            self._is_in_turn = False
+
+    def _go_round(self) -> None:
         now = self.time.now()
         self._is_starved = False
         self._backlog = 0
@@ -324,12 +336,19 @@ class Coordinator:
             body, count = events.join(self._frame), len(self._frame)
             digest, now_ms = self.ledger.digest, self.ledger.book.last_ms
             self._frame, self._frame_bytes = [], 0
-            self._world.sync.run(lambda: self._storage.write(body, count, digest, now_ms), self._on_synced)
+            self._world.sync.run(
+                lambda: self._storage.write(body, count, digest, now_ms), self._on_synced, is_lone=self._is_lone(body)
+            )
         elif self._state == "stopping":
             self._state = "stopped"
             assert not self._waiting
             if self._on_stopped:
                 self._on_stopped()
+
+    def _is_lone(self, body: bytes) -> bool:
+        """Whether nobody would lose by waiting for the disk together with whoever waits for this frame."""
+        config = self._config
+        return self._crowd < config.lone_callers and len(body) < config.lone_frame_bytes and not self._is_backlog
 
     def _on_synced(self, result: int | BaseException) -> None:
         if isinstance(result, BaseException):
@@ -347,10 +366,12 @@ class Coordinator:
                 "a reply must not leave before what it is based on is durable"
             )
             done(reply)
-        if self._state == "serving" and self._is_backlog:
-            self._turn()
-        else:
+        if self._state != "serving" or not self._is_backlog:
             self._flush()
+        elif self._is_in_turn:
+            self.wake()
+        else:
+            self._turn()
 
     @property
     def _is_backlog(self) -> bool:

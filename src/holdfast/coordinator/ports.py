@@ -39,8 +39,12 @@ class Scheduler(Protocol):
 class SyncThread(Protocol):
     """Does one blocking piece of work at a time beside the coordinator."""
 
-    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
-        """Calls `done` on the coordinator's thread with what `work` returned or raised."""
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
+        """Calls `done` on the coordinator's thread with what `work` returned or raised.
+
+        `is_lone` says that nobody but one caller waits: then the work may be done here and now, and `done` be called
+        before this returns.
+        """
         ...
 
 

@@ -37,7 +37,7 @@ class Machine:
     def cancel(self) -> None:
         """A timer that never comes up."""
 
-    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
         self._syncs.append((work, done))
 
     def turn(self) -> None:

@@ -92,8 +92,11 @@ class Process:
         """After the delay, and a little more."""
         return self.enter(delay_ms * 1_000 + self._rng.randint(*_TIMER_US), "timer", call, DUE)
 
-    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
-        """Writes at the start or at the end of the time that a sync takes."""
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
+        """Writes at the start or at the end of the time that a sync takes; for a lone caller perhaps here and now."""
+        if is_lone and self._rng.random() < 0.5:  # noqa: PLR2004 - a coin
+            done(self._written(work))
+            return
         takes_us = self._rng.randint(*_SYNC_US) + self.slow_sync_us
         self.slow_sync_us = 0
         if self._rng.random() < 0.5:  # noqa: PLR2004 - a coin
@@ -104,13 +107,15 @@ class Process:
     def _write_then_tell(
         self, work: Callable[[], int], done: Callable[[int | BaseException], None], takes_us: int
     ) -> None:
-        result: int | BaseException
+        result = self._written(work)
+        self.enter(takes_us, "synced", lambda: done(result))
+
+    def _written(self, work: Callable[[], int]) -> int | BaseException:
         try:
-            result = work()
+            return work()
         except JournalFailedError as error:
             self.is_failing = True
-            result = error
-        self.enter(takes_us, "synced", lambda: done(result))
+            return error
 
     def fatal(self, error: BaseException) -> None:
         """The coordinator wants to be stopped at once; what is left of its turn runs in vain."""
