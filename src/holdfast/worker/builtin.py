@@ -8,21 +8,10 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable
 
 from holdfast import limits
 from holdfast.backends.ports import Assignment
-
-Handler = Callable[[Assignment], Awaitable[bytes]]
-
-
-class JobFailedError(Exception):
-    """A job says that it failed, and why."""
-
-    def __init__(self, reason: str, *, is_retryable: bool = True) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.is_retryable = is_retryable
+from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
 
 
 async def echo(assignment: Assignment) -> bytes:
@@ -38,10 +27,10 @@ async def sim(assignment: Assignment) -> bytes:
     if labels.get("sim.crash") == "1":
         os.kill(os.getpid(), signal.SIGKILL)
     if "sim.fail" in labels and assignment.attempt <= _failing_attempts(labels):
-        raise JobFailedError(labels["sim.fail"] or "SIMULATED")
+        raise AttemptFailedError(labels["sim.fail"] or "SIMULATED")
     if assignment.payload_size_bytes > limits.OUTPUT_BYTES_MAX:
         # Not even made: the size comes from the submitter and may be gigabytes.
-        raise JobFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
+        raise AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
     return b"." * assignment.payload_size_bytes
 
 
@@ -50,4 +39,4 @@ def _failing_attempts(labels: dict[str, str]) -> float:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else float("inf")
 
 
-BUILTIN: dict[str, Handler] = {"echo": echo, "sim": sim}
+BUILTIN: dict[str, Handler] = {"echo": Handler(echo, Mode.ASYNC), "sim": Handler(sim, Mode.ASYNC)}

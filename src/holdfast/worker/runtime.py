@@ -23,17 +23,10 @@ from holdfast.core.model import SIM_TYPE
 from holdfast.core.validation import as_text
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
-from holdfast.worker.builtin import Handler, JobFailedError
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.handlers import AttemptFailedError, Handler
 
-
-class WorkerConfig(msgspec.Struct, frozen=True):
-    """Who this worker is and how much it does at a time."""
-
-    worker_id: str
-    slots: int = 8
-    queues: frozenset[str] = frozenset()
-    #: How long a stop waits for running jobs before it hands them back.
-    drain_ms: int = 30_000
+__all__ = ["Worker", "WorkerConfig"]
 
 
 class Worker:
@@ -219,7 +212,7 @@ class Worker:
             task = asyncio.current_task()
             is_asked = task is not None and task.cancelling() > 0
             row = ReportRow(job_id, token, CANCELED) if is_asked else _failure(assignment, error)
-        except JobFailedError as error:
+        except AttemptFailedError as error:
             why = _sendable(error.reason)
             row = ReportRow(job_id, token, FAILED, failure_reason=why, is_retryable=error.is_retryable)
         except BaseException as error:  # noqa: BLE001 - anything: unreported, the job would be held for ever
@@ -246,18 +239,18 @@ class Worker:
         if handler is None and assignment.simulated:
             handler = self._handlers.get(SIM_TYPE)
         if handler is None:
-            raise JobFailedError("NO_HANDLER", is_retryable=False)
+            raise AttemptFailedError("NO_HANDLER", is_retryable=False)
         try:
             async with asyncio.timeout(assignment.timeout_ms / 1_000 or None) as limit:
-                output = await handler(assignment)
+                output = await handler.run(assignment)  # type: ignore[misc]
         except TimeoutError:
             if limit.expired():
-                raise JobFailedError("TIMEOUT") from None
+                raise AttemptFailedError("TIMEOUT") from None
             raise
         if not isinstance(output, bytes):
-            raise JobFailedError("OUTPUT_NOT_BYTES", is_retryable=False)
+            raise AttemptFailedError("OUTPUT_NOT_BYTES", is_retryable=False)
         if len(output) > limits.OUTPUT_BYTES_MAX:
-            raise JobFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
+            raise AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
         return output
 
 

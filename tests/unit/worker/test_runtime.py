@@ -1,7 +1,7 @@
 """The worker's loop against a backend made by hand: what it keeps, what it gives up, what it sends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,9 +10,10 @@ from holdfast import limits
 from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, FAILED
+from holdfast.core.model import Note
 from holdfast.errors import UnavailableError
 from holdfast.worker import runtime
-from holdfast.worker.builtin import Handler
+from holdfast.worker.handlers import Handler, Mode
 from holdfast.worker.runtime import Worker, WorkerConfig
 
 LEASE_MS = 30_000
@@ -43,6 +44,8 @@ class Session:
             self.rows.put_nowait(row)
         self.tell(Directive(reported=report_id))
 
+    async def note(self, notes: Sequence[Note]) -> None: ...
+
     async def extend(self) -> None:
         self.beats.put_nowait(None)
 
@@ -68,9 +71,11 @@ class Backend:
 
 
 @asynccontextmanager
-async def working(handler: Handler, *, heartbeat_ms: int = 1_000) -> AsyncIterator[tuple[Worker, Backend]]:
+async def working(
+    run: Callable[[Assignment], Awaitable[bytes]], *, heartbeat_ms: int = 1_000
+) -> AsyncIterator[tuple[Worker, Backend]]:
     backend = Backend(heartbeat_ms)
-    worker = Worker(backend, {"t": handler}, WorkerConfig("w"))
+    worker = Worker(backend, {"t": Handler(run, Mode.ASYNC)}, WorkerConfig("w"))
     running = asyncio.create_task(worker.run())
     yield worker, backend
     worker.stop()

@@ -1,0 +1,1 @@
+"""Where attempts run: on the loop, in threads, in child processes."""
