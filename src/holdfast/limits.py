@@ -36,8 +36,23 @@ HEADER_KEY_CHARS_MAX: Final = LABEL_KEY_CHARS_MAX
 HEADER_VALUE_CHARS_MAX: Final = LABEL_VALUE_CHARS_MAX
 # Room for a UUID, a URL or a digest; every key is held as long as its job.
 REQUEST_ID_CHARS_MAX: Final = 256
+# A unique key names what must not run twice at a time; as long as a request id.
+UNIQUE_KEY_CHARS_MAX: Final = REQUEST_ID_CHARS_MAX
 # Enough for a UUID and for any id that another backend makes.
 JOB_ID_CHARS_MAX: Final = 128
+
+# --- what a running attempt may say of itself ---
+
+# A line for people, like a summary.
+NOTE_MESSAGE_CHARS_MAX: Final = 1_024
+# A line of a log on a screen; what is longer is data and belongs into the output.
+NOTE_LINE_CHARS_MAX: Final = 1_024
+# Notes come once a heartbeat: who has more to say than this in a second writes a log file.
+NOTE_LINES_MAX: Final = 100
+# All notes of one command together: they are one event, and others wait behind it.
+NOTES_CHARS_MAX: Final = _MIB
+# Progress is told in thousandths.
+PERMILLE_MAX: Final = 1_000
 
 # --- how a job is run ---
 
@@ -90,6 +105,10 @@ JOBS_HELD_MAX: Final = 5_000_000
 BYTES_HELD_MAX: Final = 2 * _GIB
 # Different pairs of queue, type and priority that wait at a time: every grant looks at all of them.
 LANES_MAX: Final = 10_000
+# Queues that are paused or draining at a time, each with its reason: they are held in memory and in every snapshot.
+QUEUES_CLOSED_MAX: Final = 1_000
+# Jobs that one slice of a search looks at: about the time of one batch, so that nobody waits longer behind it.
+SCAN_JOBS_MAX: Final = 5_000
 # Part of the frozen contract, for storage in memory; on disk a key lives as long as its job.
 DEDUP_KEYS_DEFAULT: Final = 10_000
 

@@ -15,6 +15,7 @@ from holdfast.core.commands import CancelReply, ReportRow, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Note, QueueMode, Template
+from holdfast.core.progress import Progress as Progress  # noqa: PLC0414 - part of this port
 
 
 class JobDraft(msgspec.Struct, frozen=True):
@@ -49,15 +50,7 @@ class JobView(msgspec.Struct, frozen=True):
     token: int = 0
     #: Who holds it, while it runs.
     worker: str = ""
-    progress: "Progress | None" = None
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far an attempt says it is."""
-
-    permille: int
-    message: str
-    at_ms: int
+    progress: Progress | None = None
 
 
 class ResultView(msgspec.Struct, frozen=True):

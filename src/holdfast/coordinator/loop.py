@@ -37,6 +37,8 @@ BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; t
 
 #: What a frame adds to the events in it, exactly, because what is reserved and never used is lost.
 FRAME_BYTES = FRAME_OVERHEAD + events.JOIN_BYTES
+#: Events that are refused while there is still room for others.
+_PATIENT = (events.Created, events.Noted)
 #: A timer never sleeps longer, because the wall clock may jump meanwhile.
 RECHECK_MS = 60_000
 
@@ -276,8 +278,8 @@ class Coordinator:
     def _record(self, event: AnyEvent) -> bool:
         data = events.encode_one(event)
         size = len(data) if self._frame else len(data) + FRAME_BYTES
-        # New jobs leave room for what becomes of those that are there.
-        if not self._reserve(size, self._config.spare_bytes if type(event) is events.Created else 0):
+        # New jobs, and words, leave room for what becomes of the jobs that are there.
+        if not self._reserve(size, self._config.spare_bytes if type(event) in _PATIENT else 0):
             return False
         self._apply(event)
         self._frame.append(data)

@@ -9,7 +9,7 @@ Invariants: one current session per worker id; only the current one's end takes 
 it is durable.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -19,7 +19,8 @@ from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, Re
 from holdfast.core.events import AnyEvent, CancelAccepted, Reported, Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING
-from holdfast.core.model import Now
+from holdfast.core.model import Note, Now, QueueMode
+from holdfast.core.progress import ProgressBoard
 from holdfast.core.workers import WorkerRegistry
 from holdfast.limits import LEASES_PER_GRANT_MAX
 
@@ -43,7 +44,8 @@ class Hello(msgspec.Struct, frozen=True):
 class Push(msgspec.Struct, frozen=True):
     """What the coordinator tells a worker.
 
-    `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more.
+    `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more,
+    `is_drain_asked` that somebody wants this worker to drain and end.
     """
 
     is_welcome: bool = False
@@ -53,6 +55,7 @@ class Push(msgspec.Struct, frozen=True):
     revoked: list[int] = []
     reported: int = 0
     refused: list[str] = []
+    is_drain_asked: bool = False
 
 
 class Session:
@@ -110,6 +113,7 @@ class Dispatcher:
         self._coordinator = coordinator
         self._config = config
         self.registry = WorkerRegistry(config.worker_timeout_ms)
+        self.progress = ProgressBoard()
         self._current: dict[str, Session] = {}
         self._hungry: dict[tuple[str, str], dict[Session, None]] = {}
         self._holders: dict[int, Session] = {}
@@ -216,6 +220,11 @@ class Dispatcher:
         command = commands.Extend(session.hello.worker_id, self._config.lease_ms)
         self._coordinator.call(Lane.WORK, command, heard)
 
+    def note(self, session: Session, notes: Sequence[Note]) -> None:
+        """What the worker's attempts say of themselves; where there is no room, nothing but the words is lost."""
+        self._hear(session)
+        self._coordinator.call(Lane.WORK, commands.TakeNotes(session.hello.worker_id, list(notes)), _ignore)
+
     def release(self, session: Session, tokens: frozenset[int]) -> None:
         """The worker hands leases back unrun; that spends nothing.
 
@@ -241,6 +250,17 @@ class Dispatcher:
         drained = Push(is_drained=True)
         self._coordinator.read(Lane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(drained))
 
+    # -- what operators do
+
+    def ask_drain(self, worker_id: str) -> bool:
+        """Asks a worker to drain and end; whether it is connected. It may leave before it hears."""
+        session = self._current.get(worker_id)
+        if session is None:
+            return False
+        self.registry.hear(worker_id, self._served_ms()).is_draining = True
+        session.push(Push(is_drain_asked=True))
+        return True
+
     # -- what the loop calls
 
     @property
@@ -253,11 +273,12 @@ class Dispatcher:
         if now.served_ms - self._looked_ms > self._config.worker_timeout_ms:
             self._looked_ms = now.served_ms
             self.registry.forget_silent(now.served_ms)
-        ready = self._coordinator.ledger.book.ready
-        ready.promote(now.log_ms)
+        book = self._coordinator.ledger.book
+        book.ready.promote(now.log_ms)
         if not self._hungry:
             return
-        for queue, route, _ in list(ready.lanes):
+        paused = book.queues_in(QueueMode.PAUSED) if book.modes else ()
+        for queue, route, _ in [key for key in book.ready.lanes if key[0] not in paused]:
             for want in ((queue, route), ("", route)):
                 if want in self._hungry:
                     self._serve(want, now)
@@ -273,8 +294,10 @@ class Dispatcher:
     def _share(self, want: tuple[str, str], rivals: int) -> int:
         """An equal part of the ready jobs that are wanted, for each session that is still to be served."""
         queue, route = want
-        lanes = self._coordinator.ledger.book.ready.lanes.items()
-        ready = sum(lane.ready for key, lane in lanes if key[1] == route and queue in ("", key[0]))
+        book = self._coordinator.ledger.book
+        paused = book.queues_in(QueueMode.PAUSED) if book.modes else ()
+        lanes = [lane for key, lane in book.ready.lanes.items() if key[1] == route and queue in ("", key[0])]
+        ready = sum(lane.ready for lane in lanes if lane.key[0] not in paused)
         return -(-ready // rivals)
 
     def _grant(self, session: Session, share: int, now: Now) -> bool:
@@ -299,6 +322,7 @@ class Dispatcher:
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Notes whose holder must hear of it once it is durable."""
+        self.progress.applied(event)
         if type(event) is CancelAccepted and event.state == RUNNING:
             job = ledger.book.jobs[event.job_id]
             self._notices.append((position, job.token, True))

@@ -5,18 +5,20 @@ Invariants:
 - `digest` is the sum over all jobs of a hash of what can change about them. It costs two hashes a transition,
   so it is known at every position, and the journal stores it with every frame: a replay that would end in
   another state is noticed at the first frame that differs. Hashes of integer tuples do not depend on the
-  process's hash seed.
+  process's hash seed. A queue that is not open adds a hash of its own, so that a book without one has the digest
+  that it always had.
 - Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
   transitions together.
 """
 
 from collections import deque
+from zlib import crc32
 
 from holdfast.core import lifecycle
 from holdfast.core.dedup import Dedup
 from holdfast.core.lifecycle import NOWHERE, TERMINAL
 from holdfast.core.listing import Listing
-from holdfast.core.model import Job, Lease, Template
+from holdfast.core.model import Closure, Job, Lease, QueueMode, Template
 from holdfast.core.ready_queue import ReadyQueue
 
 #: Changes whenever `fingerprint` or what it covers does; a journal written under another is not compared.
@@ -42,6 +44,16 @@ def fingerprint(job: Job) -> int:
     )
 
 
+def unique_name(job: Job) -> tuple[str, str]:
+    """What at most one job that has not ended may be called."""
+    return job.template.type, job.unique_key
+
+
+def closure_fingerprint(queue: str, closure: Closure) -> int:
+    """A hash of a queue that is not open, equal in every process (that of a text would not be)."""
+    return hash((crc32(queue.encode()), closure.mode, crc32(closure.reason.encode()), closure.at_ms))
+
+
 class Book:
     """The state that the ledger's parts share."""
 
@@ -56,11 +68,13 @@ class Book:
         "last_ms",
         "leases",
         "listing",
+        "modes",
         "moves",
         "next_number",
         "next_token",
         "ready",
         "tokens_of",
+        "unique",
     )
 
     def __init__(self, dedup_keys_max: int = 0) -> None:
@@ -70,6 +84,10 @@ class Book:
         self.ready = ReadyQueue()
         self.listing = Listing()
         self.dedup = Dedup(dedup_keys_max)
+        #: The job that has not ended, by type and unique key.
+        self.unique: dict[tuple[str, str], Job] = {}
+        #: The queues that are not open.
+        self.modes: dict[str, Closure] = {}
         self.finished: deque[Job] = deque()
         self.finished_bytes = 0
         self.bytes_held = 0
@@ -125,7 +143,22 @@ class Book:
         self.bytes_held += output_bytes
         self.finished_bytes += job.bytes_held
         self.finished.append(job)
+        if job.extra is not None and job.extra.unique_key:
+            del self.unique[unique_name(job)]
         assert job.finished_ms == at_ms
+
+    def set_mode(self, queue: str, closure: Closure) -> None:
+        """The queue is in this mode from now on."""
+        before = self.modes.pop(queue, None)
+        if before is not None:
+            self.digest = (self.digest - closure_fingerprint(queue, before)) & DIGEST_MASK
+        if closure.mode != QueueMode.OPEN:
+            self.modes[queue] = closure
+            self.digest = (self.digest + closure_fingerprint(queue, closure)) & DIGEST_MASK
+
+    def queues_in(self, mode: QueueMode) -> frozenset[str]:
+        """The names of the queues that are in a mode other than open."""
+        return frozenset(queue for queue, closure in self.modes.items() if closure.mode == mode)
 
     def forget_oldest(self) -> None:
         """Drops the job that finished first, with its key."""
@@ -150,7 +183,12 @@ class Book:
 
     def audit(self) -> None:
         """Checks every cross-reference of the book; slow, for tests and offline verification."""
-        assert self.digest == sum(fingerprint(job) for job in self.jobs.values()) & DIGEST_MASK
+        closures = sum(closure_fingerprint(queue, closure) for queue, closure in self.modes.items())
+        assert self.digest == (closures + sum(fingerprint(job) for job in self.jobs.values())) & DIGEST_MASK
+        assert all(closure.mode != QueueMode.OPEN for closure in self.modes.values())
+        live = [job for job in self.jobs.values() if job.unique_key and job.state not in TERMINAL]
+        assert len(live) == len(self.unique)
+        assert all(self.unique.get(unique_name(job)) is job for job in live)
         by_state = dict.fromkeys(range(NOWHERE + 1, max(lifecycle.State) + 1), 0)
         for job in self.jobs.values():
             by_state[job.state] += 1

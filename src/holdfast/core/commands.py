@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.events import AnyEvent
 from holdfast.core.lifecycle import State
-from holdfast.core.model import Extra, NewJob, Template
+from holdfast.core.model import Extra, NewJob, Note, QueueMode, Template
 from holdfast.errors import Code
 
 
@@ -21,14 +21,18 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """Accept these jobs; ids were minted by the caller."""
+    """Accept these jobs. With `are_ids_given`, clients made some of the ids, and their form is checked."""
 
     templates: list[Template]
     jobs: list[NewJob]
+    are_ids_given: bool = False
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """For each job its id (the earlier one for a repeated request) or an empty string, with the refusals."""
+    """For each job its id or an empty string, with the refusals.
+
+    `existing` are the indexes of those that were there before: repeated, or found under their unique key.
+    """
 
     job_ids: list[str]
     at_ms: int
@@ -49,6 +53,21 @@ class CancelReply(msgspec.Struct, frozen=True):
     state: State
     was_terminal: bool
     token: int = 0
+
+
+class CancelQueued(msgspec.Struct, frozen=True):
+    """Cancel those of these jobs that still wait, together; the reply is the list of their ids."""
+
+    job_ids: list[str]
+    reason: str
+
+
+class SetQueueMode(msgspec.Struct, frozen=True):
+    """Open, pause or drain a queue; the reply is None."""
+
+    queue: str
+    mode: QueueMode
+    reason: str
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -115,6 +134,16 @@ class ReportReply(msgspec.Struct, frozen=True):
     refused: list[str]
 
 
+class TakeNotes(msgspec.Struct, frozen=True):
+    """What attempts of one worker say of themselves.
+
+    The reply is a list: for each note an empty string if it was taken, or the reason why it was not.
+    """
+
+    worker: str
+    notes: list[Note]
+
+
 class Revoke(msgspec.Struct, frozen=True):
     """Take leases of one worker back: those named, or all of them."""
 
@@ -142,7 +171,20 @@ class Start(msgspec.Struct, frozen=True):
     epoch: int
 
 
-AnyCommand = Submit | Cancel | Lease | Extend | Report | Revoke | Expire | Evict | Start
+AnyCommand = (
+    Submit
+    | Cancel
+    | CancelQueued
+    | SetQueueMode
+    | Lease
+    | Extend
+    | Report
+    | TakeNotes
+    | Revoke
+    | Expire
+    | Evict
+    | Start
+)
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ are only ever added at the end, with a default, and a tag is never reused (see `
 
 import msgspec
 
-from holdfast.core.model import NewJob, Result, Template
+from holdfast.core.model import NewJob, Note, QueueMode, Result, Template
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +96,41 @@ class Evicted(Event, frozen=True, tag=8):
     count: int
 
 
-AnyEvent = Started | Created | Granted | Extended | Revoked | Reported | CancelAccepted | Evicted
+class QueueModeSet(Event, frozen=True, tag=9):
+    """A queue was opened, paused or drained."""
+
+    queue: str
+    mode: QueueMode
+    reason: str
+
+
+class QueuedCanceled(Event, frozen=True, tag=10):
+    """Jobs that waited were canceled together."""
+
+    job_ids: list[str]
+    reason: str
+
+
+class Noted(Event, frozen=True, tag=11):
+    """What running attempts of one worker said of themselves; kept for their history, changes no state."""
+
+    worker: str
+    notes: list[Note]
+
+
+AnyEvent = (
+    Started
+    | Created
+    | Granted
+    | Extended
+    | Revoked
+    | Reported
+    | CancelAccepted
+    | Evicted
+    | QueueModeSet
+    | QueuedCanceled
+    | Noted
+)
 
 #: The marker of a list whose length is a 32-bit number.
 _ARRAY_32 = b"\xdd"

@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.core import events
 from holdfast.core.events import AnyEvent
-from holdfast.core.lifecycle import QUEUED, RUNNING, name
+from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING, name
+from holdfast.core.model import Note
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ def entries(position: int, event: AnyEvent) -> Iterator[Entry]:
 
 
 def _nothing(_position: int, _event: AnyEvent) -> Iterator[Entry]:
-    """Starts and evictions name no job; an extension is of leases, whose jobs were named when they were granted."""
+    """Starts, evictions and modes name no job; an extension is of leases, whose jobs were named at their grant."""
     return iter(())
 
 
@@ -70,13 +71,34 @@ def _canceled(position: int, event: events.CancelAccepted) -> Iterator[Entry]:
     yield Entry(position, event.at_ms, event.job_id, what, name(event.state), reason=event.reason)
 
 
+def _queued_canceled(position: int, event: events.QueuedCanceled) -> Iterator[Entry]:
+    for job_id in event.job_ids:
+        yield Entry(position, event.at_ms, job_id, "canceled", name(CANCELED), reason=event.reason)
+
+
+def _noted(position: int, event: events.Noted) -> Iterator[Entry]:
+    """Progress as one entry, and each line of the log as one."""
+    for note in event.notes:
+        said = [("progress", _progress(note))] if note.permille >= 0 or note.message else []
+        for what, reason in [*said, *(("log", line) for line in note.lines)]:
+            yield Entry(position, event.at_ms, note.job_id, what, "", event.worker, note.token, reason)
+
+
+def _progress(note: Note) -> str:
+    share = f"{note.permille / 10:g} %" if note.permille >= 0 else ""
+    return ": ".join(part for part in (share, note.message) if part)
+
+
 _READERS: dict[type, Callable[[int, Any], Iterator[Entry]]] = {
     events.Started: _nothing,
     events.Extended: _nothing,
     events.Evicted: _nothing,
+    events.QueueModeSet: _nothing,
     events.Created: _created,
     events.Granted: _granted,
     events.Revoked: _revoked,
     events.Reported: _reported,
     events.CancelAccepted: _canceled,
+    events.QueuedCanceled: _queued_canceled,
+    events.Noted: _noted,
 }

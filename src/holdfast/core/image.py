@@ -10,10 +10,10 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.core.book import Book
+from holdfast.core.book import Book, unique_name
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import Extra, Job, Lease, Result, Template
+from holdfast.core.lifecycle import QUEUED, TERMINAL
+from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Template
 from holdfast.core.ready_queue import FRESH
 
 _JOBS_PER_CHUNK = 2_000
@@ -59,14 +59,25 @@ class _LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_ms: int
 
 
+class _ModeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    queue: str
+    mode: QueueMode
+    reason: str
+    at_ms: int
+
+
 class _Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """Exactly one part is filled, in the order head, jobs, leases, finished."""
+    """Exactly one part is filled, in the order head, modes, jobs, leases, finished.
+
+    Parts are only ever added at the end, with a default, so that images of before can be read.
+    """
 
     head: _Head | None = None
     templates: list[Template] = []
     jobs: list[_JobRow] = []
     leases: list[_LeaseRow] = []
     finished: list[str] = []
+    modes: list[_ModeRow] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -78,6 +89,8 @@ def dump(ledger: Ledger) -> Iterator[bytes]:
     book = ledger.book
     head = _Head(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest)
     yield _encoder.encode(_Chunk(head=head))
+    if book.modes:
+        yield _encoder.encode(_Chunk(modes=[_ModeRow(queue, *book.modes[queue]) for queue in sorted(book.modes)]))
     for rows in _batches(book.jobs.values()):
         yield _encoder.encode(_job_chunk(rows))
     leases = iter(book.leases.values())
@@ -144,6 +157,8 @@ def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
     for data in chunks:
         chunk = _decoder.decode(data)
         head = chunk.head or head
+        for row in chunk.modes:
+            book.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
         _load_jobs(book, chunk, head)
         _load_leases(book, chunk.leases)
         for job_id in chunk.finished:
@@ -168,6 +183,8 @@ def _load_jobs(book: Book, chunk: _Chunk, head: _Head | None) -> None:
         book.bytes_held += job.bytes_held
         if job.extra and job.extra.request_id:
             book.dedup.add(job.extra.request_id, job)
+        if job.unique_key and job.state not in TERMINAL:
+            book.unique[unique_name(job)] = job
         if job.state == QUEUED:
             _load_waiting(book, job, head.last_ms)
 

@@ -25,7 +25,7 @@ from holdfast.core.commands import (
 )
 from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revocation, Revoked
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL
-from holdfast.core.model import Job, Lease, Now, Result
+from holdfast.core.model import Job, Lease, Now, QueueMode, Result
 from holdfast.core.ready_queue import LaneKey
 from holdfast.core.tasks import end
 from holdfast.core.validation import as_text
@@ -103,10 +103,11 @@ class LeaseManager:
         """Grants the next jobs that this worker may run, in order."""
         book = self._book
         book.ready.promote(now.log_ms)
+        paused = book.queues_in(QueueMode.PAUSED) if book.modes else ()
 
         def wants(key: LaneKey) -> bool:
             queue, route, _ = key
-            return route in command.routes and (not command.queues or queue in command.queues)
+            return route in command.routes and (not command.queues or queue in command.queues) and queue not in paused
 
         jobs = self._choose(command.worker, wants, command.count, now.log_ms)
         if not jobs:
@@ -173,7 +174,9 @@ class LeaseManager:
         reasons: list[str] = []
         seen: dict[int, Result] = {}
         for row in command.rows:
-            lease, reason = self._current(command.worker, row, now)
+            lease, reason = self.holding(command.worker, row.job_id, row.token, now)
+            if reason == "ALREADY_FINISHED" and self._is_repeat(row):
+                reason = ""
             if lease is not None and lease.token not in seen:
                 result = seen[lease.token] = self._result(lease.job, lease.token, row, now)
                 results.append(result)
@@ -230,21 +233,22 @@ class LeaseManager:
         # In the order of grants: the heap's order depends on which questions were asked before.
         return [found[token] for token in sorted(found)]
 
-    def _current(self, worker: str, row: ReportRow, now: Now) -> tuple[Lease | None, str]:
-        """The lease that a report speaks for, or why there is none; both empty for a repeated report."""
-        job = self._book.jobs.get(row.job_id)
+    def holding(self, worker: str, job_id: str, token: int, now: Now) -> tuple[Lease | None, str]:
+        """The current lease that a worker speaks for, or why there is none; token 0 means the one on the job."""
+        job = self._book.jobs.get(job_id)
         if job is None:
             return None, "UNKNOWN_JOB"
-        token = row.token or job.token
-        lease = self._book.leases.get(token)
+        lease = self._book.leases.get(token or job.token)
         if lease is not None and lease.job is job:
             if lease.worker != worker:
                 return None, "NOT_THE_HOLDER"
             return (lease, "") if lease.deadline_ms > now.served_ms else (None, "LEASE_EXPIRED")
-        if job.state in TERMINAL:
-            is_repeat = job.result is not None and job.result.token == row.token != 0 and job.state == row.state
-            return None, "" if is_repeat else "ALREADY_FINISHED"
-        return None, "STALE_TOKEN"
+        return None, "ALREADY_FINISHED" if job.state in TERMINAL else "STALE_TOKEN"
+
+    def _is_repeat(self, row: ReportRow) -> bool:
+        """Whether this is how the job ended, as its last holder said before."""
+        job = self._book.jobs[row.job_id]
+        return job.result is not None and job.result.token == row.token != 0 and job.state == row.state
 
     def _result(self, job: Job, token: int, row: ReportRow, now: Now) -> Result:
         """What a report under a current lease leads to."""

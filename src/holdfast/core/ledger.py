@@ -1,8 +1,8 @@
 """The ledger: a state machine over events.
 
 `decide(command, now)` reads the state and answers with one event, a reply, or a refusal; it changes nothing.
-`apply(event)` changes the state and cannot fail. Replay is `apply` alone. Decisions live in `TaskManager` and
-`LeaseManager`; this class joins them and keeps the position.
+`apply(event)` changes the state and cannot fail. Replay is `apply` alone. Decisions live in `TaskManager`,
+`LeaseManager`, `QueueManager` and `NoteTaker`; this class joins them and keeps the position.
 """
 
 from collections.abc import Callable, Collection
@@ -17,6 +17,8 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.leases import LeaseManager
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Job, Now
+from holdfast.core.notes import NoteTaker
+from holdfast.core.queues import QueueManager
 from holdfast.core.tasks import TaskManager
 
 ALL_STATES = frozenset(State)
@@ -32,7 +34,7 @@ class LedgerConfig(msgspec.Struct, frozen=True):
 class Ledger:
     """All jobs, as the events so far have made them."""
 
-    __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "tasks")
+    __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "queues", "tasks")
 
     def __init__(self, config: LedgerConfig, book: Book | None = None, position: int = 0) -> None:
         self.config = config
@@ -40,9 +42,13 @@ class Ledger:
         self.position = position
         self.tasks = TaskManager(self.book)
         self.leases = LeaseManager(self.book, config.aging_ms)
+        self.queues = QueueManager(self.book)
         self._decides: dict[type, Callable[[Any, Now], Decision | Refusal]] = {
             commands.Submit: self.tasks.submit,
             commands.Cancel: self.tasks.cancel,
+            commands.CancelQueued: self.tasks.cancel_queued,
+            commands.SetQueueMode: self.queues.set_mode,
+            commands.TakeNotes: NoteTaker(self.leases).take,
             commands.Evict: self.tasks.evict,
             commands.Lease: self.leases.lease,
             commands.Extend: self.leases.extend,
@@ -55,6 +61,9 @@ class Ledger:
             events.Started: lambda _: None,
             events.Created: self.tasks.apply_created,
             events.CancelAccepted: self.tasks.apply_cancel,
+            events.QueuedCanceled: self.tasks.apply_queued_canceled,
+            events.QueueModeSet: self.queues.apply_mode,
+            events.Noted: lambda _: None,
             events.Evicted: self.tasks.apply_evicted,
             events.Granted: self.leases.apply_granted,
             events.Extended: self.leases.apply_extended,

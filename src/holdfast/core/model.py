@@ -31,6 +31,14 @@ class QueueMode(IntEnum):
     DRAINING = 3
 
 
+class Closure(NamedTuple):
+    """The mode of a queue that is not open, why, and since when."""
+
+    mode: QueueMode
+    reason: str
+    at_ms: int
+
+
 class Now(NamedTuple):
     """The time inside a command.
 
@@ -147,6 +155,11 @@ class Job(msgspec.Struct, gc=False):
     def request_id(self) -> str:
         """The key under which its submitter may repeat the submission; empty if there is none."""
         return self.extra.request_id if self.extra else ""
+
+    @property
+    def unique_key(self) -> str:
+        """What its type shares with no other job that has not ended; empty if there is none."""
+        return self.extra.unique_key if self.extra else ""
 
     @property
     def bytes_held(self) -> int:

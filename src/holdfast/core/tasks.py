@@ -4,19 +4,18 @@ Decisions read the book and change nothing; `apply_*` change the book and decide
 """
 
 from holdfast import limits
-from holdfast.core.book import Book
-from holdfast.core.commands import Cancel, CancelReply, Decision, Evict, Refusal, Submit, Submitted
-from holdfast.core.events import CancelAccepted, Created, Evicted
+from holdfast.core.book import Book, unique_name
+from holdfast.core.commands import Cancel, CancelQueued, CancelReply, Decision, Evict, Refusal, Submit
+from holdfast.core.events import CancelAccepted, Created, Evicted, QueuedCanceled
+from holdfast.core.intake import Intake
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
-from holdfast.core.model import Job, NewJob, Now, Result, Template
+from holdfast.core.model import Extra, Job, Now, Result, Template
 from holdfast.core.ready_queue import FRESH
-from holdfast.core.validation import check_job, check_reason, check_template, invalid
+from holdfast.core.validation import check_reason, check_template, invalid
 from holdfast.errors import Code
 
 #: How many jobs one event forgets, so that no single apply holds the loop up.
 _EVICT_JOBS_MAX = 1_000
-
-_ID_TAKEN = Refusal(Code.ABORTED, "JOB_ID_TAKEN", "the minted id is taken; try again")
 
 
 class TaskManager:
@@ -30,14 +29,14 @@ class TaskManager:
     # -- decisions
 
     def submit(self, command: Submit, now: Now) -> Decision | Refusal:
-        """One event for all that is new; repeated requests get the job they made before."""
+        """One event for all that is new; a repeated submission gets the job it made before."""
         if not 0 < len(command.jobs) <= limits.BATCH_JOBS_MAX:
             rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
             return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
         if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
             return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
         refusal = self._check_templates(command.templates) or self._no_room(command)
-        return refusal or _Intake(self._book, command, now).decide()
+        return refusal or Intake(self._book, command, now).decide()
 
     def _check_templates(self, templates: list[Template]) -> Refusal | None:
         """Equal templates that were accepted before need no second look."""
@@ -77,6 +76,19 @@ class TaskManager:
         state = CANCELED if job.state == QUEUED else RUNNING
         event = CancelAccepted(now.log_ms, job.id, state, command.reason)
         return Decision(event, CancelReply(state, was_terminal=False, token=job.token))
+
+    def cancel_queued(self, command: CancelQueued, now: Now) -> Decision | Refusal:
+        """One event for those that still wait; the others stay as they are."""
+        if len(command.job_ids) > limits.BATCH_JOBS_MAX:
+            rule = f"expected at most {limits.BATCH_JOBS_MAX} jobs to cancel, got {len(command.job_ids)}"
+            return invalid("BATCH_SIZE_INVALID", rule)
+        refusal = check_reason(command.reason)
+        if refusal:
+            return refusal
+        jobs = self._book.jobs
+        found = [jobs[job_id] for job_id in dict.fromkeys(command.job_ids) if job_id in jobs]
+        ids = [job.id for job in found if job.state == QUEUED]
+        return Decision(QueuedCanceled(now.log_ms, ids, command.reason) if ids else None, ids)
 
     def evict(self, command: Evict, now: Now) -> Decision:
         """Forgets, oldest first, what is too old, too many or too large."""
@@ -118,8 +130,8 @@ class TaskManager:
             listed.append(job)
             book.bytes_held += len(row.payload)
             book.enter(job, QUEUED)
-            if row.extra is not None and row.extra.request_id:
-                book.dedup.add(row.extra.request_id, job)
+            if row.extra is not None:
+                _keep_keys(book, job, row.extra)
             if row.not_before_ms > at_ms:
                 book.ready.put_delayed(job)
             else:
@@ -139,16 +151,32 @@ class TaskManager:
             job.cancel_requested, job.cancel_reason = True, event.reason
             book.touch(job)
             return
-        assert job.state != RUNNING, "only its worker or the end of its lease ends a running job"
-        book.leave(job, CANCELED)
-        job.cancel_requested = True
-        book.ready.take(job)
-        end(book, job, Result(0, CANCELED, summary=event.reason), event.at_ms)
+        _end_queued(book, job, event.reason, event.at_ms)
+
+    def apply_queued_canceled(self, event: QueuedCanceled) -> None:
+        """Ends queued jobs."""
+        for job_id in event.job_ids:
+            _end_queued(self._book, self._book.jobs[job_id], event.reason, event.at_ms)
 
     def apply_evicted(self, event: Evicted) -> None:
         """Forgets the jobs that finished first."""
         for _ in range(event.count):
             self._book.forget_oldest()
+
+
+def _keep_keys(book: Book, job: Job, extra: Extra) -> None:
+    if extra.request_id:
+        book.dedup.add(extra.request_id, job)
+    if extra.unique_key:
+        book.unique[unique_name(job)] = job
+
+
+def _end_queued(book: Book, job: Job, reason: str, at_ms: int) -> None:
+    assert job.state != RUNNING, "only its worker or the end of its lease ends a running job"
+    book.leave(job, CANCELED)
+    job.cancel_requested = True
+    book.ready.take(job)
+    end(book, job, Result(0, CANCELED, summary=reason), at_ms)
 
 
 def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
@@ -163,76 +191,3 @@ def unknown_job(job_id: str) -> Refusal:
     """No such job: it never was, or it finished and was forgotten."""
     shown = job_id if len(job_id) <= limits.JOB_ID_CHARS_MAX else job_id[: limits.JOB_ID_CHARS_MAX] + "..."
     return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over")
-
-
-class _Intake:
-    """One submission: sorts its jobs into new, repeated and refused."""
-
-    __slots__ = ("_book", "_command", "_existing", "_ids", "_keys", "_new", "_now", "_refusals", "_taken")
-
-    def __init__(self, book: Book, command: Submit, now: Now) -> None:
-        self._book, self._command, self._now = book, command, now
-        self._new: list[NewJob] = []
-        self._ids: list[str] = []
-        self._taken: set[str] = set()
-        self._keys: dict[str, NewJob] = {}
-        self._existing: set[int] = set()
-        self._refusals: dict[int, Refusal] = {}
-
-    def decide(self) -> Decision | Refusal:
-        command, now_ms = self._command, self._now.log_ms
-        jobs, taken, count = self._book.jobs, self._taken, len(command.templates)
-        for index, job in enumerate(command.jobs):
-            refusal = check_job(job, count, now_ms)
-            if refusal is None and job.extra is not None and job.extra.request_id:
-                job_id = self._settle_repeat(index, job)
-            elif refusal is None and job.id not in jobs and job.id not in taken:
-                taken.add(job.id)
-                self._new.append(job)
-                job_id = job.id
-            else:
-                self._refusals[index] = refusal or _ID_TAKEN
-                job_id = ""
-            self._ids.append(job_id)
-        event = Created(now_ms, command.templates, self._new) if self._new else None
-        return Decision(event, Submitted(self._ids, now_ms, self._refusals, frozenset(self._existing)))
-
-    def _settle_repeat(self, index: int, job: NewJob) -> str:
-        assert job.extra is not None
-        key = job.extra.request_id
-        template = self._command.templates[job.template]
-        known = self._book.dedup.find(key)
-        twin = self._keys.get(key)
-        if known is None and twin is None:
-            return self._settle_first(index, job, key)
-        if known is not None and is_same_submission(known, template, job):
-            self._existing.add(index)
-            return known.id
-        if twin is not None and self._is_same_twin(twin, job):
-            self._existing.add(index)
-            return twin.id
-        message = f"request id {key!r} was used with another job; use a new request id"
-        self._refusals[index] = Refusal(Code.FAILED_PRECONDITION, "REQUEST_ID_REUSED", message)
-        return ""
-
-    def _settle_first(self, index: int, job: NewJob, key: str) -> str:
-        if job.id in self._book.jobs or job.id in self._taken:
-            self._refusals[index] = _ID_TAKEN
-            return ""
-        self._taken.add(job.id)
-        self._keys[key] = job
-        self._new.append(job)
-        return job.id
-
-    def _is_same_twin(self, twin: NewJob, job: NewJob) -> bool:
-        templates = self._command.templates
-        return (templates[twin.template], twin.payload, twin.extra) == (
-            templates[job.template],
-            job.payload,
-            job.extra,
-        )
-
-
-def is_same_submission(job: Job, template: Template, new: NewJob) -> bool:
-    """Whether a repeated request asks for what the first one did. When it is due does not count."""
-    return job.template == template and job.payload == new.payload and job.extra == new.extra

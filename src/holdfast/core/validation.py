@@ -8,6 +8,7 @@ from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, N
 from holdfast.errors import Code
 
 _NAME = re.compile(limits.NAME_PATTERN)
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SHOWN_CHARS_MAX = 80
 # What the wire and the journal can carry; the frozen contract states no smaller bound.
 _INT64_MAX = (1 << 63) - 1
@@ -26,7 +27,7 @@ def _expected(what: str, rule: str, got: object) -> str:
 
 def check_template(template: Template) -> Refusal | None:
     """The first thing wrong with a template, if anything is."""
-    return _check_type(template) or _check_queue(template.queue) or _check_numbers(template)
+    return _check_type(template) or check_queue(template.queue) or _check_numbers(template)
 
 
 def _check_type(template: Template) -> Refusal | None:
@@ -43,7 +44,8 @@ def _check_type(template: Template) -> Refusal | None:
     return None if is_valid else invalid("JOB_TYPE_INVALID", _expected("the job type", rule, name))
 
 
-def _check_queue(queue: str) -> Refusal | None:
+def check_queue(queue: str) -> Refusal | None:
+    """What a queue may be called."""
     if len(queue) <= limits.NAME_CHARS_MAX and _NAME.fullmatch(queue):
         return None
     rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
@@ -104,8 +106,15 @@ def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
     return check_extra(job.extra) if job.extra is not None else None
 
 
+def check_given_id(job_id: str) -> Refusal | None:
+    """An id that a client made is a UUID in its one written form, so that equal ids look equal everywhere."""
+    if _UUID.fullmatch(job_id):
+        return None
+    return invalid("JOB_ID_INVALID", _expected("the job id", "a UUID in lower-case text form", job_id))
+
+
 def check_reason(reason: str) -> Refusal | None:
-    """What a canceller may say."""
+    """What may be said of a cancel, or of a change to a queue."""
     if not is_text(reason):
         return invalid("REASON_INVALID", _expected("the reason", "text", reason))
     if len(reason) <= limits.REASON_CHARS_MAX:
@@ -115,12 +124,12 @@ def check_reason(reason: str) -> Refusal | None:
 
 
 def check_extra(extra: Extra) -> Refusal | None:
-    """The first thing wrong with labels, headers or the request id."""
-    if len(extra.request_id) > limits.REQUEST_ID_CHARS_MAX:
-        rule = f"at most {limits.REQUEST_ID_CHARS_MAX} characters"
-        return invalid("REQUEST_ID_TOO_LONG", f"expected the request id to be {rule}, got {len(extra.request_id)}")
-    if extra.request_id and not extra.request_id.isprintable():
-        return invalid("REQUEST_ID_INVALID", _expected("the request id", "printable text", extra.request_id))
+    """The first thing wrong with keys, labels or headers."""
+    refusal = _check_key("request id", extra.request_id, limits.REQUEST_ID_CHARS_MAX) or _check_key(
+        "unique key", extra.unique_key, limits.UNIQUE_KEY_CHARS_MAX
+    )
+    if refusal:
+        return refusal
     if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX or not extra.retry_of.isprintable():
         return invalid("JOB_ID_INVALID", "expected retry_of to be a job id")
     for what, value in (
@@ -130,6 +139,15 @@ def check_extra(extra: Extra) -> Refusal | None:
         if not 0 <= value <= _INT64_MAX:
             return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {_INT64_MAX}", value))
     return _check_pairs("label", extra.labels) or _check_pairs("header", extra.headers)
+
+
+def _check_key(what: str, key: str, chars_max: int) -> Refusal | None:
+    name = what.replace(" ", "_").upper()
+    if len(key) > chars_max:
+        return invalid(f"{name}_TOO_LONG", f"expected the {what} to be at most {chars_max} characters, got {len(key)}")
+    if key and not key.isprintable():
+        return invalid(f"{name}_INVALID", _expected(f"the {what}", "printable text", key))
+    return None
 
 
 def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | None:

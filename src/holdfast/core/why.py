@@ -5,10 +5,11 @@ is told, in the order in which they would have to be removed.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL, State
-from holdfast.core.model import Job, Now
+from holdfast.core.model import Job, Now, QueueMode
 from holdfast.core.workers import WorkerInfo
 
 Answer = tuple[str, str]
@@ -21,7 +22,7 @@ def why(ledger: Ledger, job: Job, workers: Sequence[WorkerInfo], now: Now) -> An
     if job.state == RUNNING:
         return _running(ledger, job, now)
     assert job.state == QUEUED
-    return _delayed(job, now) or _without_worker(job, workers) or _behind(ledger, job)
+    return _delayed(job, now) or _paused(ledger, job) or _without_worker(job, workers) or _behind(ledger, job)
 
 
 def _ended(job: Job) -> Answer:
@@ -45,6 +46,16 @@ def _delayed(job: Job, now: Now) -> Answer | None:
         return None
     cause = f"after {job.failures} failed attempt{'s' if job.failures != 1 else ''}" if job.failures else "as submitted"
     return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+
+
+def _paused(ledger: Ledger, job: Job) -> Answer | None:
+    """A draining queue holds nothing back that is in it."""
+    closure = ledger.book.modes.get(job.template.queue)
+    if closure is None or closure.mode != QueueMode.PAUSED:
+        return None
+    since = datetime.fromtimestamp(closure.at_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds")
+    why_paused = f" ({closure.reason})" if closure.reason else ""
+    return "QUEUE_PAUSED", f"its queue {job.template.queue!r} is paused{why_paused} since {since}"
 
 
 def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, Reported, Revoked
+from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import name
 from holdfast.observe.logging import Level, LineWriter
@@ -131,6 +131,6 @@ def _who_and_why(event: AnyEvent) -> tuple[str, str]:
         return event.worker, ""
     if isinstance(event, Revoked):
         return event.worker, event.reason
-    if isinstance(event, CancelAccepted):
+    if isinstance(event, CancelAccepted | QueuedCanceled):
         return "", event.reason
     return "", ""

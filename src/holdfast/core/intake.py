@@ -1,0 +1,123 @@
+"""One submission: which of its jobs are new, which are there already, and which cannot be taken.
+
+A job is there already under its request id, under its own id, or under its unique key, looked at in this order. The
+first two say that the submission itself is repeated, so it must say the same as the first one; the unique key says
+that somebody else's job does the work, so only its type counts. What is there is found even where its queue takes no
+new jobs. A batch is judged like its jobs one after the other.
+"""
+
+from holdfast.core.book import Book
+from holdfast.core.commands import Decision, Refusal, Submit, Submitted
+from holdfast.core.events import Created
+from holdfast.core.model import Job, NewJob, Now, QueueMode, Template
+from holdfast.core.validation import check_given_id, check_job
+from holdfast.errors import Code
+
+
+class Intake:
+    """Sorts the jobs of one submission."""
+
+    __slots__ = ("_book", "_command", "_existing", "_keys", "_new", "_now", "_refusals", "_taken", "_unique")
+
+    def __init__(self, book: Book, command: Submit, now: Now) -> None:
+        self._book, self._command, self._now = book, command, now
+        self._new: list[NewJob] = []
+        #: What this batch brings itself: by id, by request id, by type and unique key.
+        self._taken: dict[str, NewJob] = {}
+        self._keys: dict[str, NewJob] = {}
+        self._unique: dict[tuple[str, str], NewJob] = {}
+        self._existing: set[int] = set()
+        self._refusals: dict[int, Refusal] = {}
+
+    def decide(self) -> Decision:
+        """One event for all that is new, and what to say of each job."""
+        command, now_ms = self._command, self._now.log_ms
+        jobs, taken, new, ids = self._book.jobs, self._taken, self._new, list[str]()
+        count, closed, checks_ids = len(command.templates), self._closed_templates(), command.are_ids_given
+        for index, job in enumerate(command.jobs):
+            refusal = check_job(job, count, now_ms)
+            if checks_ids and refusal is None:
+                refusal = check_given_id(job.id)
+            job_id, extra = job.id, job.extra
+            is_plain = (extra is None or not (extra.request_id or extra.unique_key)) and job.template not in closed
+            if refusal is None and is_plain and job_id not in jobs and job_id not in taken:
+                taken[job_id] = job
+                new.append(job)
+                ids.append(job_id)
+            else:
+                ids.append(self._refuse(index, refusal) if refusal else self._settle(index, job, closed))
+        event = Created(now_ms, command.templates, new) if new else None
+        return Decision(event, Submitted(ids, now_ms, self._refusals, frozenset(self._existing)))
+
+    def _closed_templates(self) -> frozenset[int]:
+        """The indexes of templates whose queue takes no new jobs."""
+        if not self._book.modes:
+            return frozenset()
+        draining = self._book.queues_in(QueueMode.DRAINING)
+        return frozenset(i for i, template in enumerate(self._command.templates) if template.queue in draining)
+
+    def _refuse(self, index: int, refusal: Refusal) -> str:
+        self._refusals[index] = refusal
+        return ""
+
+    def _settle(self, index: int, job: NewJob, closed: frozenset[int]) -> str:
+        """The id of the job that answers this one, new or not, or nothing and a refusal."""
+        template = self._command.templates[job.template]
+        request_id, unique_key = (job.extra.request_id, job.extra.unique_key) if job.extra else ("", "")
+        for what, key, known in (
+            ("request id", request_id, self._by_request_id(request_id)),
+            ("job id", job.id, self._by_id(job.id)),
+        ):
+            if known is not None:
+                is_same = self._is_same(known, template, job)
+                return self._find(index, known) if is_same else self._refuse(index, _reused(what, key))
+        name = (template.type, unique_key)
+        rival = self._by_unique_key(name)
+        if rival is not None:
+            return self._find(index, rival)
+        if job.template in closed:
+            return self._refuse(index, _draining(template.queue))
+        return self._take(job, request_id, name)
+
+    def _find(self, index: int, known: Job | NewJob) -> str:
+        self._existing.add(index)
+        return known.id
+
+    def _take(self, job: NewJob, request_id: str, name: tuple[str, str]) -> str:
+        self._taken[job.id] = job
+        if request_id:
+            self._keys[request_id] = job
+        if name[1]:
+            self._unique[name] = job
+        self._new.append(job)
+        return job.id
+
+    def _by_request_id(self, key: str) -> Job | NewJob | None:
+        return (self._keys.get(key) or self._book.dedup.find(key)) if key else None
+
+    def _by_id(self, job_id: str) -> Job | NewJob | None:
+        return self._taken.get(job_id) or self._book.jobs.get(job_id)
+
+    def _by_unique_key(self, name: tuple[str, str]) -> Job | NewJob | None:
+        return (self._unique.get(name) or self._book.unique.get(name)) if name[1] else None
+
+    def _is_same(self, known: Job | NewJob, template: Template, job: NewJob) -> bool:
+        if isinstance(known, Job):
+            return is_same_submission(known, template, job)
+        known_template = self._command.templates[known.template]
+        return (known_template, known.payload, known.extra) == (template, job.payload, job.extra)
+
+
+def is_same_submission(job: Job, template: Template, new: NewJob) -> bool:
+    """Whether a repeated submission asks for what the first one did. When it is due does not count."""
+    return job.template == template and job.payload == new.payload and job.extra == new.extra
+
+
+def _reused(what: str, key: str) -> Refusal:
+    reason = f"{what.replace(' ', '_').upper()}_REUSED"
+    return Refusal(Code.FAILED_PRECONDITION, reason, f"{what} {key!r} was used with another job; use a new {what}")
+
+
+def _draining(queue: str) -> Refusal:
+    message = f"the queue {queue!r} is draining and takes no new jobs; use another queue, or try again once it is open"
+    return Refusal(Code.FAILED_PRECONDITION, "QUEUE_DRAINING", message)
