@@ -1,16 +1,18 @@
-"""The settings of `holdfast up` and `holdfast server`: read once, here, and validated whole.
+"""The settings of every command: read once, here, and validated whole.
 
 A value comes from a flag, else from the environment (`HOLDFAST_LEASE_MS`), else from a file (`holdfast.toml`,
 or `[tool.holdfast]` in `pyproject.toml`), else from its default. Where each value came from is kept. All
-problems are reported together.
+problems are reported together. One file and one environment serve all commands: each takes what concerns it, and a
+name that concerns none of them is a mistake.
 """
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -19,6 +21,7 @@ from holdfast.errors import InvalidArgumentError
 
 ENVIRONMENT_PREFIX = "HOLDFAST_"
 MEMORY = "memory://"
+DEFAULT_CONNECT = "127.0.0.1:50051"
 
 _DAY_MS = 86_400_000
 _MIB = 1_048_576
@@ -39,6 +42,16 @@ Data = Annotated[
 ]
 Host = Annotated[str, msgspec.Meta(min_length=1, description="an address to listen on")]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 0 to 65535 (0: any that is free)")]
+MetricsPort = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 1 to 65535, or 0 for none")]
+Connect = Annotated[
+    str, msgspec.Meta(min_length=1, description="host:port, holdfast://host:port, or the directory of a server")
+]
+Queues = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^({limits.NAME_PATTERN}(,{limits.NAME_PATTERN})*)?$", description="names of queues, with commas"
+    ),
+]
 Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]
 LeaseMs = Annotated[int, _whole(limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "milliseconds")]
 PeriodMs = Annotated[int, _whole(10, 3_600_000, "milliseconds")]
@@ -67,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Annotated[Data, _purpose("where jobs are kept; memory://: only until it stops")] = "./holdfast-data"
     host: Annotated[Host, _purpose("the address to listen on")] = "127.0.0.1"
     port: Annotated[Port, _purpose("the port to listen on; 0: any that is free")] = 50_051
+    metrics_port: Annotated[MetricsPort, _purpose("the port for /metrics, /livez and /readyz; 0: none")] = 0
     slots: Annotated[Slots, _purpose("how many jobs the worker beside the server runs at a time")] = 8
     lease_ms: Annotated[LeaseMs, _purpose("how long a worker may keep a job without a word")] = limits.LEASE_MS_DEFAULT
     heartbeat_ms: Annotated[PeriodMs, _purpose("how often a worker says that it lives")] = limits.HEARTBEAT_MS
@@ -92,10 +106,35 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.data == MEMORY
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a worker can be told."""
+
+    connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
+    queues: Annotated[Queues, _purpose("the queues to serve; all if none is named")] = ""
+    slots: Annotated[Slots, _purpose("how many jobs to run at a time")] = 8
+    worker_id: Annotated[WorkerId, _purpose("a name of its own; if empty, made from the host's name")] = ""
+    drain_ms: Annotated[SpanMs, _purpose("how long a stop waits for running jobs")] = 30_000
+    log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
+    log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
+
+    @property
+    def queue_names(self) -> frozenset[str]:
+        return frozenset(name for name in self.queues.split(",") if name)
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the commands need that ask a server for something."""
+
+    connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Loaded(msgspec.Struct, Generic[S], frozen=True):
     """The settings, and for every field where its value came from."""
 
-    settings: Settings
+    settings: S
     origins: dict[str, str]
 
 
@@ -117,23 +156,49 @@ class Given(NamedTuple):
     is_text: bool
 
 
-FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {field.name: field for field in msgspec.structs.fields(Settings)}
+Fields = Mapping[str, msgspec.structs.FieldInfo]
 
 
-def wanted(name: str) -> str:
+def fields_of(kind: type[msgspec.Struct]) -> Fields:
+    """The settings of one kind, by name."""
+    return {field.name: field for field in msgspec.structs.fields(kind)}
+
+
+FIELDS: Fields = fields_of(Settings)
+#: Every name that may stand in a file or in the environment, whichever command it concerns.
+KNOWN: frozenset[str] = frozenset({*FIELDS, *fields_of(WorkerSettings), *fields_of(ClientSettings)})
+
+
+def wanted(name: str, fields: Fields = FIELDS) -> str:
     """Which values a setting takes, in words."""
-    return str(get_args(FIELDS[name].type)[1].description)
+    return str(get_args(fields[name].type)[1].description)
 
 
-def purpose(name: str) -> str:
+def purpose(name: str, fields: Fields = FIELDS) -> str:
     """What a setting is for, in words."""
-    return str(get_args(FIELDS[name].type)[2].title)
+    return str(get_args(fields[name].type)[2].title)
 
 
-def choices(name: str) -> tuple[str, ...]:
+def choices(name: str, fields: Fields = FIELDS) -> tuple[str, ...]:
     """The values that a setting can have, if they can be listed."""
-    kind = get_args(FIELDS[name].type)[0]
+    kind = get_args(fields[name].type)[0]
     return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+#: Marks a setting whose value is shown to nobody.
+SECRET = msgspec.Meta(extra={"secret": True})
+MASK = "********"
+
+
+def shown(field: msgspec.structs.FieldInfo, value: object) -> object:
+    """A value that may be shown: secrets are masked, and so is what stands before the @ of an address."""
+    is_secret = any((meta.extra or {}).get("secret") for meta in get_args(field.type)[1:])
+    if is_secret and value != field.default:
+        return MASK
+    return _CREDENTIALS.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
+
+
+_CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
 
 
 def load(
@@ -142,31 +207,45 @@ def load(
     environment: Mapping[str, str],
     folder: Path,
     other_variables: Collection[str] = (),
-) -> Loaded:
-    """Settings from everywhere; raises SettingsError with every problem found.
+) -> Loaded[Settings]:
+    """Those of a server; see `load_as`."""
+    return load_as(Settings, flags=flags, environment=environment, folder=folder, other_variables=other_variables)
 
-    A flag of None was not given. `other_variables` are HOLDFAST_ names that belong to other commands.
+
+def load_as(
+    kind: type[S],
+    *,
+    flags: Mapping[str, object | None],
+    environment: Mapping[str, str],
+    folder: Path,
+    other_variables: Collection[str] = (),
+) -> Loaded[S]:
+    """Settings of one kind from everywhere; raises SettingsError with every problem found.
+
+    A flag of None was not given. `other_variables` are HOLDFAST_ names that are no settings.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
-    origins = dict.fromkeys(FIELDS, "default")
+    fields = fields_of(kind)
+    origins = dict.fromkeys(fields, "default")
     # From the weakest to the strongest, so that the last one stays.
     for given in (
         *_from_files(folder, problems),
         *_from_environment(environment, other_variables, problems),
-        *_from_flags(flags),
+        *_from_flags(flags, fields),
     ):
-        values[given.name] = _convert(given, problems)
-        origins[given.name] = given.origin
+        if given.name in fields:
+            values[given.name] = _convert(given, fields, problems)
+            origins[given.name] = given.origin
     if not problems:
-        settings = Settings(**values)
-        problems.extend(_contradictions(settings))
+        settings = kind(**values)
+        problems.extend(_contradictions(settings) if isinstance(settings, Settings) else ())
     if problems:
         raise SettingsError(problems)
     return Loaded(settings, origins)
 
 
-def refuse_unknown_variables(environment: Mapping[str, str], other_variables: Collection[str]) -> None:
+def refuse_unknown_variables(environment: Mapping[str, str], other_variables: Collection[str] = ()) -> None:
     """For commands that read variables by themselves: raises SettingsError for HOLDFAST_ names that nobody reads."""
     problems: list[str] = []
     for _ in _from_environment(environment, other_variables, problems):
@@ -175,9 +254,9 @@ def refuse_unknown_variables(environment: Mapping[str, str], other_variables: Co
         raise SettingsError(problems)
 
 
-def _from_flags(flags: Mapping[str, object | None]) -> Iterator[Given]:
+def _from_flags(flags: Mapping[str, object | None], fields: Fields) -> Iterator[Given]:
     for name, value in flags.items():
-        assert name in FIELDS, f"a flag for an unknown setting: {name}"
+        assert name in fields, f"a flag for an unknown setting: {name}"
         if value is not None:
             yield Given(name, value, f"flag --{name.replace('_', '-')}", is_text=True)
 
@@ -185,7 +264,7 @@ def _from_flags(flags: Mapping[str, object | None]) -> Iterator[Given]:
 def _from_environment(
     environment: Mapping[str, str], other_variables: Collection[str], problems: list[str]
 ) -> Iterator[Given]:
-    known = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in FIELDS}
+    known = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in sorted(KNOWN)}
     for variable, value in sorted(environment.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in other_variables:
             continue
@@ -202,10 +281,10 @@ def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:
         problems.append("expected settings to be in one file, got both holdfast.toml and pyproject.toml")
     name, table = ("holdfast.toml", own) if own else ("pyproject.toml", shared)
     for key, value in table.items():
-        if key in FIELDS:
+        if key in KNOWN:
             yield Given(key, value, f"file {name}", is_text=False)
         else:
-            problems.append(_unknown(f"key in {name}", key, list(FIELDS)))
+            problems.append(_unknown(f"key in {name}", key, sorted(KNOWN)))
 
 
 def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
@@ -229,15 +308,16 @@ def _unknown(what: str, name: str, known: list[str]) -> str:
     return f"expected every {what} to be a known one, got {name}{hint}"
 
 
-def _convert(given: Given, problems: list[str]) -> object:
-    field = FIELDS[given.name]
+def _convert(given: Given, fields: Fields, problems: list[str]) -> object:
+    field = fields[given.name]
     value = given.value
-    if isinstance(value, str) and choices(given.name):
+    if isinstance(value, str) and choices(given.name, fields):
         value = value.lower()
     try:
         return msgspec.convert(value, field.type, strict=not given.is_text)
     except msgspec.ValidationError:
-        problems.append(f"expected {given.name} to be {wanted(given.name)}, got {given.value!r} ({given.origin})")
+        got = shown(field, given.value)
+        problems.append(f"expected {given.name} to be {wanted(given.name, fields)}, got {got!r} ({given.origin})")
         return field.default
 
 
@@ -247,6 +327,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             f"expected worker_timeout_ms to be more than heartbeat_ms ({settings.heartbeat_ms}), "
             f"got {settings.worker_timeout_ms}"
         )
+    if settings.metrics_port and settings.metrics_port == settings.port:
+        yield f"expected metrics_port to be another than port, got {settings.metrics_port} for both"
     if not (settings.insecure or is_loopback(settings.host)):
         yield (
             f"expected host to be a loopback address unless --insecure is given, got {settings.host!r}; "

@@ -14,7 +14,7 @@ def load_from(
     flags: Mapping[str, object | None] | None = None,
     environment: Mapping[str, str] | None = None,
     other_variables: tuple[str, ...] = (),
-) -> Loaded:
+) -> Loaded[Settings]:
     return load(flags=flags or {}, environment=environment or {}, folder=folder, other_variables=other_variables)
 
 

@@ -13,10 +13,12 @@ from holdfast.topology.signals import on_stop
 from holdfast.topology.worker_process import WorkerChild
 
 
-def announce(address: str, settings: Settings) -> None:
+def announce(server: LedgerServer, settings: Settings) -> None:
     """The one line on standard output that says: jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
-    print(json.dumps({"event": "ready", "grpc": address, "data": data, "pid": os.getpid()}), flush=True)
+    metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
+    line = {"event": "ready", "grpc": server.address, **metrics, "data": data, "pid": os.getpid()}
+    print(json.dumps(line), flush=True)
 
 
 def tune_collector() -> None:
@@ -36,9 +38,9 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     server = LedgerServer(settings, log_stream=log_stream)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
-        address = await server.start()
+        await server.start()
         tune_collector()
-        announce(address, settings)
+        announce(server, settings)
         await stopping.wait()
         await server.stop()
 
@@ -66,7 +68,7 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if not stopping.is_set():
-            announce(address, settings)
+            announce(server, settings)
         await stopped
         await server.drain()
         await worker.wait()

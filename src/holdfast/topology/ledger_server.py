@@ -5,6 +5,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,6 +15,7 @@ from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
+from holdfast.coordinator.ports import Storage
 from holdfast.coordinator.recovery import Recovered, recover
 from holdfast.coordinator.sessions import SessionConfig
 from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
@@ -31,6 +33,9 @@ from holdfast.proto import holdfast_pb2
 from holdfast.settings import Settings
 from holdfast.topology.snapshot_process import SnapshotProcess
 
+if TYPE_CHECKING:
+    from holdfast.topology.measuring import Metrics
+
 #: How long calls under way may take when the server stops.
 GRACE_S = 2.0
 
@@ -45,6 +50,8 @@ class LedgerServer:
         self._maker: SnapshotProcess | None = None
         self._transitions: TransitionLog | None = None
         self.address = ""
+        self._metrics: Metrics | None = None
+        self.metrics_address = ""
 
     async def start(self) -> str:
         """Recovers, serves, and returns the address; errors say what to do, and change no job."""
@@ -53,7 +60,10 @@ class LedgerServer:
         self._journal = journal
         self._sync = SyncingThread(loop)
         world = World(SystemClock(), AsyncioScheduler(loop), self._sync, self._die)
-        self.coordinator = Coordinator(ledger, journal, world, self._loop_config())
+        storage = self._measured(journal)
+        self.coordinator = Coordinator(ledger, storage, world, self._loop_config())
+        if self._metrics is not None:
+            self._metrics.watch(self.coordinator)
         writer = line_writer(self._settings.log_format, self._log_stream)
         self._transitions = TransitionLog(writer, "holdfast", self.coordinator.later, self._settings.log_level)
         self.coordinator.observers.append(self._transitions)
@@ -64,19 +74,26 @@ class LedgerServer:
         self.coordinator.start()
         self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
         try:
+            if self._metrics is not None:
+                self.metrics_address = await self._metrics.start(self._settings.host, self._settings.metrics_port)
             self.address = await self._grpc.start(self._settings.host, self._settings.port)
         except BaseException:
             await self._close()
             raise
+        if self._metrics is not None:
+            self._metrics.set_ready(is_ready=True)
         self._log.info("serving", grpc=self.address, epoch=journal.epoch, jobs=len(ledger.book.jobs))
         return self.address
 
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""
+        if self._metrics is not None:
+            self._metrics.set_ready(is_ready=False)
         await self._grpc.drain()
 
     async def stop(self) -> None:
         """Refuses new work, answers what was decided, closes the journal cleanly. Leases stay with their workers."""
+        await self.drain()
         await self._grpc.stop(GRACE_S)
         await self._close()
         self._log.info("stopped")
@@ -87,10 +104,21 @@ class LedgerServer:
         await stopped.wait()
         if self._maker is not None:
             self._maker.stop()
+        if self._metrics is not None:
+            await self._metrics.stop()
         self._sync.close()
         self._journal.close()
         if self._transitions is not None:
             self._transitions.flush()
+
+    def _measured(self, journal: FileJournal | MemoryJournal) -> Storage:
+        """The journal, measured if anybody can ask for it; without metrics nothing is counted or imported."""
+        if not self._settings.metrics_port:
+            return journal
+        from holdfast.topology.measuring import Metrics  # noqa: PLC0415 - costs a start that has no metrics nothing
+
+        self._metrics = Metrics()
+        return self._metrics.measured(journal)
 
     def _open(self) -> tuple[FileJournal | MemoryJournal, Ledger]:
         settings = self._settings

@@ -1,0 +1,127 @@
+"""What happens, in numbers: an observer of the loop that only adds to integers.
+
+A scrape turns the numbers into families (`exposition.py`); nothing here knows Prometheus. Labels are the queue and the
+type of a job and nothing else of it, and there are never more than `SERIES_MAX` pairs of them: jobs of further pairs
+are counted under `other`, so that a client who makes names up cannot fill the memory of whoever keeps the metrics.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from holdfast.core.events import AnyEvent, Created, Granted, Reported, Revoked
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
+from holdfast.core.model import Job, Template
+
+SERIES_MAX = 100
+OTHER = "other"
+OUTCOMES = {int(DONE): "done", int(FAILED): "failed", int(CANCELED): "canceled"}
+
+#: Upper bounds, in milliseconds: from a job that is started at once to one that takes hours.
+JOB_BOUNDS_MS = (1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000)
+#: Upper bounds, in microseconds: from a fast disk to one that should worry somebody.
+SYNC_BOUNDS_US = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000)
+
+
+class Distribution:
+    """How often values fell below each bound, and their sum; all whole numbers."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[int, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0
+
+    def add(self, value: int) -> None:
+        """One more value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class Series:
+    """All numbers of one pair of queue and type."""
+
+    __slots__ = ("finished", "queue", "run_ms", "submitted", "type", "wait_ms")
+
+    def __init__(self, queue: str, job_type: str) -> None:
+        self.queue, self.type = queue, job_type
+        self.submitted = 0
+        self.finished = dict.fromkeys(OUTCOMES, 0)
+        self.wait_ms = Distribution(JOB_BOUNDS_MS)
+        self.run_ms = Distribution(JOB_BOUNDS_MS)
+
+
+class Meter:
+    """An observer of the loop that counts."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, str], Series] = {}
+        self._other = Series(OTHER, OTHER)
+        self.leases_expired = 0
+        self.reports_fenced = 0
+        self.sync_us = Distribution(SYNC_BOUNDS_US)
+        self.journal_bytes = 0
+
+    def series(self) -> list[Series]:
+        """Every pair that was seen; the rest comes last, if there is any."""
+        is_full = len(self._series) == SERIES_MAX
+        return [*self._series.values(), *([self._other] if is_full else [])]
+
+    def applied(self, _position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """Adds what the event moved."""
+        kind = type(event)
+        if kind is Created:
+            self._created(ledger.book.moves)
+        elif kind is Granted:
+            self._granted(ledger.book.moves, event.at_ms)
+        else:
+            if isinstance(event, Reported):
+                self._reported(event, ledger.book.moves)
+            elif isinstance(event, Revoked) and event.reason == "expired":
+                self.leases_expired += len(event.rows)
+            self._finished(ledger.book.moves)
+
+    def durable(self, position: int) -> None:
+        """Counted already: were it not to become durable, this process and its numbers would be gone."""
+
+    def bug(self, command: object, error: Exception) -> None:
+        """The log's concern."""
+
+    def synced(self, duration_us: int, size: int) -> None:
+        """A frame of this size was made durable. May be called beside the loop, by one thread at a time."""
+        self.sync_us.add(duration_us)
+        self.journal_bytes += size
+
+    def _created(self, moves: Iterable[tuple[Job, int]]) -> None:
+        template, series = None, self._other
+        for job, _ in moves:
+            if job.template is not template:  # equal ones are one object, and those of a batch stand together
+                template = job.template
+                series = self._of(template)
+            series.submitted += 1
+
+    def _granted(self, moves: Iterable[tuple[Job, int]], at_ms: int) -> None:
+        for job, _ in moves:
+            since_ms = max(job.created_ms, job.not_before_ms, job.lost_ms)
+            self._of(job.template).wait_ms.add(max(0, at_ms - since_ms))
+
+    def _reported(self, event: Reported, moves: Iterable[tuple[Job, int]]) -> None:
+        self.reports_fenced += len(event.refused)
+        for (job, _), result in zip(moves, event.results, strict=True):
+            self._of(job.template).run_ms.add(result.runtime_ms)
+
+    def _finished(self, moves: Iterable[tuple[Job, int]]) -> None:
+        for job, before in moves:
+            if job.state in TERMINAL and before != job.state:
+                self._of(job.template).finished[job.state] += 1
+
+    def _of(self, template: Template) -> Series:
+        key = (template.queue, template.type)
+        return self._series.get(key) or self._added(key)
+
+    def _added(self, key: tuple[str, str]) -> Series:
+        if len(self._series) >= SERIES_MAX:
+            return self._other
+        series = self._series[key] = Series(*key)
+        return series

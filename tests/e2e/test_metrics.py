@@ -1,0 +1,71 @@
+"""Metrics and probes of a real server."""
+
+import signal
+import socket
+import urllib.error
+import urllib.request
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet, stable_port
+from tests.e2e.waiting import eventually
+
+
+def page(address: str, path: str) -> tuple[int, str]:
+    """Status and text; 0 where nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def sample(address: str, name: str, **labels: str) -> Any:  # noqa: ANN401 - a number, or nothing
+    _, text = page(address, "/metrics")
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            if one.name == name and one.labels == labels:
+                return one.value
+    return None
+
+
+def test_work_shows_in_the_metrics(fleet: Fleet) -> None:
+    """What a worker did is counted by queue, type and outcome, and the disk's part is there too."""
+    program, wire = fleet.up("--metrics-port", str(stable_port()))
+    address = program.ready()["metrics"]
+    wire.wait_for(wire.new(job_type="echo"), public.DONE)
+    pair = {"queue": "default", "type": "echo"}
+    assert sample(address, "holdfast_jobs_submitted_total", **pair) == 1
+    assert sample(address, "holdfast_jobs_finished_total", outcome="done", **pair) == 1
+    assert sample(address, "holdfast_job_wait_seconds_count", **pair) == 1
+    assert sample(address, "holdfast_job_run_seconds_count", **pair) == 1
+    assert sample(address, "holdfast_journal_sync_seconds_count") >= 3
+    assert sample(address, "holdfast_journal_bytes_total") > 100
+    assert sample(address, "holdfast_leader") == 1
+
+
+def test_draining_server_is_alive_and_not_ready(fleet: Fleet) -> None:
+    """Balancers turn away while running jobs are finished; nobody restarts the process."""
+    program, wire = fleet.up("--metrics-port", str(stable_port()))
+    address = program.ready()["metrics"]
+    assert page(address, "/readyz") == (200, "ready\n")
+    wire.wait_for(wire.new(ms=600_000), public.RUNNING)
+    program.signal(signal.SIGTERM)
+    eventually(lambda: page(address, "/readyz")[0], lambda status: status == 503)
+    assert page(address, "/livez") == (200, "alive\n")
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+
+
+def test_port_that_is_taken_stops_the_start(fleet: Fleet) -> None:
+    """The server says which option to change, and ends."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        program = fleet.start("server", "--data", "data", "--port", "0", "--metrics-port", str(port))
+        assert program.wait() == 3
+    assert f"cannot serve metrics on 127.0.0.1:{port}" in program.log
+    assert "--metrics-port" in program.log
