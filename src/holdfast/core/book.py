@@ -193,6 +193,7 @@ class Book:
         for job in self.jobs.values():
             by_state[job.state] += 1
             assert (job.state == lifecycle.RUNNING) == (job.token in self.leases), job
+        self.ready.audit(by_state[lifecycle.QUEUED])
         for state, count in by_state.items():
             assert self.listing.count([state]) == count
         assert by_state[lifecycle.RUNNING] == len(self.leases) == sum(map(len, self.tokens_of.values()))

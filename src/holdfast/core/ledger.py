@@ -16,10 +16,12 @@ from holdfast.core.commands import AnyCommand, Decision, Refusal
 from holdfast.core.events import AnyEvent
 from holdfast.core.leases import LeaseManager
 from holdfast.core.lifecycle import State
+from holdfast.core.listing import Place, Scan
 from holdfast.core.model import Job, Now
 from holdfast.core.notes import NoteTaker
 from holdfast.core.queues import QueueManager
 from holdfast.core.tasks import TaskManager
+from holdfast.limits import SCAN_JOBS_MAX
 
 ALL_STATES = frozenset(State)
 
@@ -97,6 +99,25 @@ class Ledger:
 
     def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
         """A page of jobs by creation, and whether more follow; no states means all of them."""
-        # A set: a state named twice must not count twice.
-        wanted = ALL_STATES.intersection(states) if states else ALL_STATES
-        return self.book.listing.page(wanted, offset, size, newest_first=newest_first)
+        return self.book.listing.page(_wanted(states), offset, size, newest_first=newest_first)
+
+    def scan(  # noqa: PLR0913 - a search has many sides
+        self,
+        states: Collection[int],
+        after: Place | None,
+        size: int,
+        budget: int = SCAN_JOBS_MAX,
+        *,
+        newest_first: bool,
+        wants: Callable[[Job], bool],
+        created_from_ms: int = 0,
+        created_before_ms: int = 0,
+    ) -> tuple[list[Job], Place | None]:
+        """Wanted jobs by creation, past a place (`created_ms`, id), and the place to go on from; see `Listing.scan`."""
+        scan = Scan(_wanted(states), wants, newest_first, created_from_ms, created_before_ms)
+        return self.book.listing.scan(scan, after, size, budget)
+
+
+def _wanted(states: Collection[int]) -> frozenset[int]:
+    """No states means all; a set, because a state named twice must not count twice."""
+    return ALL_STATES.intersection(states) if states else ALL_STATES

@@ -4,15 +4,44 @@ Log time never goes back, so submit order is already creation order, except that
 millisecond are ordered by id. The jobs lie in chunks of about a thousand, and a chunk only ends where the
 millisecond changes; a page therefore skips whole chunks by their counts and sorts inside one or two.
 A change of state costs two additions. Invariant: `counts[s]` of a chunk is the number of its jobs in state s.
+
+A scan goes on from the place of a job rather than from an offset, so nothing is seen twice or missed because other
+jobs came, moved or went meanwhile.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
 
 from holdfast.core.lifecycle import NOWHERE, State
 from holdfast.core.model import Job
 
 _CHUNK_JOBS = 1_024
 _SLOTS = max(State) + 1
+#: What finding the jobs of some states in a chunk costs, in jobs looked at.
+_CHUNK_COST = 32
+
+#: The place of a job in the listing: when it was created, and its id.
+Place = tuple[int, str]
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """What a scan looks for: jobs in these states, created in this time (0 means without end), that are wanted."""
+
+    states: Collection[int]
+    wants: Callable[[Job], bool]
+    newest_first: bool
+    created_from_ms: int = 0
+    created_before_ms: int = 0
+
+    def rank(self, created_ms: int, job_id: str) -> Place:
+        """Where a job comes in the order of this scan."""
+        return (-created_ms if self.newest_first else created_ms), job_id
+
+    def covers(self, job: Job) -> bool:
+        """Whether the job was created in the time that is looked at."""
+        is_early = self.created_before_ms == 0 or job.created_ms < self.created_before_ms
+        return is_early and job.created_ms >= self.created_from_ms
 
 
 class _Chunk:
@@ -33,6 +62,25 @@ class _Chunk:
         if newest_first:  # stable, so that ids still ascend inside a millisecond
             jobs.sort(key=_newest)
         return jobs
+
+    def may_hold(self, scan: Scan, after: Place | None) -> bool:
+        """Whether something that is looked for can be in here, past this place."""
+        if not self.matching(scan.states) or self.newest_ms < scan.created_from_ms:
+            return False
+        oldest_ms = self.jobs[0].created_ms
+        if scan.created_before_ms and oldest_ms >= scan.created_before_ms:
+            return False
+        if after is None:
+            return True
+        return oldest_ms <= after[0] if scan.newest_first else self.newest_ms >= after[0]
+
+    def past(self, scan: Scan, after: Place | None) -> list[Job]:
+        """The jobs in here past this place, in the states and the time that are looked at, in order."""
+        jobs = [job for job in self.ordered(scan.states, newest_first=scan.newest_first) if scan.covers(job)]
+        if after is None:
+            return jobs
+        rank = scan.rank(*after)
+        return [job for job in jobs if scan.rank(job.created_ms, job.id) > rank]
 
 
 def _by_creation(job: Job) -> tuple[int, str]:
@@ -96,6 +144,28 @@ class Listing:
             if len(found) > size:
                 return found[:size], True
         return found, False
+
+    def scan(self, scan: Scan, after: Place | None, size: int, budget: int) -> tuple[list[Job], Place | None]:
+        """Up to `size` wanted jobs past a place, and the place to go on from; None if the end was reached.
+
+        No more than `budget` jobs are looked at (but at least one), so there may be fewer, or none, and more to come.
+        """
+        found: list[Job] = []
+        place = after
+        for chunk in self._walk(newest_first=scan.newest_first):
+            if not chunk.may_hold(scan, after):
+                continue
+            for job in chunk.past(scan, after):
+                place = (job.created_ms, job.id)
+                budget -= 1
+                if scan.wants(job):
+                    found.append(job)
+                if len(found) == size or budget <= 0:
+                    return found, place
+            budget -= _CHUNK_COST
+            if budget <= 0 and place != after:
+                return found, place
+        return found, None
 
     def _walk(self, *, newest_first: bool) -> Iterator[_Chunk]:
         chunks = self._chunks.values()

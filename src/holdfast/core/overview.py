@@ -5,16 +5,25 @@ from collections import Counter
 import msgspec
 
 from holdfast.core.ledger import Ledger
-from holdfast.core.lifecycle import QUEUED, RUNNING, State
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Closure, QueueMode
+
+OPEN = Closure(QueueMode.OPEN, "", 0)
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """One queue: jobs that could be granted, jobs not due yet, jobs that run."""
+    """One queue: its mode, jobs that could be granted, jobs not due yet, jobs that run, and the oldest wait.
+
+    The oldest wait is counted from when a job could first have been granted, and looks at the next job of each lane.
+    """
 
     name: str
+    mode: QueueMode
+    reason: str
     ready: int
     delayed: int
     running: int
+    oldest_age_ms: int
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -61,20 +70,34 @@ def overview(ledger: Ledger) -> Overview:
         book.last_ms,
         f"{ledger.digest:016x}",
         {state.name: book.listing.count([state]) for state in State},
-        _queues(ledger),
+        queue_stats(ledger, book.last_ms),
         leases,
         {worker: len(tokens) for worker, tokens in book.tokens_of.items()},
     )
 
 
-def _queues(ledger: Ledger) -> list[QueueView]:
+def queue_stats(ledger: Ledger, now_ms: int) -> list[QueueView]:
+    """Every queue that has jobs or is not open, by name; costs what there are of lanes, leases and queues."""
     book = ledger.book
+    book.ready.promote(now_ms)
     ready: Counter[str] = Counter()
-    delayed: Counter[str] = Counter()
+    waited_ms: dict[str, int] = {}
+    for (queue, _, _), lane in book.ready.lanes.items():
+        ready[queue] += lane.ready
+        head = next(lane.in_order())
+        age_ms = now_ms - max(head.created_ms, head.not_before_ms)
+        waited_ms[queue] = max(age_ms, waited_ms.get(queue, 0))
     running = Counter(lease.job.template.queue for lease in book.leases.values())
-    for job in book.jobs.values():
-        if job.state == QUEUED:
-            (delayed if job.not_before_ms > book.last_ms else ready)[job.template.queue] += 1
-    names = sorted(ready.keys() | delayed.keys() | running.keys())
-    assert running.total() == book.listing.count([RUNNING])
-    return [QueueView(name, ready[name], delayed[name], running[name]) for name in names]
+    delayed = book.ready.delayed_in
+    names = sorted({*ready, *delayed, *running, *book.modes})
+    return [
+        QueueView(
+            name,
+            *book.modes.get(name, OPEN)[:2],
+            ready[name],
+            delayed.get(name, 0),
+            running[name],
+            waited_ms.get(name, 0),
+        )
+        for name in names
+    ]

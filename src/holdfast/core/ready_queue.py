@@ -11,7 +11,7 @@ a function of time alone, so moving due jobs from the waiting heap into lanes ch
 """
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 
 from holdfast.core.model import Job
@@ -74,7 +74,7 @@ def _number(job: Job) -> int:
 class ReadyQueue:
     """All lanes, and the heap of jobs that are not due yet."""
 
-    __slots__ = ("_delayed", "_ticket", "delayed", "lanes")
+    __slots__ = ("_delayed", "_ticket", "delayed", "delayed_in", "lanes")
 
     def __init__(self) -> None:
         self.lanes: dict[LaneKey, Lane] = {}
@@ -82,6 +82,8 @@ class ReadyQueue:
         self._ticket = 0
         #: Live entries of the heap of delayed jobs.
         self.delayed = 0
+        #: The same by queue; a queue without any is not in it.
+        self.delayed_in: dict[str, int] = {}
 
     def lane(self, queue: str, route: str, priority: int) -> Lane:
         """The lane, made if it is not there."""
@@ -112,7 +114,14 @@ class ReadyQueue:
         self._ticket += 1
         heapq.heappush(self._delayed, (job.not_before_ms, self._ticket, job))
         job.place = DELAYED
-        self.delayed += 1
+        self._count_delayed(job, 1)
+
+    def _count_delayed(self, job: Job, change: int) -> None:
+        self.delayed += change
+        queue = job.template.queue
+        count = self.delayed_in[queue] = self.delayed_in.get(queue, 0) + change
+        if not count:
+            del self.delayed_in[queue]
 
     def take(self, job: Job) -> None:
         """A job no longer waits: granted or cancelled."""
@@ -125,7 +134,7 @@ class ReadyQueue:
             else:
                 del self.lanes[lane.key]
         elif place == DELAYED:
-            self.delayed -= 1
+            self._count_delayed(job, -1)
             self._tidy_delayed()
 
     def drop_empty(self, lanes: Collection[Lane]) -> None:
@@ -145,7 +154,7 @@ class ReadyQueue:
         while delayed and delayed[0][0] <= now_ms:
             entry = heapq.heappop(delayed)
             if _is_live(entry):
-                self.delayed -= 1
+                self._count_delayed(entry[2], -1)
                 self.put_back(entry[2], now_ms)
 
     def not_due(self) -> list[Job]:
@@ -173,6 +182,15 @@ class ReadyQueue:
             chosen.append(job)
             _push_head(heads, rest, aging_ms)
         return chosen
+
+    def audit(self, queued: int) -> None:
+        """Checks the counters against the entries, and against the number of jobs that wait in all."""
+        for lane in self.lanes.values():
+            assert lane.ready == sum(1 for _ in lane.in_order()) > 0, lane.key
+        not_due = self.not_due()
+        assert self.delayed == len(not_due)
+        assert self.delayed_in == Counter(job.template.queue for job in not_due)
+        assert queued == self.delayed + sum(lane.ready for lane in self.lanes.values())
 
 
 def _is_live(entry: tuple[int, int, Job]) -> bool:
