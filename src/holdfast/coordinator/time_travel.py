@@ -3,7 +3,7 @@
 Everything here reads a directory and changes nothing in it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.errors import NotFoundError
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalError
 from holdfast.journal.pins import pin
+from holdfast.journal.port import Frame
 from holdfast.journal.reader import JournalReader
 
 #: Whether an event, at its position, is past the moment that is meant.
@@ -42,21 +43,41 @@ def all_events(disk: Disk, after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
     """Every event past `after` that the journal still holds, with its position."""
     with pin(disk, max(after, 1)):
         reader = JournalReader(disk, digest_version=DIGEST_VERSION)
-        for frame in reader.frames(max(after, reader.first_position - 1)):
-            for position, event in enumerate(events.decode(frame.body), frame.first_position):
-                if position > after:
-                    yield position, event
+        yield from events_of(reader.frames(max(after, reader.first_position - 1)), after)
+
+
+def events_of(frames: Iterable[Frame], after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
+    """The events of these frames past `after`, with their positions."""
+    for frame in frames:
+        for position, event in enumerate(events.decode(frame.body), frame.first_position):
+            if position > after:
+                yield position, event
+
+
+def about(frames: Iterable[Frame], job_id: str) -> Iterator[Entry]:
+    """What these frames say of one job."""
+    # An event names its jobs as they are: a frame without these bytes need not be decoded.
+    name = job_id.encode(errors="replace")
+    for position, event in events_of(frame for frame in frames if name in frame.body):
+        for entry in entries(position, event):
+            if entry.job_id == job_id:
+                yield entry
 
 
 def history(disk: Disk, job_id: str) -> list[Entry]:
     """Everything that the journal still knows about one job, oldest first."""
-    found = [
-        entry for position, event in all_events(disk) for entry in entries(position, event) if entry.job_id == job_id
-    ]
+    with pin(disk, 1):
+        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        found = list(about(reader.frames(reader.first_position - 1), job_id))
     if not found:
-        reach = JournalReader(disk, digest_version=DIGEST_VERSION).first_position
-        raise NotFoundError(f"the journal says nothing about a job {job_id!r}; it reaches back to position {reach}")
+        raise no_history(job_id, reader.first_position)
     return found
+
+
+def no_history(job_id: str, first_position: int) -> NotFoundError:
+    """The journal says nothing about this job, as far back as it reaches."""
+    message = f"the journal says nothing about a job {job_id!r}; it reaches back to position {first_position}"
+    return NotFoundError(message, reason="JOB_NOT_FOUND")
 
 
 def state_at(disk: Disk, is_past: Moment) -> Ledger:

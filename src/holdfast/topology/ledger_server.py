@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from holdfast import limits
+from holdfast.backends.ledger.admin import LedgerAdmin
+from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
+from holdfast.coordinator.feed import JournalPast
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
 from holdfast.coordinator.ports import Storage
 from holdfast.coordinator.recovery import Recovered, recover
@@ -70,7 +73,11 @@ class LedgerServer:
         self._keep_snapshots(journal)
         session_config = SessionConfig(self._settings.lease_ms, self._settings.worker_timeout_ms)
         self.work = LedgerWork(self.coordinator, session_config)
-        self.jobs = LedgerJobs(self.coordinator, self.work.dispatcher.registry.all)
+        dispatcher = self.work.dispatcher
+        self.jobs = LedgerJobs(self.coordinator, dispatcher.registry.all, progress=dispatcher.progress)
+        past = JournalPast(journal, self._disk) if isinstance(journal, FileJournal) else None
+        self.feed = LedgerFeed.over(self.coordinator, past)
+        self.admin = LedgerAdmin(self.coordinator, dispatcher, epoch=journal.epoch, cluster_id=journal.cluster_id.hex())
         self.coordinator.start()
         self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
         try:
@@ -94,6 +101,8 @@ class LedgerServer:
     async def stop(self) -> None:
         """Refuses new work, answers what was decided, closes the journal cleanly. Leases stay with their workers."""
         await self.drain()
+        self.jobs.close()
+        self.feed.close()
         await self._grpc.stop(GRACE_S)
         await self._close()
         self._log.info("stopped")

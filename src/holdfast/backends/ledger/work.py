@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from holdfast.backends.ledger.jobs import Caller
+from holdfast.backends.ledger.calling import Caller
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.coordinator.sessions import Dispatcher, SessionConfig
 from holdfast.core import commands

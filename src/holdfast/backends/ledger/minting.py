@@ -1,0 +1,33 @@
+"""Ids of new jobs."""
+
+import os
+from collections.abc import Callable
+
+from holdfast.core.owner import mint
+
+Mint = Callable[[int], list[str]]
+
+_POOL_BYTES = 16_384
+
+
+class RandomPool:
+    """The kernel's randomness, drawn in large pieces: a system call for every id costs more than the id."""
+
+    __slots__ = ("_offset", "_pool")
+
+    def __init__(self) -> None:
+        self._pool = b""
+        self._offset = 0
+
+    def __call__(self, size: int) -> bytes:
+        """As many random bytes, none of them given out twice."""
+        if self._offset + size > len(self._pool):
+            self._pool, self._offset = os.urandom(max(size, _POOL_BYTES)), 0
+        start, self._offset = self._offset, self._offset + size
+        return self._pool[start : self._offset]
+
+
+def random_minter() -> Mint:
+    """Mints ids that belong to no node in particular."""
+    pool = RandomPool()
+    return lambda count: mint(pool, count)

@@ -1,0 +1,43 @@
+"""Records of the ledger as values that may leave it."""
+
+from holdfast.backends.ports import JobView, Progress, ResultView
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import CANCELED, RUNNING, State
+from holdfast.core.model import Job
+from holdfast.core.progress import ProgressBoard
+
+#: A canceled job says why in its summary, even where neither the canceller nor the worker did.
+_UNEXPLAINED: dict[int, str] = {CANCELED: "canceled; no reason was given"}
+
+
+def job_view(ledger: Ledger, job: Job, board: ProgressBoard | None = None) -> JobView:
+    """What clients may see of a job, frozen; progress is that of its lease, while it runs."""
+    is_running = job.state == RUNNING
+    said = board.get(job.token) if board is not None and is_running else None
+    return JobView(
+        job.id,
+        job.template,
+        State(job.state),
+        job.created_ms,
+        job.started_ms,
+        job.finished_ms,
+        job.not_before_ms,
+        job.cancel_requested,
+        job.result.failure_reason if job.result else "",
+        job.attempts,
+        job.extra,
+        job.failures,
+        job.losses,
+        job.token,
+        ledger.book.leases[job.token].worker if is_running else "",
+        Progress(max(0, said.permille), said.message, said.at_ms) if said is not None else None,
+    )
+
+
+def result_view(job: Job) -> ResultView:
+    """How a job ended, frozen; only its state while it has not."""
+    result = job.result
+    if result is None:
+        return ResultView(State(job.state))
+    summary = result.summary or result.failure_reason or _UNEXPLAINED.get(job.state, "")
+    return ResultView(State(job.state), result.output, summary, result.runtime_ms)
