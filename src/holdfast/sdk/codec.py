@@ -1,0 +1,242 @@
+"""Arguments and results as JSON, by the annotations of a job's function.
+
+A payload is an object with a member for each parameter; `*args` is a list and `**kwargs` an object, each under its own
+name. An array stands for positional arguments, and nothing for no arguments. What is sent is decoded again before it
+leaves, so that whatever is accepted here can be read there; defaults are filled in by the side that runs the job.
+"""
+
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any
+
+import msgspec
+
+from holdfast import limits
+from holdfast.errors import InvalidArgumentError
+from holdfast.sdk.errors import ArgumentsError, ResultTypeError
+
+_ENCODER = msgspec.json.Encoder()
+#: Where JSON would quietly make one type of another, the given value itself is looked at.
+_EXACT: dict[Any, tuple[type, ...]] = {
+    str: (str,),
+    bytes: (bytes, bytearray, memoryview),
+    int: (int,),
+    float: (float, int),
+    bool: (bool,),
+}
+_PLACE = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*?)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """What a function is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Codec:
+    """The one place that knows how a function's arguments and result travel."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
+        self._signature = inspect.signature(function)
+        self._parameters = list(self._signature.parameters.values())
+        hints = _hints(function, self._name)
+        self._names = [parameter.name for parameter in self._parameters]
+        self._exact = {name: _EXACT[hints[name]] for name in self._names if hints.get(name) in _EXACT}
+        self._is_plain = all(parameter.kind is Parameter.POSITIONAL_OR_KEYWORD for parameter in self._parameters)
+        self._decoder = self._make_decoder(hints)
+        self._result_decoder = _decoder(hints.get("return", Any), f"the result of {self._name}()")
+
+    def _make_decoder(self, hints: Mapping[str, Any]) -> msgspec.json.Decoder[Any]:
+        fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in self._parameters]
+        # Fields with a default come last, as msgspec wants; they are found by name anyway.
+        struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
+        return _decoder(struct, f"the parameters of {self._name}()")
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The payload of a call; raises ArgumentsError that names the parameter, what was expected and what came."""
+        arguments = self._bind(args, kwargs)
+        for name, kinds in self._exact.items():
+            if name in arguments:
+                self._check_exact(name, arguments[name], kinds)
+        payload = encode(arguments, self._problem)
+        self._decode(payload)
+        return payload
+
+    def decode(self, payload: bytes) -> Arguments:
+        """What the function is to be called with; raises ArgumentsError for a payload that does not fit it."""
+        body = payload.strip()
+        if body.startswith(b"["):
+            body = self._by_name(body)
+        return self._spread(self._decode(body or b"{}"))
+
+    def decode_result(self, output: bytes) -> Any:  # noqa: ANN401 - as the function says
+        """A result by the return annotation; raises ResultTypeError if it does not fit."""
+        try:
+            return self._result_decoder.decode(output) if output else None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ResultTypeError(f"the result of {self._name}() does not fit its annotation: {error}") from error
+
+    # -- to the payload
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if self._is_plain and len(args) <= len(self._names) and not kwargs.keys() & self._names[: len(args)]:
+            # Unknown and missing names are found when the payload is read back.
+            return {**dict(zip(self._names, args, strict=False)), **kwargs}
+        try:
+            return dict(self._signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            raise ArgumentsError(f"{self._name}(): {error}", reason="ARGUMENTS_INVALID") from None
+
+    def _check_exact(self, name: str, value: object, kinds: tuple[type, ...]) -> None:
+        is_bool_number = isinstance(value, bool) and bool not in kinds
+        if not isinstance(value, kinds) or is_bool_number:
+            kind = "argument" if name == "" else f"parameter {name!r}"
+            raise self._problem(f"{kind}: expected {kinds[0].__name__}, got {type(value).__name__}")
+
+    # -- from the payload
+
+    def _decode(self, payload: bytes) -> Any:  # noqa: ANN401 - a struct made for this function
+        try:
+            return self._decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            raise self._problem(_sentence(str(error))) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._problem(f"the payload is not JSON: {error}") from None
+
+    def _by_name(self, body: bytes) -> bytes:
+        """An array of arguments as the object that says the same."""
+        try:
+            values = msgspec.json.decode(body, type=list[msgspec.Raw])
+            arguments = self._signature.bind_partial(*values).arguments
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._problem(f"the payload is not JSON: {error}") from None
+        except TypeError as error:
+            raise self._problem(str(error)) from None
+        return _ENCODER.encode(arguments)
+
+    def _spread(self, values: object) -> Arguments:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        is_positional = True
+        for parameter in self._parameters:
+            value = getattr(values, parameter.name)
+            if value is msgspec.UNSET:
+                is_positional = False  # its default applies, so that what follows must be named
+            elif parameter.kind is Parameter.VAR_POSITIONAL:
+                args += value
+            elif parameter.kind is Parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            elif is_positional and parameter.kind is not Parameter.KEYWORD_ONLY:
+                args.append(value)
+            else:
+                kwargs[parameter.name] = value
+        return Arguments(tuple(args), kwargs)
+
+    def _problem(self, text: str) -> ArgumentsError:
+        return ArgumentsError(f"{self._name}(): {text}", reason="ARGUMENTS_INVALID")
+
+
+def encode(value: object, problem: Callable[[str], InvalidArgumentError] = InvalidArgumentError) -> bytes:
+    """A value as JSON of at most the size of a payload; `problem` makes the error of what cannot be."""
+    try:
+        data = _ENCODER.encode(value)
+        if b"null" in data and _has_odd_number(msgspec.to_builtins(value)):
+            raise problem("expected every number to be finite, got NaN or infinity, which JSON cannot say")
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise problem(f"cannot be sent as JSON: {error}{_culprit(value)}") from None
+    if len(data) > limits.PAYLOAD_BYTES_MAX:
+        raise problem(
+            f"expected the arguments to take at most {limits.PAYLOAD_BYTES_MAX} bytes as JSON, got {len(data)};"
+            " store large data elsewhere, and pass where it is"
+        )
+    return data
+
+
+def decode_any(output: bytes) -> Any:  # noqa: ANN401 - whatever it holds
+    """An output as plain values; what is not JSON stays bytes."""
+    try:
+        return msgspec.json.decode(output) if output else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return output
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except (NameError, AttributeError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"the annotations of {name}() cannot be read: {error}; define what they name at the top of its module",
+            reason="ANNOTATION_INVALID",
+        ) from error
+
+
+def _decoder(kind: Any, what: str) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 - any annotation
+    try:
+        return msgspec.json.Decoder(kind)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{what} cannot be JSON: {error}", reason="ANNOTATION_INVALID"
+        ) from error
+
+
+def _field(parameter: Parameter, hint: Any) -> tuple[str, Any, Any]:  # noqa: ANN401 - any annotation
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return parameter.name, list[hint], msgspec.field(default_factory=list)
+    if parameter.kind is Parameter.VAR_KEYWORD:
+        return parameter.name, dict[str, hint], msgspec.field(default_factory=dict)
+    if parameter.default is Parameter.empty:
+        return parameter.name, hint, msgspec.field()
+    return parameter.name, _or_unset(hint), msgspec.field(default=msgspec.UNSET)
+
+
+def _or_unset(hint: Any) -> Any:  # noqa: ANN401 - any annotation
+    return Any if hint is Any else typing.Union[hint, msgspec.UnsetType]  # noqa: UP007 - made at run time
+
+
+def _sentence(text: str) -> str:
+    """What msgspec found, with the parameter's name first."""
+    if missing := _MISSING.match(text):
+        return f"parameter {missing['name']!r}: expected a value, got none"
+    if unknown := _UNKNOWN.match(text):
+        return f"expected the name of a parameter, got {unknown['name']!r}"
+    found = _PLACE.match(text)
+    if found is None:
+        return text
+    parameter, dot, rest = found["place"].partition(".")
+    parameter, bracket, index = parameter.partition("[")
+    inside = f" at {bracket}{index}{dot}{rest}" if bracket or dot else ""
+    problem = found["problem"].replace("`", "")
+    return f"parameter {parameter!r}: {problem[:1].lower()}{problem[1:]}{inside}"
+
+
+def _culprit(value: object) -> str:
+    """Which of several arguments it is that cannot be sent."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            try:
+                _ENCODER.encode(part)
+            except Exception:  # noqa: BLE001 - a second look at what failed before
+                return f" (parameter {name!r}, a {type(part).__name__})"
+    return ""
+
+
+def _has_odd_number(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    parts: Iterable[object] = ()
+    if isinstance(value, dict):
+        parts = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = value
+    return any(_has_odd_number(part) for part in parts)

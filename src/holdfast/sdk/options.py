@@ -1,0 +1,150 @@
+"""How jobs of one function are kept and run: what a decorator or `with_options` may say, checked at once."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypedDict
+
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.ports import JobDraft
+from holdfast.core import model
+from holdfast.core.commands import Refusal
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Extra, Template
+from holdfast.core.validation import check_extra, check_template
+from holdfast.errors import InvalidArgumentError, error_class
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """How long a failed job waits before it is tried again: made by `fixed`, `exponential` or `quadratic`."""
+
+    rule: model.Backoff = model.Backoff()
+
+    @classmethod
+    def fixed(cls, wait_s: float) -> "Backoff":
+        """Always the same time."""
+        return cls(model.Backoff(FIXED, _ms("wait_s", wait_s), _ms("wait_s", wait_s)))
+
+    @classmethod
+    def exponential(cls, base_s: float = 1, max_s: float = limits.BACKOFF_MS_MAX / 1_000) -> "Backoff":
+        """Up to base, 2 base, 4 base ... seconds: a random part of it, so that those who failed together part."""
+        return cls(model.Backoff(EXPONENTIAL, _ms("base_s", base_s), _ms("max_s", max_s)))
+
+    @classmethod
+    def quadratic(cls, base_s: float = 10, max_s: float = limits.BACKOFF_MS_MAX / 1_000) -> "Backoff":
+        """Base, 4 base, 9 base ... seconds."""
+        return cls(model.Backoff(QUADRATIC, _ms("base_s", base_s), _ms("max_s", max_s)))
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be said of a job beside its arguments."""
+
+    queue: str = limits.QUEUE_DEFAULT
+    priority: int = limits.PRIORITY_DEFAULT
+    max_attempts: int = limits.ATTEMPTS_DEFAULT
+    max_losses: int = limits.LOSSES_DEFAULT
+    timeout_s: float = 0
+    backoff: Backoff = Backoff()
+    delay_s: float = 0
+    at: datetime | None = None
+    unique_key: str = ""
+    request_id: str = ""
+    labels: dict[str, str] = {}
+    headers: dict[str, str] = {}
+
+
+class OptionChanges(TypedDict, total=False):
+    """The options by name, for `with_options` and `app.submit`."""
+
+    queue: str
+    priority: int
+    max_attempts: int
+    max_losses: int
+    timeout_s: float
+    backoff: Backoff
+    delay_s: float
+    at: datetime
+    unique_key: str
+    request_id: str
+    labels: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+class Plan:
+    """Options, checked, as the template and the extras of a job of one type."""
+
+    __slots__ = ("_extra", "options", "template")
+
+    def __init__(self, type_name: str, options: JobOptions) -> None:
+        self.options = options
+        self.template = Template(
+            type_name,
+            options.queue,
+            options.priority,
+            options.max_attempts,
+            options.max_losses,
+            _ms("timeout_s", options.timeout_s),
+            options.backoff.rule,
+        )
+        self._extra = _extra(options)
+        _raise(check_template(self.template))
+        _raise(check_extra(self._extra) if self._extra is not None else None)
+        _ms("delay_s", options.delay_s)
+        _due_ms(options.at)
+
+    def draft(self, job_id: str, payload: bytes, template: int = 0) -> JobDraft:
+        """One job of this kind."""
+        options = self.options
+        delay_ms = _ms("delay_s", options.delay_s) if options.delay_s else 0
+        return JobDraft(template, payload, delay_ms, _due_ms(options.at), self._extra, job_id)
+
+
+def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:
+    """The options with some of them said anew; raises InvalidArgumentError that names what is wrong."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    unknown = given.keys() - set(JobOptions.__struct_fields__)
+    if unknown:
+        known = ", ".join(JobOptions.__struct_fields__)
+        raise InvalidArgumentError(
+            f"expected options to be among {known}; got {', '.join(sorted(unknown))}", reason="OPTION_UNKNOWN"
+        )
+    try:
+        # Built anew from plain values, so that each is checked by its type.
+        values = {name: getattr(options, name) for name in JobOptions.__struct_fields__} | given
+        return msgspec.convert(values, JobOptions, builtin_types=(datetime,), from_attributes=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgumentError(f"an option is wrong: {error}", reason="OPTION_INVALID") from None
+
+
+def _extra(options: JobOptions) -> Extra | None:
+    if not (options.request_id or options.labels or options.headers or options.unique_key):
+        return None
+    return Extra(
+        request_id=options.request_id,
+        labels=tuple(sorted(options.labels.items())),
+        headers=tuple(sorted(options.headers.items())),
+        unique_key=options.unique_key,
+    )
+
+
+def _ms(name: str, seconds: float) -> int:
+    if not 0 <= seconds <= limits.DELAY_MS_MAX / 1_000:  # also what is no number
+        rule = f"from 0 to {limits.DELAY_MS_MAX // 1_000} seconds"
+        raise InvalidArgumentError(f"expected {name} to be {rule}, got {seconds!r}", reason="OPTION_OUT_OF_RANGE")
+    return max(1, round(seconds * 1_000)) if seconds else 0
+
+
+def _due_ms(at: datetime | None) -> int:
+    if at is None:
+        return 0
+    if at.tzinfo is None:
+        raise InvalidArgumentError(
+            f"expected at to have a time zone, got {at.isoformat()}; say datetime.now(timezone.utc) or astimezone()",
+            reason="OPTION_INVALID",
+        )
+    return max(0, round(at.timestamp() * 1_000))
+
+
+def _raise(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise error_class(refusal.code)(refusal.message, reason=refusal.reason)

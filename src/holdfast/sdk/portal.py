@@ -1,0 +1,193 @@
+"""The portal: one background thread with an event loop, on which everything of an app happens.
+
+Invariants: a caller never waits on the portal's own thread; a caller that gives up takes its call with it; a fork leaves the
+portal of the parent alone.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Generic, TypeVar, cast
+
+from holdfast.errors import FailedPreconditionError, UnavailableError
+
+T = TypeVar("T")
+Call = Callable[[], Coroutine[Any, Any, T]]
+_END = object()
+
+
+class _Waiter(Generic[T]):
+    """One sync caller, asleep on a lock: cheaper than a future, and a signal wakes it."""
+
+    __slots__ = ("_lock", "error", "task", "value")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    async def run(self, call: Call[T]) -> None:
+        try:
+            self.value = await call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the caller waits
+            self.error = error
+        self._lock.release()
+
+    def wait(self) -> T:
+        self._lock.acquire()
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # the traceback refers to this frame: no cycle is left behind
+        return cast("T", self.value)
+
+
+class Portal:
+    """Runs coroutines for callers of any thread and of any loop. It starts when made."""
+
+    def __init__(self, name: str = "holdfast") -> None:
+        self._loop = _new_loop()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def run(self, call: Call[T]) -> T:
+        """Waits for the call; an interrupt ends the wait and the call."""
+        self._refuse_own_thread()
+        waiter: _Waiter[T] = _Waiter()
+        self._soon(self._start, waiter, call)
+        try:
+            return waiter.wait()
+        except KeyboardInterrupt:
+            self._soon(self._give_up, waiter)
+            raise
+
+    async def arun(self, call: Call[T]) -> T:
+        """Awaits the call from whatever loop, without blocking it."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return await call()
+        future: asyncio.Future[T] = loop.create_future()
+        waiter: _Waiter[T] = _Waiter()
+
+        async def hand_over() -> None:
+            await waiter.run(call)
+            with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
+                loop.call_soon_threadsafe(_settle, future, waiter)
+
+        self._soon(self._start_task, waiter, hand_over)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._soon(self._give_up, waiter)
+            raise
+
+    def iterate(self, stream: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+        """What the stream yields, one at a time; leaving the loop early ends the stream."""
+        iterator = stream()
+        try:
+            while (item := self.run(lambda: _next(iterator))) is not _END:
+                yield cast("T", item)
+        finally:
+            self.run(lambda: _close(iterator))
+
+    async def aiterate(self, stream: Callable[[], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """The same from any loop."""
+        iterator = stream()
+        try:
+            while (item := await self.arun(lambda: _next(iterator))) is not _END:
+                yield cast("T", item)
+        finally:
+            await self.arun(lambda: _close(iterator))
+
+    def close(self) -> None:
+        """Ends the loop and its thread; what is still under way is given up."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs on the portal's own thread."""
+        return threading.current_thread() is self._thread
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_end_all())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+    def _refuse_own_thread(self) -> None:
+        if self.is_here:
+            raise FailedPreconditionError(
+                "a call that waits was made on the thread that would have to answer it;"
+                " use the async one (asubmit, aresult, ...) with await",
+                reason="BLOCKING_CALL",
+            )
+
+    def _soon(self, function: Callable[..., object], *args: object) -> None:
+        if self._is_closed:
+            raise UnavailableError("the app is closed", reason="APP_CLOSED")
+        # An empty context: the caller's variables are its own, and are not kept alive by what runs here.
+        self._loop.call_soon_threadsafe(function, *args, context=contextvars.Context())
+
+    def _start(self, waiter: _Waiter[T], call: Call[T]) -> None:
+        waiter.task = self._loop.create_task(waiter.run(call))
+
+    def _start_task(self, waiter: _Waiter[T], call: Call[None]) -> None:
+        waiter.task = self._loop.create_task(call())
+
+    def _give_up(self, waiter: _Waiter[T]) -> None:
+        if waiter.task is not None:
+            waiter.task.cancel()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415 - only who opens something pays for it
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _settle(future: "asyncio.Future[T]", waiter: _Waiter[T]) -> None:
+    if future.done():
+        return
+    if isinstance(waiter.error, asyncio.CancelledError):
+        future.cancel()
+    elif waiter.error is not None:
+        future.set_exception(waiter.error)
+    else:
+        future.set_result(cast("T", waiter.value))
+
+
+async def _next(iterator: AsyncIterator[T]) -> T | object:
+    return await anext(iterator, _END)
+
+
+async def _close(iterator: AsyncIterator[T]) -> None:
+    if hasattr(iterator, "aclose"):
+        await iterator.aclose()
+
+
+async def _end_all() -> None:
+    """Ends every task that is still there, and waits for them."""
+    tasks = asyncio.all_tasks() - {cast("asyncio.Task[Any]", asyncio.current_task())}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,129 @@
+"""A ledger that serves in this process: journal, coordinator, and the ports over them. Nothing listens here.
+
+`open` may take long, changes no job and may run on any thread; `start` and `close` belong to the loop.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast import limits
+from holdfast.backends.ledger.jobs import LedgerJobs
+from holdfast.backends.ledger.work import LedgerWork
+from holdfast.clock import SystemClock
+from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
+from holdfast.coordinator.loop import Coordinator, LoopConfig, World
+from holdfast.coordinator.ports import Clock, Storage
+from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.sessions import SessionConfig
+from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
+from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.errors import FailedPreconditionError
+from holdfast.journal.file import FileJournal
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import JournalConfig
+from holdfast.settings import Settings
+from holdfast.topology.snapshot_process import SnapshotProcess
+
+Fatal = Callable[[BaseException], None]
+
+
+class LedgerCore:
+    """Everything between a directory and the ports. It cannot be started again."""
+
+    def __init__(self, settings: Settings, log: Any, fatal: Fatal, clock: Clock | None = None) -> None:  # noqa: ANN401
+        """`log` is a logger of structlog; `fatal` hears that the journal failed: nothing may be answered after it."""
+        self.settings = settings
+        self._log = log
+        self._fatal = fatal
+        self._clock = clock or SystemClock()
+        self._disk: OsDisk | None = None
+        self._maker: SnapshotProcess | None = None
+        self._sync: SyncingThread | None = None
+        self.journal: FileJournal | MemoryJournal
+        self.ledger: Ledger
+        self.coordinator: Coordinator
+        self.jobs: LedgerJobs
+        self.work: LedgerWork
+
+    def open(self) -> None:
+        """Recovers what the directory holds; errors say what to do, and change no job."""
+        settings = self.settings
+        if settings.is_in_memory:
+            keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
+            self.ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max))
+            self.journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
+            return
+        try:
+            self._recover()
+        except OSError as error:
+            raise FailedPreconditionError(
+                f"{settings.data!r} cannot be the data directory: {error.strerror or error};"
+                " choose another, or make it a directory that this user may write",
+                reason="DATA_UNUSABLE",
+            ) from error
+
+    def _recover(self) -> None:
+        settings = self.settings
+        self._disk = OsDisk(Path(settings.data))
+        recovered = recover(
+            self._disk,
+            JournalConfig(segment_bytes=settings.segment_bytes, digest_version=DIGEST_VERSION),
+            LedgerConfig(settings.aging_ms, settings.dedup_keys_max),
+            now_ms=self._clock.wall_ms(),
+            new_cluster_id=secrets.token_bytes(16),
+        )
+        self.journal, self.ledger = recovered.journal, recovered.ledger
+        for warning in recovered.warnings:
+            self._log.warning("recovery", message=warning)
+
+    def prepare(self, storage: Storage | None = None) -> Coordinator:
+        """Puts the parts together around `storage` (the journal itself, unless given); nothing is decided yet."""
+        loop = asyncio.get_running_loop()
+        self._sync = SyncingThread(loop)
+        world = World(self._clock, AsyncioScheduler(loop), self._sync, self._fatal)
+        settings = self.settings
+        config = LoopConfig(
+            retain_ms=settings.retain_ms, retain_jobs=settings.retain_jobs, retain_bytes=settings.retain_bytes
+        )
+        self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
+        self._keep_snapshots()
+        self.work = LedgerWork(self.coordinator, SessionConfig(settings.lease_ms, settings.worker_timeout_ms))
+        self.jobs = LedgerJobs(self.coordinator, self.work.dispatcher.registry.all)
+        return self.coordinator
+
+    def start(self) -> None:
+        """Serves from now on."""
+        self.coordinator.start()
+
+    async def close(self) -> None:
+        """Answers what was decided and closes the journal cleanly. Leases stay with their workers."""
+        stopped = asyncio.Event()
+        self.coordinator.stop(stopped.set)
+        await stopped.wait()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Gives everything up without another decision; after a failure nothing more can be done."""
+        if self._maker is not None:
+            self._maker.stop()
+        if self._sync is not None:
+            self._sync.close()
+        self.journal.close()
+
+    def disown(self) -> None:
+        """In a forked child: the claim on the directory is the parent's, and must not outlive it here."""
+        if self._disk is not None:
+            self._disk.unlock()
+
+    def _keep_snapshots(self) -> None:
+        if isinstance(self.journal, FileJournal):
+            assert self._disk is not None
+            settings = self.settings
+            self._maker = SnapshotProcess(asyncio.get_running_loop(), settings.data)
+            config = KeeperConfig(settings.snapshot_bytes, settings.history_ms)
+            SnapshotKeeper(self.coordinator, self.journal, self._disk, self._maker, config)
