@@ -48,6 +48,17 @@ def test_work_shows_in_the_metrics(fleet: Fleet) -> None:
     assert sample(address, "holdfast_leader") == 1
 
 
+def test_waiting_jobs_show_by_queue_and_state(fleet: Fleet) -> None:
+    """A server without a worker tells what waits, and for how long."""
+    program, wire = fleet.server("--metrics-port", str(stable_port()))
+    address = program.ready()["metrics"]
+    wire.new()
+    wire.new()
+    assert sample(address, "holdfast_queue_jobs", queue="default", state="ready") == 2
+    assert sample(address, "holdfast_queue_jobs", queue="default", state="running") == 0
+    eventually(lambda: sample(address, "holdfast_queue_oldest_job_age_seconds", queue="default"))
+
+
 def test_draining_server_is_alive_and_not_ready(fleet: Fleet) -> None:
     """Balancers turn away while running jobs are finished; nobody restarts the process."""
     program, wire = fleet.up("--metrics-port", str(stable_port()))

@@ -8,10 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.core import events
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.core.model import FIXED, Backoff, QueueMode, Template
+from holdfast.core.overview import QueueView
 from holdfast.observe import endpoint as endpoint_module
 from holdfast.observe.endpoint import Endpoint
-from holdfast.observe.exposition import MeterCollector, QueueCounts, render
+from holdfast.observe.exposition import MeterCollector, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from tests.unit.core.desk import Desk
 
@@ -30,7 +31,7 @@ class MeteredDesk(Desk):
         self.meter.applied(self.ledger.position, event, self.ledger)
 
 
-def told(meter: Meter, *queues: QueueCounts) -> Samples:
+def told(meter: Meter, *queues: QueueView) -> Samples:
     """What a scrape would read."""
     text = render(MeterCollector(meter, lambda: queues, {"version": "1"}).collect()).decode()
     return {
@@ -38,6 +39,10 @@ def told(meter: Meter, *queues: QueueCounts) -> Samples:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def queue(name: str, ready: int, delayed: int = 0, oldest_age_ms: int = 0) -> QueueView:
+    return QueueView(name, QueueMode.OPEN, "", ready, delayed, 0, oldest_age_ms)
 
 
 def of(samples: Samples, name: str, **labels: str) -> float:
@@ -122,7 +127,7 @@ def test_made_up_names_cannot_fill_the_memory(desk: MeteredDesk) -> None:
 
 def test_the_longest_queues_are_told_one_by_one() -> None:
     """Beyond the limit, the shortest queues are told together."""
-    queues = [QueueCounts(f"q{number}", number, 1, 0, number * 1_000) for number in range(SERIES_MAX + 2)]
+    queues = [queue(f"q{number}", number, 1, number * 1_000) for number in range(SERIES_MAX + 2)]
     samples = told(Meter(), *queues)
     assert of(samples, "holdfast_queue_jobs", queue="q2", state="ready") == 2
     assert of(samples, "holdfast_queue_jobs", queue=OTHER, state="ready") == 1
@@ -133,7 +138,7 @@ def test_the_longest_queues_are_told_one_by_one() -> None:
 def test_hostile_names_stay_within_their_label() -> None:
     """Quotes, line ends and backslashes in a name make no second sample."""
     name = 'a"} 1\nholdfast_leader 7\n\\'
-    samples = told(Meter(), QueueCounts(name, 3, 0, 0, 0))
+    samples = told(Meter(), queue(name, 3))
     assert of(samples, "holdfast_queue_jobs", queue=name, state="ready") == 3
     assert of(samples, "holdfast_leader") == 1
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -13,25 +12,17 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from holdfast.core.model import QueueMode
+from holdfast.core.overview import QueueView
 from holdfast.observe.metrics import OTHER, OUTCOMES, SERIES_MAX, Distribution, Meter
 
 _PAIR = ("queue", "type")
 
 
-class QueueCounts(msgspec.Struct, frozen=True):
-    """One queue at this moment."""
-
-    name: str
-    ready: int
-    delayed: int
-    running: int
-    oldest_age_ms: int
-
-
 class MeterCollector(Collector):
     """Makes families whenever somebody asks; on the thread of whoever calls, which must be the coordinator's."""
 
-    def __init__(self, meter: Meter, queues: Callable[[], Sequence[QueueCounts]], build: dict[str, str]) -> None:
+    def __init__(self, meter: Meter, queues: Callable[[], Sequence[QueueView]], build: dict[str, str]) -> None:
         self._meter = meter
         self._queues = queues
         self._build = build
@@ -96,7 +87,7 @@ def render(families: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def _of_queues(queues: Iterable[QueueCounts]) -> Iterator[Metric]:
+def _of_queues(queues: Iterable[QueueView]) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("holdfast_queue_jobs", "Jobs that have not ended, now.", labels=("queue", "state"))
     age = GaugeMetricFamily(
         "holdfast_queue_oldest_job_age_seconds", "Age of the oldest job that could be granted, now.", labels=("queue",)
@@ -109,14 +100,16 @@ def _of_queues(queues: Iterable[QueueCounts]) -> Iterator[Metric]:
     yield from (jobs, age)
 
 
-def _bounded(queues: Sequence[QueueCounts]) -> list[QueueCounts]:
+def _bounded(queues: Sequence[QueueView]) -> list[QueueView]:
     """The longest queues one by one, the rest together."""
     if len(queues) <= SERIES_MAX:
         return list(queues)
     ranked = sorted(queues, key=lambda queue: queue.ready + queue.delayed + queue.running, reverse=True)
     rest = ranked[SERIES_MAX:]
-    other = QueueCounts(
+    other = QueueView(
         OTHER,
+        QueueMode.OPEN,
+        "",
         sum(queue.ready for queue in rest),
         sum(queue.delayed for queue in rest),
         sum(queue.running for queue in rest),

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from holdfast import __version__
 from holdfast.coordinator.loop import Coordinator
 from holdfast.coordinator.ports import Storage
+from holdfast.core.overview import QueueView, queue_stats
 from holdfast.observe.endpoint import Endpoint
-from holdfast.observe.exposition import MeterCollector, QueueCounts, render
+from holdfast.observe.exposition import MeterCollector, render
 from holdfast.observe.metrics import Meter
 
 
@@ -75,5 +76,5 @@ class Metrics:
         return await asyncio.to_thread(render, families)
 
 
-def _queues(_coordinator: Coordinator) -> Sequence[QueueCounts]:
-    return ()
+def _queues(coordinator: Coordinator) -> Sequence[QueueView]:
+    return queue_stats(coordinator.ledger, coordinator.time.now().log_ms)
