@@ -2,14 +2,20 @@
 
 from typing import cast
 
-from holdfast.backends.ledger.calling import Caller
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.ledger.calling import Caller, error_of
 from holdfast.backends.ports import QueueView, Stats, WorkerView
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.coordinator.sessions import Dispatcher
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger
-from holdfast.core.lifecycle import State
-from holdfast.core.model import Now, QueueMode
+from holdfast.core.lifecycle import QUEUED, State
+from holdfast.core.listing import Place
+from holdfast.core.model import Job, Now, QueueMode
+from holdfast.core.overview import queue_stats
+from holdfast.core.validation import check_queue, check_reason
 from holdfast.errors import NotFoundError
 
 
@@ -43,7 +49,11 @@ class LedgerAdmin:
 
     async def queues(self) -> list[QueueView]:
         """At one instant; told once all of it is durable."""
-        raise NotImplementedError
+
+        def read(ledger: Ledger, now: Now) -> object:
+            return [QueueView(*msgspec.structs.astuple(queue)) for queue in queue_stats(ledger, now.log_ms)]
+
+        return cast("list[QueueView]", await self._caller.read(Lane.LIST, read))
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
         """One event, or none if it is so already."""
@@ -51,7 +61,29 @@ class LedgerAdmin:
 
     async def purge(self, queue: str, reason: str) -> int:
         """In slices, each of them one event; what is submitted meanwhile is left alone."""
-        raise NotImplementedError
+        if refusal := check_queue(queue) or check_reason(reason):
+            raise error_of(refusal)
+        end = cast("int", await self._caller.read(Lane.SUBMIT, lambda ledger, _: ledger.book.next_number))
+        place, canceled, is_over = None, 0, False
+        while not is_over:
+            ids, place = await self._waiting(queue, end, place)
+            is_over = place is None
+            if ids:
+                gone = await self._caller.call(Lane.SUBMIT, commands.CancelQueued(ids, reason))
+                canceled += len(cast("list[str]", gone))
+        return canceled
+
+    async def _waiting(self, queue: str, end: int, after: Place | None) -> tuple[list[str], Place | None]:
+        """Ids of jobs that wait in a queue and were there before the number `end` was given, and where to go on."""
+
+        def wants(job: Job) -> bool:
+            return job.template.queue == queue and job.number < end
+
+        def read(ledger: Ledger, _: Now) -> object:
+            jobs, place = ledger.scan([QUEUED], after, limits.BATCH_JOBS_MAX, newest_first=False, wants=wants)
+            return [job.id for job in jobs], place
+
+        return cast("tuple[list[str], Place | None]", await self._caller.read(Lane.LIST, read))
 
     async def workers(self) -> list[WorkerView]:
         """Those who are connected or poll, and those who have not come back yet and still hold leases."""

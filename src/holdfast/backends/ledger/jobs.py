@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import cast
 
+from holdfast import limits
 from holdfast.backends.ledger.calling import Caller, error_of
 from holdfast.backends.ledger.minting import Mint, random_minter
+from holdfast.backends.ledger.searching import cursor_of, place_of, wanted_by
 from holdfast.backends.ledger.views import job_view, result_view
 from holdfast.backends.ledger.waiting import Settled, Waiters
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
@@ -13,12 +15,16 @@ from holdfast.core import commands
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.listing import Place
 from holdfast.core.model import Extra, Job, NewJob, Now, Template
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.tasks import unknown_job
 from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
-from holdfast.errors import FailedPreconditionError
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+
+#: How many slices one call of `find` looks through before it answers with what it has.
+_FIND_SLICES_MAX = 20
 
 #: Asked of one job, at one instant.
 About = Callable[[Ledger, Job, Now], object]
@@ -132,7 +138,34 @@ class LedgerJobs:
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
         """A walk over the listing in slices, between which the loop serves others."""
-        raise NotImplementedError
+        if size < 1:
+            message = f"expected the size of a part to be at least 1, got {size}"
+            raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
+        place, found = place_of(query, cursor), list[JobView]()
+        size = min(size, limits.PAGE_SIZE_MAX)
+        for _ in range(_FIND_SLICES_MAX):
+            jobs, place = await self._scan(query, place, size - len(found))
+            found += jobs
+            if place is None or len(found) == size:
+                break
+        return Found(found, cursor_of(query, place))
+
+    async def _scan(self, query: JobQuery, after: Place | None, size: int) -> tuple[list[JobView], Place | None]:
+        """One slice, all of it durable."""
+
+        def read(ledger: Ledger, _: Now) -> object:
+            jobs, place = ledger.scan(
+                query.states,
+                after,
+                size,
+                newest_first=not query.oldest_first,
+                wants=wanted_by(query),
+                created_from_ms=query.created_from_ms,
+                created_before_ms=query.created_before_ms,
+            )
+            return [self._view(ledger, job) for job in jobs], place
+
+        return cast("tuple[list[JobView], Place | None]", await self._caller.read(Lane.LIST, read))
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """Same template, payload, labels and headers; under a request id the same call finds the same job."""
