@@ -25,7 +25,9 @@ from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import FailedPreconditionError
+from holdfast.gateway.backend import Backend
 from holdfast.gateway.grpc.server import GrpcServer
+from holdfast.gateway.socket import SOCKET_NAME, SocketServer
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
@@ -79,18 +81,27 @@ class LedgerServer:
         self.feed = LedgerFeed.over(self.coordinator, past)
         self.admin = LedgerAdmin(self.coordinator, dispatcher, epoch=journal.epoch, cluster_id=journal.cluster_id.hex())
         self.coordinator.start()
-        self._grpc = GrpcServer(self.jobs, self.work, self._welcome(), has_reflection=self._settings.reflection)
+        self.backend = Backend(self.jobs, self.work, self.admin, self.feed)
+        self._grpc = GrpcServer(self.backend, self._welcome(), has_reflection=self._settings.reflection)
         try:
+            await self._serve_directory()
             if self._metrics is not None:
                 self.metrics_address = await self._metrics.start(self._settings.host, self._settings.metrics_port)
             self.address = await self._grpc.start(self._settings.host, self._settings.port)
         except BaseException:
+            await self._socket.stop(0)
             await self._close()
             raise
         if self._metrics is not None:
             self._metrics.set_ready(is_ready=True)
         self._log.info("serving", grpc=self.address, epoch=journal.epoch, jobs=len(ledger.book.jobs))
         return self.address
+
+    async def _serve_directory(self) -> None:
+        """Whoever else opens the directory finds this server through the socket in it."""
+        self._socket = SocketServer(self.backend, self._welcome())
+        if not self._settings.is_in_memory:
+            await self._socket.start(Path(self._settings.data) / SOCKET_NAME)
 
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""
@@ -103,7 +114,7 @@ class LedgerServer:
         await self.drain()
         self.jobs.close()
         self.feed.close()
-        await self._grpc.stop(GRACE_S)
+        await asyncio.gather(self._grpc.stop(GRACE_S), self._socket.stop(GRACE_S))
         await self._close()
         self._log.info("stopped")
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
 
 from holdfast import limits
 from holdfast.backends.ports import JobApi, JobDraft, JobView
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Extra, Template
 from holdfast.errors import HoldfastError, InvalidArgumentError, error_class
+from holdfast.gateway.checks import checked_id, checked_size, checked_states
 from holdfast.gateway.grpc.status import Context, answered
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
@@ -108,32 +108,12 @@ def summary(job: JobView) -> pb.JobSummary:
     )
 
 
-def checked_id(job_id: str) -> str:
-    """An id that may name a job; whether it does is another question."""
-    if not job_id:
-        raise _invalid("JOB_ID_EMPTY", "expected job_id to be a job's id, got an empty string")
-    if len(job_id) > limits.JOB_ID_CHARS_MAX:
-        rule = f"at most {limits.JOB_ID_CHARS_MAX} characters"
-        raise _invalid("JOB_ID_TOO_LONG", f"expected job_id to be {rule}, got {len(job_id)}")
-    return job_id
-
-
 def checked_page(page: pb.PageRequest) -> tuple[int, int]:
     """Offset and size; 0 means the default size, more than the maximum means the maximum."""
     token = page.page_token
     if len(token) > limits.PAGE_TOKEN_CHARS_MAX or not _PAGE_TOKEN.fullmatch(token):
         raise _invalid("PAGE_TOKEN_INVALID", "expected page_token to be empty or as returned by the page before")
-    size = min(page.page_size, limits.PAGE_SIZE_MAX) if page.page_size else limits.PAGE_SIZE_DEFAULT
-    return int(token or 0), size
-
-
-def checked_states(statuses: Iterable[int]) -> frozenset[State]:
-    """The states to list; none means all."""
-    try:
-        return frozenset(State(status) for status in statuses)
-    except ValueError:
-        names = ", ".join(state.name for state in State)
-        raise _invalid("STATUS_INVALID", f"expected status_filter to hold only {names}") from None
+    return int(token or 0), checked_size(page.page_size)
 
 
 def checked_sort(sort: int) -> bool:

@@ -5,12 +5,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from holdfast import limits
-from holdfast.backends.ledger.work import LedgerWork
-from holdfast.backends.ports import JobApi
 from holdfast.core.workers import beat_ms
 from holdfast.errors import UnavailableError
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.calls import table
+from holdfast.gateway.grpc.calls import CalledServices
 from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
-from holdfast.gateway.grpc.jobs import JobService
 from holdfast.gateway.grpc.public import PublicService
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
 from holdfast.proto import (
@@ -37,6 +37,7 @@ SERVICES = (
     taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name,
     taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
+    holdfast_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["WorkService"].full_name,
 )
 
@@ -44,16 +45,18 @@ SERVICES = (
 class GrpcServer:
     """The ledger's services on one port."""
 
-    def __init__(self, jobs: JobApi, work: LedgerWork, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
+    def __init__(self, backend: Backend, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
         self._server = grpc.aio.server(options=_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
-        self._work = WorkService(work, welcome)
+        self._work = WorkService(backend.work, welcome)
+        self._called = CalledServices(table(backend))
         ours = TolerantServer(self._server)
-        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(jobs), ours)
+        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(backend.jobs), ours)
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(
-            CoordinatorService(work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms)), ours
+            CoordinatorService(backend.work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms)), ours
         )
-        holdfast_pb2_grpc.add_JobServiceServicer_to_server(JobService(jobs), ours)
+        for service, handlers in self._called.handlers().items():
+            ours.add_registered_method_handlers(service, handlers)
         holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, ours)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if has_reflection:
@@ -84,4 +87,5 @@ class GrpcServer:
         """Says NOT_SERVING, tells workers, lets calls under way finish, then closes."""
         await self.drain()
         self._work.stop()
+        self._called.stop()
         await self._server.stop(grace_s)

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
 import grpc
-import structlog
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from holdfast.errors import MAPPED, HoldfastError, InternalError, InvalidArgumentError
+from holdfast.errors import MAPPED, HoldfastError, InvalidArgumentError
+from holdfast.gateway.refusing import hidden, log_refusal
 
 DOMAIN = "holdfast"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -48,9 +48,7 @@ def answered(
         except HoldfastError as error:
             await refuse(context, error, method.__name__, getattr(request, "job_id", ""))
         except Exception as error:  # noqa: BLE001 - no request may stop the server
-            structlog.get_logger().error("bug", method=method.__name__, exc_info=error)
-            hidden = InternalError("the request could not be answered; the server's log says why")
-            await refuse(context, hidden, method.__name__, getattr(request, "job_id", ""))
+            await refuse(context, hidden(error, method.__name__), method.__name__, getattr(request, "job_id", ""))
 
     return handler
 
@@ -58,15 +56,7 @@ def answered(
 async def refuse(context: Context, error: HoldfastError, method: str, job_id: str = "") -> NoReturn:
     """Ends the call with the error's status, and logs it."""
     code = _CODES[MAPPED[error.code].grpc_status]
-    structlog.get_logger().warning(
-        "refused",
-        method=method,
-        grpc_code=code.name,
-        job_id=job_id[:128],
-        reason=error.reason,
-        peer=context.peer(),
-        message=error.message,
-    )
+    log_refusal(error, method, context.peer(), job_id)
     await context.abort(code, error.message, ((DETAILS_KEY, details(error)),))
 
 

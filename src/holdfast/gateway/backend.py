@@ -1,0 +1,27 @@
+"""What a gateway serves: one backend, with the capabilities that it has."""
+
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.backends.ledger.work import LedgerWork
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi
+from holdfast.errors import UnimplementedError
+
+T = TypeVar("T")
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """The ports of one backend; what it lacks is None."""
+
+    jobs: JobApi
+    work: LedgerWork
+    admin: AdminApi | None = None
+    feed: FeedApi | None = None
+    name: str = "ledger"
+
+    def capability(self, port: T | None, what: str) -> T:
+        """The port, or an error that says which backend lacks what."""
+        if port is None:
+            raise UnimplementedError(f"the {self.name} backend has no {what}", reason="CAPABILITY_MISSING")
+        return port

@@ -1,0 +1,56 @@
+"""Every method of `JobService` and `AdminService` once, in a table; gRPC, conversations and the socket all use it.
+
+A handler takes the request and gives the response, or, for a stream, an asynchronous iterator of them. It raises
+`HoldfastError` for what it refuses.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from google.protobuf.message import Message
+
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.calls.admin import AdminCalls
+from holdfast.gateway.calls.jobs import JobCalls
+from holdfast.proto import holdfast_pb2 as pb
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One row of the table."""
+
+    name: str
+    request: type[Message]
+    handler: Callable[[Any], Any]
+    is_stream: bool = False
+
+
+Table = Mapping[str, Method]
+
+
+def table(backend: Backend) -> Table:
+    """The methods by their names on the wire, such as `JobService/SubmitJobs`."""
+    jobs, admin = JobCalls(backend), AdminCalls(backend)
+    rows = {
+        "JobService": (
+            Method("SubmitJobs", pb.SubmitJobsRequest, jobs.submit),
+            Method("ExplainJob", pb.ExplainJobRequest, jobs.explain),
+            Method("GetJob", pb.GetJobRequest, jobs.get),
+            Method("FindJobs", pb.FindJobsRequest, jobs.find),
+            Method("AwaitJob", pb.AwaitJobRequest, jobs.wait),
+            Method("WatchJob", pb.WatchJobRequest, jobs.watch, is_stream=True),
+            Method("CancelJob", pb.CancelJobRequest, jobs.cancel),
+            Method("RetryJob", pb.RetryJobRequest, jobs.retry),
+            Method("GetHistory", pb.GetHistoryRequest, jobs.history),
+            Method("Feed", pb.FeedRequest, jobs.feed, is_stream=True),
+        ),
+        "AdminService": (
+            Method("GetStats", pb.GetStatsRequest, admin.stats),
+            Method("ListQueues", pb.ListQueuesRequest, admin.queues),
+            Method("SetQueueMode", pb.SetQueueModeRequest, admin.set_mode),
+            Method("PurgeQueue", pb.PurgeQueueRequest, admin.purge),
+            Method("ListWorkers", pb.ListWorkersRequest, admin.workers),
+            Method("DrainWorker", pb.DrainWorkerRequest, admin.drain),
+        ),
+    }
+    return {f"{service}/{method.name}": method for service, methods in rows.items() for method in methods}

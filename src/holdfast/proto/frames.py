@@ -1,0 +1,174 @@
+"""Frames on a Unix socket: four bytes of length, big endian, then one message.
+
+The first byte that a client sends says what follows: a conversation or a worker. Both ends use this module.
+"""
+
+import asyncio
+from struct import Struct
+from typing import cast
+
+CONVERSATION = b"C"
+WORKER = b"W"
+
+_LENGTH = Struct(">I")
+
+
+class MalformedFrameError(Exception):
+    """What came is no frame; nothing after it can be read."""
+
+
+def framed(message: bytes) -> bytes:
+    """The message as it travels."""
+    return _LENGTH.pack(len(message)) + message
+
+
+class FrameReader:
+    """Puts messages together from whatever pieces arrive."""
+
+    __slots__ = ("_buffer", "_bytes_max", "_needed")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._buffer = bytearray()
+        self._needed = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no message is half here."""
+        return not self._buffer
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are complete now; `MalformedFrameError` for one that is too long."""
+        if not self._buffer:
+            return self._cut(data)
+        self._buffer += data
+        if len(self._buffer) < self._needed:  # a long message: not looked at before it is whole
+            return []
+        buffer, self._buffer = self._buffer, bytearray()
+        return self._cut(bytes(buffer))
+
+    def _cut(self, data: bytes) -> list[bytes]:
+        messages, start, size = [], 0, len(data)
+        self._needed = 0
+        while size - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length > self._bytes_max:
+                raise MalformedFrameError(f"expected a message of at most {self._bytes_max} bytes, got {length}")
+            end = start + _LENGTH.size + length
+            if end > size:
+                self._needed = end - start
+                break
+            messages.append(data[start + _LENGTH.size : end])
+            start = end
+        self._buffer += data[start:]
+        return messages
+
+
+class FramedProtocol(asyncio.Protocol):
+    """One end of a connection. What is sent within one round of the loop goes out together, the first at once."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._pending: list[bytes] = []
+        self._has_sent = False
+        self._holds: set[str] = set()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # -- for those who build upon it
+
+    def take(self, message: bytes) -> None:
+        """A message came."""
+        raise NotImplementedError
+
+    def spoiled(self, error: MalformedFrameError) -> None:
+        """What came cannot be read; the connection is being dropped."""
+
+    def send(self, message: bytes) -> None:
+        """Sends a message; what cannot leave at once is kept, so whoever sends much waits for `writable` first."""
+        if self._has_sent:
+            self._pending.append(_LENGTH.pack(len(message)) + message)
+        elif self._transport is not None:
+            self._transport.write(_LENGTH.pack(len(message)) + message)
+            self._has_sent = True
+            self._loop.call_soon(self._flush)
+
+    async def writable(self) -> None:
+        """Until the other side takes what it is sent, or is gone."""
+        await self._writable.wait()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self) -> None:
+        """Ends the connection once everything has left."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def drop(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Says that nothing more will be sent."""
+        if self.is_open:
+            self._flush()
+            cast("asyncio.Transport", self._transport).write_eof()
+
+    def hold(self, why: str, *, is_held: bool) -> None:
+        """Stops reading, or goes on with it once no other reason is left to hold it."""
+        was_held = bool(self._holds)
+        if is_held:
+            self._holds.add(why)
+        else:
+            self._holds.discard(why)
+        if self._transport is None or self._transport.is_closing() or was_held == bool(self._holds):
+            return
+        if self._holds:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # -- for the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """There is somebody."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes came."""
+        try:
+            messages = self._reader.feed(data)
+        except MalformedFrameError as error:
+            self.spoiled(error)
+            self.drop()
+            return
+        for message in messages:
+            self.take(message)
+
+    def pause_writing(self) -> None:
+        """The other side is slow."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The other side has caught up."""
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._transport = None
+        self._pending.clear()
+        self._writable.set()
+
+    def _flush(self) -> None:
+        self._has_sent = False
+        if self._pending:
+            pending, self._pending = self._pending, []
+            if self.is_open:
+                cast("asyncio.Transport", self._transport).write(b"".join(pending))
