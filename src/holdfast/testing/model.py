@@ -8,8 +8,10 @@ What is checked: legal transitions only; tokens only grow; one live lease per jo
 uncancelled jobs, and of each lane (queue, route, priority) exactly the oldest ones; results come under the
 live lease of the worker that reports; both budgets hold; terminal is final; refused reports are true and
 change nothing; a job with a requested cancel is never queued or granted again; keys are unique among kept
-jobs; jobs are forgotten in the order in which they finished; ids are unique for ever; log time and epochs
-never go back. After a violation the model is no longer meaningful.
+jobs; of a type and unique key one job at most has not ended; a paused queue grants nothing, a draining one takes no
+new jobs; notes come under the live lease of the worker that says them, cut to size, and change nothing; jobs
+are forgotten in the order in which they finished; ids are unique for ever; log time and epochs never go back.
+After a violation the model is no longer meaningful.
 """
 
 import heapq
@@ -37,12 +39,16 @@ MOVES = frozenset(
 UNSPENT_GRANTS_MAX = 20
 REVOKE_REASONS = frozenset({"expired", "disconnected", "not-running", "released"})
 REFUSE_REASONS = frozenset({"UNKNOWN_JOB", "NOT_THE_HOLDER", "LEASE_EXPIRED", "ALREADY_FINISHED", "STALE_TOKEN"})
+OPEN, PAUSED, DRAINING = 1, 2, 3
 WORKER_LOST, OUTPUT_TOO_LARGE = "WORKER_LOST", "OUTPUT_TOO_LARGE"
 
 _BATCH_JOBS_MAX = 1_000
 _PAYLOAD_BYTES_MAX = 1024 * 1024
 _OUTPUT_BYTES_MAX = 256 * 1024
 _TEXT_CHARS_MAX = 1_024
+_NOTE_LINES_MAX = 100
+_PERMILLE_MAX = 1_000
+_QUEUES_CLOSED_MAX = 1_000
 _YEAR_MS = 366 * 24 * 60 * 60 * 1_000
 _ATTEMPTS_MAX = _LOSSES_MAX = 100
 _PRIORITY_MAX = 9
@@ -68,6 +74,7 @@ class ModelJob:
     max_losses: int
     payload: bytes
     request_id: str
+    unique_key: str
     created_ms: int
     not_before_ms: int
     state: int = QUEUED
@@ -109,6 +116,10 @@ class Model:
         self.jobs: dict[str, ModelJob] = {}
         self.leases: dict[int, ModelLease] = {}
         self.keys: dict[str, str] = {}
+        #: Of the jobs that have not ended, by type and unique key.
+        self.unique: dict[tuple[str, str], str] = {}
+        #: Of the queues that are not open: mode, reason, since when.
+        self.modes: dict[str, tuple[int, str, int]] = {}
         self.finished: deque[str] = deque()
         self.last_ms = 0
         self.last_token = 0
@@ -128,6 +139,9 @@ class Model:
             6: self._reported,
             7: self._cancel_accepted,
             8: self._evicted,
+            9: self._queue_mode_set,
+            10: self._queued_canceled,
+            11: self._noted,
         }
 
     # -- feeding
@@ -166,6 +180,7 @@ class Model:
             self._ids.add(job.id)
             self.jobs[job.id] = job
             self._keep_key(job)
+            self._keep_unique(job)
             self._wait(job, at_ms)
 
     def _new_job(self, at_ms: int, template: list[Any], row: list[Any]) -> ModelJob:
@@ -181,6 +196,7 @@ class Model:
             max_losses=max_losses,
             payload=payload,
             request_id=extra[0] if extra else "",
+            unique_key=extra[6] if extra and len(extra) > 6 else "",  # noqa: PLR2004 - a later field
             created_ms=at_ms,
             not_before_ms=not_before_ms,
         )
@@ -189,6 +205,7 @@ class Model:
         queue, _, priority = job.lane
         self._require(bool(job.id) and job.id not in self._ids, f"the id {job.id!r} was used before")
         self._require(bool(job.type) and bool(queue), f"job {job.id} has no type or no queue")
+        self._require(self._mode(queue) != DRAINING, f"job {job.id} was taken into the draining queue {queue}")
         self._require(0 <= priority <= _PRIORITY_MAX, f"job {job.id} has priority {priority}")
         self._require(1 <= job.max_attempts <= _ATTEMPTS_MAX, f"job {job.id} may be tried {job.max_attempts} times")
         self._require(0 <= job.max_losses <= _LOSSES_MAX, f"job {job.id} may be lost {job.max_losses} times")
@@ -203,6 +220,12 @@ class Model:
         self.keys[key] = job.id
         if self._keys_max and len(self.keys) > self._keys_max:
             del self.keys[next(iter(self.keys))]
+
+    def _keep_unique(self, job: ModelJob) -> None:
+        name = (job.type, job.unique_key)
+        if job.unique_key:
+            self._require(name not in self.unique, f"jobs {self.unique.get(name)} and {job.id} are both {name}")
+            self.unique[name] = job.id
 
     def _granted(self, at_ms: int, fields: list[Any]) -> None:
         worker, lease_ms, token, job_ids, *_ = fields
@@ -220,6 +243,7 @@ class Model:
     def _check_grantable(self, job: ModelJob, at_ms: int) -> None:
         self._require(job.state == QUEUED, f"job {job.id} was granted while {NAMES[job.state]}")
         self._require(not job.cancel_requested, f"job {job.id} was granted after its cancel")
+        self._require(self._mode(job.lane[0]) != PAUSED, f"job {job.id} was granted from a paused queue")
         self._require(job.not_before_ms <= at_ms, f"job {job.id} was granted at {at_ms}, due {job.not_before_ms}")
 
     def _take_oldest(self, job: ModelJob) -> None:
@@ -353,6 +377,41 @@ class Model:
         self._move(job, CANCELED)
         self._end(job, (0, CANCELED, b"", "", "", 0), at_ms)
 
+    def _queue_mode_set(self, at_ms: int, fields: list[Any]) -> None:
+        queue, mode, reason, *_ = fields
+        self._require(bool(queue) and mode in (OPEN, PAUSED, DRAINING), f"queue {queue!r} is in mode {mode}")
+        self._require(len(reason) <= _TEXT_CHARS_MAX, f"the reason to change queue {queue} is over its limit")
+        before = self.modes.pop(queue, None)
+        is_change = before[:2] != (mode, reason) if before else mode != OPEN
+        self._require(is_change, f"queue {queue} was in mode {mode} already")
+        if mode != OPEN:
+            self.modes[queue] = (mode, reason, at_ms)
+        self._require(len(self.modes) <= _QUEUES_CLOSED_MAX, "too many queues are not open")
+
+    def _mode(self, queue: str) -> int:
+        return self.modes[queue][0] if queue in self.modes else OPEN
+
+    def _queued_canceled(self, at_ms: int, fields: list[Any]) -> None:
+        job_ids, reason, *_ = fields
+        self._require(0 < len(job_ids) <= _BATCH_JOBS_MAX, f"{len(job_ids)} jobs were canceled together")
+        self._require(len(reason) <= _TEXT_CHARS_MAX, "the reason to cancel many is over its limit")
+        for job_id in job_ids:
+            job = self._known(job_id)
+            self._require(job.state == QUEUED, f"job {job_id} was canceled as if it waited, while {NAMES[job.state]}")
+            job.cancel_requested = True
+            self._move(job, CANCELED)
+            self._end(job, (0, CANCELED, b"", "", "", 0), at_ms)
+
+    def _noted(self, _at_ms: int, fields: list[Any]) -> None:
+        worker, notes, *_ = fields
+        self._require(bool(notes), f"{worker} noted nothing")
+        for job_id, token, permille, message, lines, *_ in notes:
+            lease = self._held(token, worker)
+            self._require(lease.job_id == job_id, f"a note under the lease {token} was said to be of {job_id}")
+            self._require(-1 <= permille <= _PERMILLE_MAX, f"job {job_id} has come to {permille} of 1,000")
+            is_short = len(lines) <= _NOTE_LINES_MAX and max(map(len, [message, *lines])) <= _TEXT_CHARS_MAX
+            self._require(is_short, f"a note of job {job_id} is over its limit")
+
     def _evicted(self, _at_ms: int, fields: list[Any]) -> None:
         count, *_ = fields
         self._require(0 < count <= len(self.finished), f"{count} of {len(self.finished)} jobs were forgotten")
@@ -380,6 +439,8 @@ class Model:
 
     def _end(self, job: ModelJob, result: ResultRow, at_ms: int) -> None:
         job.result, job.finished_ms = result, at_ms
+        if job.unique_key:
+            del self.unique[job.type, job.unique_key]
         self.finished.append(job.id)
 
     # -- who waits
@@ -420,6 +481,8 @@ class Model:
             "jobs": {job_id: job.view() for job_id, job in self.jobs.items()},
             "leases": {token: lease.view() for token, lease in self.leases.items()},
             "keys": dict(self.keys),
+            "unique": dict(self.unique),
+            "modes": dict(self.modes),
             "finished": list(self.finished),
             "waiting": waiting,
             "last_ms": self.last_ms,

@@ -12,7 +12,7 @@ from holdfast.core import commands, events, image
 from holdfast.core.commands import AnyCommand, Decision, GrantedLease, Refusal, ReportRow, Submitted
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
-from holdfast.core.model import Extra, Job, NewJob, Now, Template
+from holdfast.core.model import Extra, Job, NewJob, Note, Now, QueueMode, Template
 from holdfast.testing.ledger_view import view_ledger
 from holdfast.testing.model import Model
 
@@ -102,6 +102,9 @@ class Desk:
     def submit_keyed(self, job_id: str, key: str, payload: bytes = b"", template: Template = ECHO) -> Submitted:
         return self.submit(job_id, template=template, payload=payload, extra=Extra(request_id=key))
 
+    def submit_unique(self, job_id: str, key: str, template: Template = ECHO, **fields: Any) -> Submitted:
+        return self.submit(job_id, template=template, extra=Extra(unique_key=key), **fields)
+
     def lease(
         self,
         count: int = 1,
@@ -139,6 +142,16 @@ class Desk:
 
     def cancel(self, job_id: str, reason: str = "") -> Any:
         return self.do(commands.Cancel(job_id, reason))
+
+    def cancel_queued(self, *ids: str, reason: str = "") -> Any:
+        return self.do(commands.CancelQueued(list(ids), reason))
+
+    def set_mode(self, queue: str, mode: QueueMode, reason: str = "") -> Any:
+        return self.do(commands.SetQueueMode(queue, mode, reason))
+
+    def note(self, *notes: Note, worker: str = "w1") -> Any:
+        """For each note why it was not taken; empty if it was."""
+        return self.do(commands.TakeNotes(worker, list(notes)))
 
     def expire(self) -> Any:
         return self.do(commands.Expire())

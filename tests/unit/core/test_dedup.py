@@ -98,14 +98,3 @@ def test_keys_survive_restart_and_snapshot(desk: Desk) -> None:
     for ledger in (desk.replayed(), desk.reloaded()):
         desk.restart(ledger)
         assert desk.submit_keyed("b", "k").job_ids == ["a"]
-
-
-def test_id_that_is_taken_is_refused_with_and_without_a_key(desk: Desk) -> None:
-    """An id is never given to two jobs, neither by a later batch nor inside one."""
-    desk.submit("a")
-    assert desk.submit("a", payload=b"x").refusals[0].reason == "JOB_ID_TAKEN"
-    assert desk.submit_keyed("a", "k").refusals[0].reason == "JOB_ID_TAKEN"
-    reply = desk.submit("b", "b")
-    assert (reply.job_ids, reply.refusals[1].code) == (["b", ""], Code.ABORTED)
-    jobs = [NewJob("c", 0, extra=Extra(request_id=key)) for key in ("k1", "k2")]
-    assert desk.do(commands.Submit([Template("echo")], jobs)).job_ids == ["c", ""]

@@ -42,6 +42,22 @@ def cancelled(at_ms: int, job_id: str, state: int) -> list[Any]:
     return [7, at_ms, job_id, state, ""]
 
 
+def moded(at_ms: int, queue: str, mode: int, reason: str = "") -> list[Any]:
+    return [9, at_ms, queue, mode, reason]
+
+
+def purged(at_ms: int, *ids: str) -> list[Any]:
+    return [10, at_ms, list(ids), ""]
+
+
+def noted(at_ms: int, *notes: list[Any], worker: str = "w1") -> list[Any]:
+    return [11, at_ms, worker, list(notes)]
+
+
+def unique(at_ms: int, job_id: str, key: str) -> list[Any]:
+    return [2, at_ms, [template()], [[job_id, 0, b"", 0, ["", [], [], 0, 0, "", key]]]]
+
+
 def evicted(at_ms: int, count: int) -> list[Any]:
     return [8, at_ms, count]
 
@@ -60,7 +76,23 @@ RETRIED = [created(1, "a", max_attempts=2), granted(2, 1, "a")]
 BROKEN: dict[str, list[list[Any]]] = {
     "log time goes back": [created(5, "a"), created(4, "b")],
     "epoch comes twice": [[1, 1, 3], [1, 1, 3]],
-    "tag is unknown": [[9, 1]],
+    "tag is unknown": [[99, 1]],
+    "queue gets a mode that is none": [moded(1, "q", 4)],
+    "queue gets the mode that it has": [moded(1, "q", 2), moded(2, "q", 2)],
+    "open queue is opened": [moded(1, "q", 1)],
+    "reason of a mode is too long": [moded(1, "q", 2, "x" * 1_025)],
+    "paused queue grants": [created(1, "a"), moded(2, "default", 2), granted(3, 1, "a")],
+    "draining queue takes a job": [moded(1, "default", 3), created(2, "a")],
+    "unique key is held by two": [unique(1, "a", "u"), unique(2, "b", "u")],
+    "running job is canceled as if it waited": [*RUN, purged(3, "a")],
+    "job is canceled twice at once": [created(1, "a"), purged(2, "a", "a")],
+    "nothing is canceled": [created(1, "a"), purged(2)],
+    "note comes from another": [*RUN, noted(3, ["a", 1, 5, "", []], worker="w2")],
+    "note comes under no lease": [*DONE_A, noted(4, ["a", 1, 5, "", []])],
+    "note is said to be of another": [*RUN, noted(3, ["b", 1, 5, "", []])],
+    "note is out of range": [*RUN, noted(3, ["a", 1, 1_001, "", []])],
+    "note is too long": [*RUN, noted(3, ["a", 1, 0, "", ["x" * 1_025]])],
+    "note says nothing": [*RUN, noted(3)],
     "id is used twice": [created(1, "a"), created(2, "a")],
     "id is used twice in one batch": [created(1, "a", "a")],
     "id is used again after its job is forgotten": [*DONE_A, evicted(4, 1), created(5, "a")],

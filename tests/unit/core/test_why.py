@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.model import FIXED, Backoff, Now, Template
+from holdfast.core.model import FIXED, Backoff, Now, QueueMode, Template
 from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
 from tests.unit.core.desk import Desk
@@ -50,6 +50,18 @@ def test_job_between_attempts_says_that_it_failed(desk: Desk) -> None:
     desk.report("a", lease.token, state=4)
     reason, sentence = ask(desk, "a", IDLE)
     assert (reason, "after 1 failed attempt" in sentence) == ("DELAYED", True)
+
+
+def test_job_of_a_paused_queue_says_so(desk: Desk) -> None:
+    """The pause comes before what else is missing, with its reason and its time; draining blocks nothing."""
+    desk.submit("a")
+    desk.set_mode("default", QueueMode.PAUSED, "on call")
+    assert ask(desk, "a") == (
+        "QUEUE_PAUSED",
+        "its queue 'default' is paused (on call) since 1970-01-01 00:00:01+00:00",
+    )
+    desk.set_mode("default", QueueMode.DRAINING)
+    assert ask(desk, "a", IDLE)[0] == "NEXT"
 
 
 def test_waiting_job_counts_those_before_it(desk: Desk) -> None:

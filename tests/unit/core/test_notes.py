@@ -1,0 +1,146 @@
+"""Notes: what running attempts say of themselves, and where it can be read."""
+
+import pytest
+
+from holdfast import limits
+from holdfast.core import commands, events, history
+from holdfast.core.commands import Decision
+from holdfast.core.lifecycle import FAILED
+from holdfast.core.model import Note, QueueMode, Template
+from holdfast.core.progress import Progress, ProgressBoard
+from tests.unit.core.desk import Desk
+
+
+def taken(desk: Desk, note: Note) -> Note:
+    """The note as the journal keeps it."""
+    decided = desk.decide(commands.TakeNotes("w1", [note]))
+    assert isinstance(decided, Decision)
+    assert isinstance(decided.event, events.Noted)
+    (kept,) = decided.event.notes
+    return kept
+
+
+def test_note_changes_no_state(desk: Desk) -> None:
+    """It is an event, and neither the digest nor any job nor any lease is another afterwards."""
+    desk.submit("a")
+    lease = desk.run_one()
+    before = desk.ledger.digest, desk.job("a"), desk.ledger.book.leases[lease.token].expires_ms
+    assert desk.note(Note("a", lease.token, 500, "half", ("one", "two"))) == [""]
+    assert desk.ledger.position == 3
+    assert (desk.ledger.digest, desk.job("a"), desk.ledger.book.leases[lease.token].expires_ms) == before
+    assert desk.ledger.book.moves == []
+
+
+def test_only_the_current_holder_is_listened_to(desk: Desk) -> None:
+    """A note under no lease, another's, an old or an expired one leaves no trace, and its sender hears why."""
+    desk.submit("a", template=Template("echo", max_attempts=3))
+    old = desk.run_one().token
+    desk.report("a", old, FAILED, retry_after_ms=1)
+    desk.submit("b")
+    assert desk.note(Note("a", old), Note("b", 0), Note("nobody", old)) == ["STALE_TOKEN", "STALE_TOKEN", "UNKNOWN_JOB"]
+    desk.pass_ms(1)
+    lease = desk.run_one()
+    assert desk.note(Note("a", lease.token), worker="w2") == ["NOT_THE_HOLDER"]
+    assert desk.note(Note("a", old)) == ["STALE_TOKEN"]
+    desk.pass_ms(1_000)
+    assert desk.note(Note("a", lease.token)) == ["LEASE_EXPIRED"]
+    desk.expire()
+    desk.cancel("a")
+    assert desk.note(Note("a", lease.token)) == ["ALREADY_FINISHED"]
+    assert not [body for body in desk.bodies if isinstance(events.decode(body)[0], events.Noted)]
+
+
+def test_note_without_a_token_speaks_for_the_lease_on_its_job(desk: Desk) -> None:
+    """As with reports, token 0 means the one lease that this worker can mean; the journal names it."""
+    desk.submit("a")
+    lease = desk.run_one()
+    assert taken(desk, Note("a", 0, 1)).token == lease.token
+
+
+@pytest.mark.parametrize(("said", "kept"), [(-1, -1), (-7, 0), (0, 0), (1_000, 1_000), (5_000, 1_000)])
+def test_progress_is_kept_within_its_range(desk: Desk, said: int, kept: int) -> None:
+    """From 0 to 1,000, or -1 for none."""
+    desk.submit("a")
+    desk.run_one()
+    assert taken(desk, Note("a", 1, said)).permille == kept
+
+
+def test_what_is_too_long_is_cut(desk: Desk) -> None:
+    """Message, lines and their number are cut to their limits, and what no encoder takes is replaced."""
+    desk.submit("a")
+    desk.run_one()
+    note = taken(desk, Note("a", 1, 0, "m" * 9_999, ("\udcff" + "x" * 9_999,) * 999))
+    assert len(note.message) == limits.NOTE_MESSAGE_CHARS_MAX
+    assert len(note.lines) == limits.NOTE_LINES_MAX
+    assert note.lines[0] == "?" + "x" * (limits.NOTE_LINE_CHARS_MAX - 1)
+    assert desk.note(note) == [""]
+
+
+def test_notes_of_one_command_are_bounded_together(desk: Desk) -> None:
+    """What would make the event too large is refused; what came before it counts."""
+    desk.submit("a")
+    desk.run_one()
+    note = Note("a", 1, lines=("x" * limits.NOTE_LINE_CHARS_MAX,) * limits.NOTE_LINES_MAX)
+    reasons = desk.note(*[note] * 12)
+    assert (reasons[0], reasons[-1], reasons.count("")) == ("", "NOTES_TOO_LARGE", 10)
+
+
+def test_history_tells_progress_and_each_line() -> None:
+    """One entry for the progress, one for each line, under worker and token; none of a mode."""
+    event = events.Noted(7, "w1", [Note("a", 3, 505, "half", ("one", "two")), Note("b", 4, -1, "", ("three",))])
+    told = [(one.job_id, one.what, one.reason, one.worker, one.token) for one in history.entries(9, event)]
+    assert told == [
+        ("a", "progress", "50.5 %: half", "w1", 3),
+        ("a", "log", "one", "w1", 3),
+        ("a", "log", "two", "w1", 3),
+        ("b", "log", "three", "w1", 4),
+    ]
+    canceled = list(history.entries(9, events.QueuedCanceled(8, ["a", "b"], "purged")))
+    assert [(one.job_id, one.what, one.state, one.reason) for one in canceled] == [
+        ("a", "canceled", "CANCELED", "purged"),
+        ("b", "canceled", "CANCELED", "purged"),
+    ]
+    assert not list(history.entries(9, events.QueueModeSet(8, "q", QueueMode.PAUSED, "")))
+
+
+class Watched:
+    """A desk whose events a board reads."""
+
+    def __init__(self) -> None:
+        self.desk, self.board = Desk(), ProgressBoard()
+        self._read = 0
+
+    def read(self) -> ProgressBoard:
+        for body in self.desk.bodies[self._read :]:
+            for event in events.decode(body):
+                self.board.applied(event)
+        self._read = len(self.desk.bodies)
+        return self.board
+
+
+def test_board_shows_what_was_said_last() -> None:
+    """A note with one half of it keeps the other, one of lines alone keeps both."""
+    watched = Watched()
+    watched.desk.submit("a")
+    watched.desk.run_one()
+    assert watched.read().get(1) is None
+    for note in (Note("a", 1, 100), Note("a", 1, -1, "loading"), Note("a", 1, lines=("x",))):
+        watched.desk.note(note)
+        watched.desk.pass_ms(1)
+    assert watched.read().get(1) == Progress(100, "loading", 1_001)
+
+
+def test_board_forgets_with_the_lease() -> None:
+    """A report, a revocation and an expiry each drop what was said under the lease."""
+    watched = Watched()
+    desk = watched.desk
+    desk.submit("a", "b", "c")
+    for lease in desk.lease(3):
+        desk.note(Note(lease.job_id, lease.token, 1))
+    assert len(watched.read()) == 3
+    desk.report("a", 1)
+    desk.revoke(tokens=frozenset({2}), reason="released")
+    assert len(watched.read()) == 1
+    desk.pass_ms(1_000)
+    desk.expire()
+    assert len(watched.read()) == 0

@@ -1,0 +1,157 @@
+"""Queues as a whole: paused ones grant nothing, draining ones take nothing new."""
+
+import pytest
+
+from holdfast import limits
+from holdfast.core import commands
+from holdfast.core.commands import Refusal
+from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.model import Extra, NewJob, QueueMode, Template
+from holdfast.core.overview import queue_stats
+from holdfast.errors import Code
+from tests.unit.core.desk import Desk
+
+OPEN, PAUSED, DRAINING = QueueMode
+Q2 = Template("echo", "q2")
+
+
+def test_paused_queue_takes_jobs_and_grants_none(desk: Desk) -> None:
+    """What is submitted waits; other queues go on, also for a worker that takes from all."""
+    desk.set_mode("q2", PAUSED)
+    assert desk.submit("a", template=Q2).job_ids == ["a"]
+    desk.submit("b")
+    assert desk.leased_ids(9) == ["b"]
+    assert desk.leased_ids(9, queues=("q2",)) == []
+    desk.set_mode("q2", OPEN)
+    assert desk.leased_ids(9) == ["a"]
+
+
+def test_pause_does_not_touch_what_runs(desk: Desk) -> None:
+    """A running job of a paused queue is extended and reported as ever; one that comes back waits for the opening."""
+    desk.submit("a", "b", template=Template("echo", max_attempts=2))
+    leases = desk.lease(2)
+    desk.set_mode("default", PAUSED)
+    assert desk.extend().held == [1, 2]
+    assert desk.report("a", leases[0].token, DONE) == ""
+    assert desk.report("b", leases[1].token, FAILED, retry_after_ms=1) == ""
+    desk.pass_ms(5)
+    assert desk.leased_ids(9) == []
+    desk.set_mode("default", OPEN)
+    assert desk.leased_ids(9) == ["b"]
+
+
+def test_draining_queue_grants_jobs_and_takes_no_new_ones(desk: Desk) -> None:
+    """New jobs are refused one by one, with what to do; what is there is granted, and comes back if it is lost."""
+    desk.submit("a", template=Q2)
+    desk.set_mode("q2", DRAINING)
+    reply = desk.do(commands.Submit([Q2, Template("echo")], [NewJob("b", 0), NewJob("c", 1)]))
+    assert reply.job_ids == ["", "c"]
+    assert (reply.refusals[0].code, reply.refusals[0].reason) == (Code.FAILED_PRECONDITION, "QUEUE_DRAINING")
+    assert "'q2' is draining" in reply.refusals[0].message
+    assert "another queue" in reply.refusals[0].message
+    assert desk.leased_ids(1, queues=("q2",)) == ["a"]
+    desk.revoke()
+    assert desk.job("a").state == QUEUED
+    assert desk.leased_ids(1, queues=("q2",)) == ["a"]
+    desk.set_mode("q2", OPEN)
+    assert desk.submit("b", template=Q2).job_ids == ["b"]
+
+
+def test_what_is_there_is_found_in_a_draining_queue(desk: Desk) -> None:
+    """A repeat by request id, by id, or a second job under a unique key is answered, not refused."""
+    desk.submit_keyed("a", "k", template=Q2)
+    desk.submit("b", template=Q2)
+    desk.submit_unique("c", "u", Q2)
+    desk.set_mode("q2", DRAINING)
+    assert desk.submit_keyed("x", "k", template=Q2).job_ids == ["a"]
+    assert desk.submit("b", template=Q2).job_ids == ["b"]
+    assert desk.submit_unique("y", "u", Q2).job_ids == ["c"]
+    assert desk.submit("z", template=Q2, extra=Extra(request_id="new")).refusals[0].reason == "QUEUE_DRAINING"
+
+
+def test_nothing_changed_is_no_event(desk: Desk) -> None:
+    """The same mode for the same reason, and opening an open queue, leave no trace; another reason does."""
+    desk.set_mode("q2", OPEN, "why")
+    assert desk.ledger.position == 0
+    desk.set_mode("q2", PAUSED, "why")
+    desk.set_mode("q2", PAUSED, "why")
+    assert desk.ledger.position == 1
+    desk.set_mode("q2", PAUSED, "other")
+    desk.set_mode("q2", OPEN)
+    desk.set_mode("q2", OPEN)
+    assert (desk.ledger.position, desk.ledger.book.modes) == (3, {})
+
+
+def test_digest_covers_modes_and_forgets_them(desk: Desk) -> None:
+    """Each mode, reason and time gives another digest, and an open queue the one of before."""
+    digests = [desk.ledger.digest]
+    for mode, reason in ((PAUSED, ""), (DRAINING, ""), (DRAINING, "why")):
+        desk.set_mode("q2", mode, reason)
+        digests.append(desk.ledger.digest)
+    assert len(set(digests)) == 4
+    desk.set_mode("q2", OPEN)
+    assert desk.ledger.digest == digests[0]
+
+
+def test_modes_survive_restart_and_snapshot(desk: Desk) -> None:
+    """A paused queue is paused after a restart, from the log or from a snapshot."""
+    desk.submit("a", template=Q2)
+    desk.set_mode("q2", PAUSED, "on call")
+    desk.set_mode("q1", DRAINING)
+    for ledger in (desk.replayed(), desk.reloaded()):
+        desk.restart(ledger)
+        assert desk.leased_ids(9) == []
+        assert desk.submit("x", template=Template("echo", "q1")).job_ids == [""]
+        desk.check()
+
+
+@pytest.mark.parametrize(
+    ("queue", "mode", "reason", "expected"),
+    [
+        ("", PAUSED, "", "QUEUE_NAME_INVALID"),
+        ("a b", PAUSED, "", "QUEUE_NAME_INVALID"),
+        ("q", 7, "", "QUEUE_MODE_INVALID"),
+        ("q", PAUSED, "x" * (limits.REASON_CHARS_MAX + 1), "REASON_TOO_LONG"),
+        ("q", PAUSED, "\ud800", "REASON_INVALID"),
+    ],
+)
+def test_change_that_says_nonsense_is_refused(
+    desk: Desk, queue: str, mode: QueueMode, reason: str, expected: str
+) -> None:
+    """Names, modes and reasons are checked as everywhere."""
+    refusal = desk.set_mode(queue, mode, reason)
+    assert (refusal.code, refusal.reason) == (Code.INVALID_ARGUMENT, expected)
+
+
+def test_queues_that_are_not_open_are_bounded(desk: Desk) -> None:
+    """One more is refused; those that are closed can be changed and opened."""
+    for number in range(limits.QUEUES_CLOSED_MAX):
+        desk.set_mode(f"q{number}", PAUSED)
+    refusal = desk.set_mode("more", PAUSED)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.reason) == (Code.RESOURCE_EXHAUSTED, "TOO_MANY_CLOSED_QUEUES")
+    assert desk.set_mode("q0", DRAINING) is None
+    assert desk.set_mode("q1", OPEN) is None
+    assert desk.set_mode("more", PAUSED) is None
+
+
+def test_statistics_count_each_queue(desk: Desk) -> None:
+    """Ready, delayed and running jobs, the mode, and the oldest wait of a job that could be granted."""
+    desk.submit("a", "b", "c")
+    desk.submit("d", template=Q2, not_before_ms=desk.log_ms + 50)
+    desk.submit("e", template=Q2, not_before_ms=desk.log_ms + 90)
+    desk.lease(1)
+    desk.set_mode("q3", PAUSED, "why")
+    desk.pass_ms(60)
+    found = [
+        (one.name, one.mode, one.reason, one.ready, one.delayed, one.running, one.oldest_age_ms)
+        for one in queue_stats(desk.ledger, desk.log_ms)
+    ]
+    assert found == [
+        ("default", OPEN, "", 2, 0, 1, 60),
+        ("q2", OPEN, "", 1, 1, 0, 10),
+        ("q3", PAUSED, "why", 0, 0, 0, 0),
+    ]
+    desk.cancel_queued("b", "c", "d", "e")
+    assert [(one.name, one.running) for one in queue_stats(desk.ledger, desk.log_ms)] == [("default", 1), ("q3", 0)]
+    assert desk.job("a").state == RUNNING

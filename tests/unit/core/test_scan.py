@@ -1,0 +1,117 @@
+"""Searches: the listing in slices that a search can go on from, whatever happens meanwhile."""
+
+import random
+
+import pytest
+
+from holdfast import limits
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import QUEUED, State
+from holdfast.core.listing import Place
+from holdfast.core.model import Job
+from tests.unit.core.desk import Desk
+from tests.unit.core.test_listing import FILTERS, _churn, _sorted_ids
+
+
+def _all(_: Job) -> bool:
+    return True
+
+
+def _scanned(ledger: Ledger, states: list[int], size: int, budget: int, *, newest_first: bool) -> list[str]:
+    ids: list[str] = []
+    place: Place | None = None
+    while True:
+        jobs, place = ledger.scan(states, place, size, budget, newest_first=newest_first, wants=_all)
+        assert len(jobs) <= size
+        ids += [job.id for job in jobs]
+        if place is None:
+            return ids
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("states", FILTERS)
+@pytest.mark.parametrize(("size", "budget"), [(77, limits.SCAN_JOBS_MAX), (1_000, 50), (3, 1)])
+def test_slices_equal_a_sort_of_everything(states: list[int], size: int, budget: int, *, newest_first: bool) -> None:
+    """Under churn all slices in a row are the sorted jobs, however little is looked at in one."""
+    ledger = _churn(random.Random(3)).ledger
+    expected = _sorted_ids(ledger, states, newest_first=newest_first)
+    assert _scanned(ledger, states, size, budget, newest_first=newest_first) == expected
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_only_what_is_wanted_and_in_time_is_found(*, newest_first: bool) -> None:
+    """The filter and both ends of the time are kept; the start belongs to it, the end does not."""
+    ledger = _churn(random.Random(4)).ledger
+    times = sorted({job.created_ms for job in ledger.book.jobs.values()})
+    low, high = times[len(times) // 4], times[3 * len(times) // 4]
+    jobs, place = ledger.scan(
+        [],
+        None,
+        10**6,
+        10**6,
+        newest_first=newest_first,
+        wants=lambda job: job.number % 3 == 0,
+        created_from_ms=low,
+        created_before_ms=high,
+    )
+    expected = [
+        job_id
+        for job_id in _sorted_ids(ledger, [], newest_first=newest_first)
+        if low <= ledger.book.jobs[job_id].created_ms < high and ledger.book.jobs[job_id].number % 3 == 0
+    ]
+    assert ([job.id for job in jobs], place) == (expected, None)
+    assert expected
+
+
+def test_no_more_is_looked_at_than_the_budget(desk: Desk) -> None:
+    """A search for nothing stops after its budget and says where to go on."""
+    desk.submit(*[f"{number:03}" for number in range(100)])
+    looked: list[str] = []
+
+    def wants(job: Job) -> bool:
+        looked.append(job.id)
+        return False
+
+    jobs, place = desk.ledger.scan([], None, 10, 7, newest_first=False, wants=wants)
+    assert (jobs, place, len(looked)) == ([], (desk.log_ms, "006"), 7)
+
+
+def test_chunks_without_a_match_are_not_looked_into(desk: Desk) -> None:
+    """What is skipped by its counts costs none of the budget."""
+    for number in range(5):
+        desk.submit(*[f"{number}-{job:03}" for job in range(1_000)])
+        desk.cancel_queued(*[f"{number}-{job:03}" for job in range(1_000)])
+        desk.pass_ms(1)
+    desk.submit("last")
+    jobs, place = desk.ledger.scan([QUEUED], None, 1, 1, newest_first=False, wants=_all)
+    assert ([job.id for job in jobs], place) == (["last"], (desk.log_ms, "last"))
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_search_is_stable_while_jobs_come_move_and_go(*, newest_first: bool) -> None:
+    """Every job that is there from the first slice to the last is found once; none is found twice."""
+    rng = random.Random(5)
+    desk = Desk()
+    number = 0
+    for _ in range(40):
+        desk.submit(*[f"{rng.randrange(10**6):06}-{number + n}" for n in range(50)])
+        number += 50
+        desk.pass_ms(1)
+    stays = set(desk.ledger.book.jobs)
+    found: list[str] = []
+    place: Place | None = None
+    while True:
+        jobs, place = desk.ledger.scan([], place, 30, 90, newest_first=newest_first, wants=_all)
+        found += [job.id for job in jobs]
+        if place is None:
+            break
+        desk.pass_ms(1)
+        if number < 3_000:
+            desk.submit(*[f"{rng.randrange(10**6):06}-{number + n}" for n in range(20)])
+            number += 20
+        desk.cancel_queued(*rng.sample(sorted(desk.ledger.book.jobs), 15))
+        desk.evict(retain_jobs=10)
+        stays &= set(desk.ledger.book.jobs)
+    assert len(found) == len(set(found))
+    assert stays <= set(found)
+    assert State.CANCELED in {job.state for job in desk.ledger.book.jobs.values()}
