@@ -5,12 +5,16 @@ from collections.abc import Callable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import structs
 
 from holdfast.core import commands, events, image
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, TERMINAL, State
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Template
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL, State
+from holdfast.core.listing import Place
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Note, QueueMode, Template
+from holdfast.core.overview import queue_stats
+from holdfast.core.ready_queue import LaneKey
 from holdfast.testing.ledger_view import view_job
-from holdfast.testing.model import ModelJob
+from holdfast.testing.model import Model, ModelJob
 from tests.unit.core.desk import Desk
 
 TEMPLATES = [
@@ -25,17 +29,67 @@ WORKERS = st.sampled_from(["w1", "w2", "w3"])
 ROUTES = st.sets(st.sampled_from(["echo", "other", "sim"]), min_size=1).map(frozenset)
 QUEUES = st.sets(st.sampled_from(["default", "q2"])).map(frozenset)
 LEASE_MS = st.sampled_from([10, 100, 1_000])
+MODES = st.sampled_from([QueueMode.OPEN, QueueMode.OPEN, QueueMode.PAUSED, QueueMode.DRAINING])
 SPECS = st.tuples(
     st.integers(0, len(TEMPLATES) - 1),
-    st.sampled_from(["", "", "k1", "k2", "k3"]),
+    st.sampled_from(["", "", "", "k1", "k2", "k3"]),
+    st.sampled_from(["", "", "", "u1", "u2"]),
     st.sampled_from([b"", b"x"]),
     st.sampled_from([0, 0, 0, 30, 2_000]),
 )
 OUTCOMES = st.sampled_from([DONE, DONE, FAILED, FAILED, CANCELED, QUEUED])
 
 
+#: What two submissions must share to be the same one; no two templates share a lane.
+Content = tuple[str, LaneKey, bytes, str, str]
+
+
 def _is_last_chance(job: ModelJob) -> bool:
     return 0 < job.losses >= job.max_losses
+
+
+class Expectation:
+    """What a submission must be told, job by job, from the model alone."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._index = -1
+        #: The indexes of those that are new.
+        self.new: list[int] = []
+        self._known: dict[str, Content] = {job.id: _content(job) for job in model.jobs.values()}
+        self._keys, self._unique = dict(model.keys), dict(model.unique)
+
+    def of(self, job: NewJob) -> tuple[str, str]:
+        """The id or nothing, and the reason of a refusal or nothing."""
+        self._index += 1
+        template, extra = TEMPLATES[job.template], job.extra or Extra()
+        content = (template.type, _lane(template), job.payload, extra.request_id, extra.unique_key)
+        for known, reason in ((self._keys.get(extra.request_id), "REQUEST_ID_REUSED"), (job.id, "JOB_ID_REUSED")):
+            if known in self._known:
+                return (known, "") if self._known[known] == content else ("", reason)
+        name = (template.type, extra.unique_key)
+        if name in self._unique:
+            return self._unique[name], ""
+        if self._model.modes.get(template.queue, (0,))[0] == QueueMode.DRAINING:
+            return "", "QUEUE_DRAINING"
+        self._take(job.id, content, name)
+        return job.id, ""
+
+    def _take(self, job_id: str, content: Content, name: tuple[str, str]) -> None:
+        self.new.append(self._index)
+        self._known[job_id] = content
+        if content[3]:
+            self._keys[content[3]] = job_id
+        if name[1]:
+            self._unique[name] = job_id
+
+
+def _lane(template: Template) -> LaneKey:
+    return template.queue, template.route, template.priority
+
+
+def _content(job: ModelJob) -> Content:
+    return job.type, job.lane, job.payload, job.request_id, job.unique_key
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -48,6 +102,8 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.desk = Desk(aging_ms=self.aging_ms, dedup_keys_max=self.dedup_keys_max)
         self.minted = 0
+        #: Every job that was taken, for submissions that come again.
+        self.submitted: list[NewJob] = []
         #: Every lease ever granted, for reports that come late or twice.
         self.granted: list[tuple[str, str, int]] = []
         #: When each live lease ends in served time, kept apart from what the ledger believes.
@@ -57,21 +113,50 @@ class LedgerMachine(RuleBasedStateMachine):
     # -- submitters
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=5))
-    def submit(self, specs: list[tuple[int, str, bytes, int]]) -> None:
-        jobs = [self._new_job(*spec) for spec in specs]
-        keys = dict(self.desk.model.keys)
-        reply = self.desk.do(commands.Submit(TEMPLATES, jobs))
-        for index, (job, job_id) in enumerate(zip(jobs, reply.job_ids, strict=True)):
-            assert bool(job_id) != (index in reply.refusals)
-            if job.extra and job.extra.request_id in keys:
-                assert job_id in ("", keys[job.extra.request_id])
+    def submit(self, specs: list[tuple[int, str, str, bytes, int]]) -> None:
+        self._submit([self._new_job(*spec) for spec in specs])
 
-    def _new_job(self, template: int, key: str, payload: bytes, delay_ms: int) -> NewJob:
+    @precondition(lambda self: self.submitted)
+    @rule(data=st.data(), changes=st.lists(st.booleans(), min_size=1, max_size=3))
+    def submit_again(self, data: st.DataObject, changes: list[bool]) -> None:
+        """The same ids once more, alone or twice in a batch, some of them with another payload."""
+        chosen = [data.draw(st.sampled_from(self.submitted[-12:]), label="job") for _ in changes]
+        kept = [job for job in chosen if job.id in self.desk.model.jobs]
+        pairs = zip(kept, changes, strict=False)
+        if kept:
+            self._submit([structs.replace(job, payload=b"!") if change else job for job, change in pairs])
+
+    def _submit(self, jobs: list[NewJob]) -> None:
+        expected = Expectation(self.desk.model)
+        answers = [expected.of(job) for job in jobs]
+        reply = self.desk.do(commands.Submit(TEMPLATES, jobs))
+        for index, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
+            refusal = reply.refusals.get(index)
+            assert (reply.job_ids[index], refusal.reason if refusal else "") == answer, job
+            assert (index in reply.existing) == (bool(answer[0]) and index not in expected.new)
+        self.submitted += [jobs[index] for index in expected.new]
+
+    def _new_job(self, template: int, key: str, unique_key: str, payload: bytes, delay_ms: int) -> NewJob:
         self.minted += 1
         # Ids that do not sort as they were made, so that order by id and order by age differ.
         job_id = f"{self.minted * 7919 % 1000:03}-{self.minted}"
         due_ms = self.desk.log_ms + delay_ms if delay_ms else 0
-        return NewJob(job_id, template, payload, due_ms, Extra(request_id=key) if key else None)
+        extra = Extra(request_id=key, unique_key=unique_key) if key or unique_key else None
+        return NewJob(job_id, template, payload, due_ms, extra)
+
+    @rule(queue=st.sampled_from(["default", "q2"]), mode=MODES, reason=st.sampled_from(["", "why"]))
+    def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        assert self.desk.set_mode(queue, mode, reason) is None
+        assert self.desk.model.modes.get(queue, (QueueMode.OPEN,))[0] == mode
+
+    @precondition(lambda self: self.minted)
+    @rule(data=st.data())
+    def cancel_queued(self, data: st.DataObject) -> None:
+        jobs = self.desk.model.jobs
+        ids = data.draw(st.lists(st.sampled_from([*jobs, "nobody"]), max_size=6), label="ids")
+        waiting = [job_id for job_id in dict.fromkeys(ids) if job_id in jobs and jobs[job_id].state == QUEUED]
+        assert self.desk.cancel_queued(*ids, reason="purged") == waiting
+        assert all(jobs[job_id].state == CANCELED for job_id in waiting)
 
     @precondition(lambda self: self.minted)
     @rule(data=st.data(), reason=st.sampled_from(["", "enough"]))
@@ -106,6 +191,7 @@ class LedgerMachine(RuleBasedStateMachine):
             and job.not_before_ms <= self.desk.log_ms
             and job.lane[1] in routes
             and (not queues or job.lane[0] in queues)
+            and self.desk.model.modes.get(job.lane[0], (0,))[0] != QueueMode.PAUSED
         ]
 
     @rule(worker=WORKERS, lease_ms=LEASE_MS, data=st.data(), grace_ms=st.sampled_from([0, 50]))
@@ -131,6 +217,19 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = self._expected(worker, row)
         reply = self.desk.do(commands.Report(worker, rows))
         assert reply.refused[0] == expected
+
+    @precondition(lambda self: self.granted)
+    @rule(data=st.data(), permille=st.integers(-2, 1_001), is_anonymous=st.booleans())
+    def note(self, data: st.DataObject, permille: int, is_anonymous: bool) -> None:  # noqa: FBT001
+        worker, job_id, token = data.draw(st.sampled_from(self.granted[-12:]), label="lease")
+        worker = data.draw(st.sampled_from([worker, worker, worker, "w1"]), label="worker")
+        said = Note(job_id, 0 if is_anonymous else token, permille, "words", ("a line",))
+        # A state that no report names: to be a repeat of the end is no excuse for a note.
+        expected = self._expected(worker, commands.ReportRow(job_id, said.token, 0))
+        digest, position = self.desk.ledger.digest, self.desk.ledger.position
+        assert self.desk.note(said, worker=worker) == [expected]
+        assert self.desk.ledger.position == position + (expected == "")
+        assert self.desk.ledger.digest == digest
 
     def _expected(self, worker: str, row: commands.ReportRow) -> str:
         job = self.desk.model.jobs.get(row.job_id)
@@ -191,6 +290,42 @@ class LedgerMachine(RuleBasedStateMachine):
         assert [job.id for job in page] == ids[offset : offset + size]
         assert has_more == (len(ids) > offset + size)
 
+    @rule(
+        states=st.lists(st.sampled_from(list(State)), max_size=3),
+        size=st.integers(1, 5),
+        budget=st.integers(1, 40),
+        newest_first=st.booleans(),
+    )
+    def search(self, states: list[int], size: int, budget: int, newest_first: bool) -> None:  # noqa: FBT001
+        sign = -1 if newest_first else 1
+        jobs = [job for job in self.desk.model.jobs.values() if not states or job.state in states]
+        wanted = [job for job in jobs if job.number % 2]
+        ids = [job.id for job in sorted(wanted, key=lambda job: (sign * job.created_ms, job.id))]
+        found: list[str] = []
+        place: Place | None = None
+        while True:
+            part, place = self.desk.ledger.scan(
+                states, place, size, budget, newest_first=newest_first, wants=lambda job: job.number % 2 == 1
+            )
+            found += [job.id for job in part]
+            if place is None:
+                break
+        assert found == ids
+
+    @rule()
+    def count_queues(self) -> None:
+        model, now_ms = self.desk.model, self.desk.log_ms
+        for view in queue_stats(self.desk.ledger, now_ms):
+            jobs = [job for job in model.jobs.values() if job.lane[0] == view.name]
+            queued = [job for job in jobs if job.state == QUEUED]
+            ready = [job for job in queued if job.not_before_ms <= now_ms]
+            running = [job for job in jobs if job.state == RUNNING]
+            assert (view.ready, view.delayed) == (len(ready), len(queued) - len(ready))
+            assert view.running == len(running)
+            assert view.mode == model.modes.get(view.name, (QueueMode.OPEN,))[0]
+            waits = [now_ms - max(job.created_ms, job.not_before_ms) for job in ready]
+            assert view.oldest_age_ms in waits if waits else view.oldest_age_ms == 0
+
     # -- restarts
 
     @rule()
@@ -242,6 +377,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """After the trouble everything drains: every job that is kept becomes terminal."""
         desk = self.desk
+        for queue in list(desk.model.modes):
+            desk.set_mode(queue, QueueMode.OPEN)
         for _ in range(20 * (len(desk.model.jobs) + 1)):
             if not desk.model.unfinished:
                 break

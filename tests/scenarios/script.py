@@ -6,10 +6,13 @@ reply (`<`), and each job whose state, token or budget changed (`=`). Options ar
 
     config aging_ms=1000                     before anything else
     clock +500 | wall +500 | serve +500      both clocks, the wall clock alone, served time alone
-    submit a b type=echo queue=q priority=9 attempts=3 losses=1 backoff=fixed:100 key=k payload=x delay=50
+    submit a b type=echo queue=q priority=9 attempts=3 losses=1 backoff=fixed:100 key=k unique=u payload=x delay=50
+    mode q PAUSED reason=why
+    purge a b reason=why
     lease w1 2 for=1000 routes=echo queues=q
     heartbeat w1 for=1000 held=1,2 grace=50
     report w1 a 1 DONE output=x reason=why final=1
+    note w1 a 1 at=500 message=half lines=one,two
     cancel a reason=why
     revoke w1 disconnected
     expire
@@ -23,7 +26,19 @@ from typing import Any
 import msgspec
 
 from holdfast.core import commands, lifecycle
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Job, NewJob, Result, Template
+from holdfast.core.model import (
+    EXPONENTIAL,
+    FIXED,
+    QUADRATIC,
+    Backoff,
+    Extra,
+    Job,
+    NewJob,
+    Note,
+    QueueMode,
+    Result,
+    Template,
+)
 from tests.unit.core.desk import Desk
 
 Options = dict[str, str]
@@ -52,6 +67,9 @@ class Player:
             "lease": self._lease,
             "heartbeat": self._heartbeat,
             "report": self._report,
+            "note": self._note,
+            "mode": self._mode,
+            "purge": lambda words, options: self._do(commands.CancelQueued(words, options.get("reason", ""))),
             "cancel": lambda words, options: self._do(commands.Cancel(words[0], options.get("reason", ""))),
             "revoke": lambda words, _: self._do(commands.Revoke(words[0], words[1], words[1] != "released")),
             "expire": lambda _, __: self._do(commands.Expire()),
@@ -98,7 +116,8 @@ class Player:
 
     def _submit(self, words: list[str], options: Options) -> object:
         due_ms = self._desk.log_ms + int(options["delay"]) if "delay" in options else 0
-        extra = Extra(request_id=options["key"]) if "key" in options else None
+        key, unique = options.get("key", ""), options.get("unique", "")
+        extra = Extra(request_id=key, unique_key=unique) if key or unique else None
         payload = options.get("payload", "").encode()
         jobs = [NewJob(job_id, 0, payload, due_ms, extra) for job_id in words]
         return self._do(commands.Submit([_template(options)], jobs))
@@ -124,6 +143,16 @@ class Player:
             is_retryable="final" not in options,
         )
         return self._do(commands.Report(worker, [row]))
+
+    def _note(self, words: list[str], options: Options) -> object:
+        worker, job_id, token = words
+        lines = tuple(line for line in options.get("lines", "").split(",") if line)
+        note = Note(job_id, int(token), int(options.get("at", "-1")), options.get("message", ""), lines)
+        return self._do(commands.TakeNotes(worker, [note]))
+
+    def _mode(self, words: list[str], options: Options) -> object:
+        queue, mode = words
+        return self._do(commands.SetQueueMode(queue, QueueMode[mode], options.get("reason", "")))
 
     def _evict(self, _: list[str], options: Options) -> object:
         limits = (int(options.get(name, _FOR_EVER)) for name in ("age", "jobs", "bytes"))
@@ -152,12 +181,14 @@ def _names(text: str) -> frozenset[str]:
 
 # -- how things are shown
 
+_EVENTS = ["", "started", "created", "granted", "extended", "revoked", "reported", "cancel", "evicted"]
+_EVENTS += ["mode", "purged", "noted"]
+
 
 def show_event(body: bytes) -> str:
     """An event as the journal holds it: its numbers and words, without names that code could change."""
     ((tag, at_ms, *fields),) = msgspec.msgpack.decode(body)
-    name = ["", "started", "created", "granted", "extended", "revoked", "reported", "cancel", "evicted"][tag]
-    return f"{name} at {at_ms}: {' '.join(map(show, fields))}"
+    return f"{_EVENTS[tag]} at {at_ms}: {' '.join(map(show, fields))}"
 
 
 def show_job(job: Job) -> str:
