@@ -100,6 +100,11 @@ class FramedProtocol(asyncio.Protocol):
         await self._writable.wait()
 
     @property
+    def is_writable(self) -> bool:
+        """Whether the other side takes what it is sent."""
+        return self._writable.is_set()
+
+    @property
     def is_open(self) -> bool:
         """Whether anything can still be sent."""
         return self._transport is not None and not self._transport.is_closing()

@@ -1,0 +1,115 @@
+"""Calls to a server over gRPC: many at a time over one stream that stays open, opened anew after a loss."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from holdfast.client.carriers import Response, raise_refusal
+from holdfast.client.channel import open_channel
+from holdfast.client.pending import PendingCalls
+from holdfast.client.refusals import error_of
+from holdfast.errors import Code, HoldfastError, UnavailableError
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto import holdfast_pb2_grpc as rpc
+
+_PACKAGE = pb.DESCRIPTOR.package
+
+
+class GrpcCarrier:
+    """A channel to `host:port`; nothing is opened before the first call."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._channel = open_channel(target)
+        self._stream: _Stream | None = None
+
+    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+        """The answer, over the stream that all calls share."""
+        if self._stream is None or self._stream.is_over:
+            self._stream = _Stream(self._channel, self._target)
+        reply = await self._stream.call(method, request.SerializeToString(), deadline_s)
+        raise_refusal(reply)
+        return response.FromString(reply.body)
+
+    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncIterator[Response]:
+        """The answers, over a stream of their own."""
+        path = f"/{_PACKAGE}.{method}"
+        start = self._channel.unary_stream(path, lambda message: message.SerializeToString(), response.FromString)
+        call: Any = start(request)
+        try:
+            async for message in call:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise explained(error, self._target) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Ends the stream and the channel."""
+        if self._stream is not None:
+            await self._stream.close()
+        await self._channel.close(None)
+
+
+class _Stream:
+    """One `Converse` call: replies are matched with calls until it breaks."""
+
+    def __init__(self, channel: grpc.aio.Channel, target: str) -> None:
+        self._target = target
+        self._call: Any = rpc.JobServiceStub(channel).Converse()
+        self._pending = PendingCalls()
+        self._unsent: deque[pb.Call] = deque()
+        self._wake = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+        self.is_over = False
+
+    async def call(self, method: str, body: bytes, deadline_s: float | None) -> pb.Reply:
+        return await self._pending.call(self._send, method, body, deadline_s)
+
+    async def close(self) -> None:
+        self._fail(UnavailableError("the connection was closed", reason="CONNECTION_LOST"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    def _send(self, call: pb.Call) -> None:
+        self._unsent.append(call)
+        self._wake.set()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._unsent:
+                    await self._call.write(self._unsent.popleft())
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            """The reader hears of it too, and knows why."""
+
+    async def _read(self) -> None:
+        try:
+            while isinstance(reply := await self._call.read(), pb.Reply):
+                self._pending.settle(reply)
+            error: HoldfastError = UnavailableError("the server ended the conversation", reason="CONNECTION_LOST")
+        except grpc.aio.AioRpcError as failure:
+            error = explained(failure, self._target)
+        self._fail(error)
+
+    def _fail(self, error: HoldfastError) -> None:
+        self.is_over = True
+        self._call.cancel()
+        self._tasks[1].cancel()
+        self._pending.fail(error)
+
+
+def explained(error: grpc.aio.AioRpcError, target: str) -> HoldfastError:
+    """The server's own words; where there are none because it cannot be reached, what to do about that."""
+    known = error_of(error)
+    if isinstance(known, UnavailableError) and known.reason == Code.UNAVAILABLE.value:
+        message = f"no server answers at {target}: start one with `holdfast up`, or name another one"
+        return UnavailableError(f"{message} ({known.message})", reason="UNREACHABLE")
+    return known

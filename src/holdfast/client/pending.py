@@ -1,0 +1,52 @@
+"""Calls that wait for their replies, matched by number, whatever carries them."""
+
+import asyncio
+from collections.abc import Callable
+
+from holdfast.errors import DeadlineExceededError, HoldfastError
+from holdfast.proto import holdfast_pb2 as pb
+
+Send = Callable[[pb.Call], None]
+
+
+class PendingCalls:
+    """Numbers, futures and deadlines of one conversation."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._futures: dict[int, asyncio.Future[pb.Reply]] = {}
+        self._last_id = 0
+
+    async def call(self, send: Send, method: str, body: bytes, deadline_s: float | None) -> pb.Reply:
+        """Sends a call and waits for its reply; one that is given up is called off."""
+        self._last_id = call_id = self._last_id + 1
+        future: asyncio.Future[pb.Reply] = self._loop.create_future()
+        self._futures[call_id] = future
+        timer = None if deadline_s is None else self._loop.call_later(deadline_s, _expire, future, method)
+        try:
+            send(pb.Call(id=call_id, method=method, body=body))
+            return await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if self._futures.pop(call_id, None) is not None:  # no reply came
+                send(pb.Call(id=call_id, cancel=True))
+
+    def settle(self, reply: pb.Reply) -> None:
+        """Hands a reply to whoever waits for it."""
+        future = self._futures.pop(reply.id, None)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def fail(self, error: HoldfastError) -> None:
+        """No reply will come any more."""
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
+            if not future.done():
+                future.set_exception(error)
+
+
+def _expire(future: asyncio.Future[pb.Reply], method: str) -> None:
+    if not future.done():
+        message = f"no answer to {method} in time; whether it took effect is unknown"
+        future.set_exception(DeadlineExceededError(message))

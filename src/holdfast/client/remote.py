@@ -1,0 +1,193 @@
+"""`JobApi`, `AdminApi` and `FeedApi` of a server somewhere else, over any carrier.
+
+Calls have the deadlines of the contract and are repeated by its profile where repeating is safe.
+"""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Self
+
+from google.protobuf.message import Message
+
+from holdfast import limits
+from holdfast.backends.ports import (
+    Explanation,
+    FeedPart,
+    Found,
+    JobDraft,
+    JobQuery,
+    JobView,
+    Page,
+    QueueView,
+    ResultView,
+    Stats,
+    WorkerView,
+)
+from holdfast.client import views
+from holdfast.client.carriers import Carrier, Response
+from holdfast.client.retrying import Retrying
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import InvalidArgumentError
+from holdfast.proto import holdfast_pb2 as pb
+
+_SUBMIT_S = limits.DEADLINE_MS_SUBMIT / 1_000
+_CANCEL_S = limits.DEADLINE_MS_CANCEL / 1_000
+_STATUS_S = limits.DEADLINE_MS_STATUS / 1_000
+_RESULT_S = limits.DEADLINE_MS_RESULT / 1_000
+_LIST_S = limits.DEADLINE_MS_LIST / 1_000
+#: What walks over a journal or over all jobs of a queue takes as long as there is of it.
+_WALK_S = 60.0
+
+
+class RemoteJobs:
+    """Everything that can be asked of one server. Use it as a context manager, or close it."""
+
+    def __init__(self, carrier: Carrier, retrying: Retrying | None = None) -> None:
+        self._carrier = carrier
+        self._retrying = retrying or Retrying()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        await self._carrier.close()
+
+    # -- jobs
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """Repeated by itself where every draft has an id or a request id, for then it finds the first one's jobs."""
+        if any(template.simulated for template in templates):
+            raise InvalidArgumentError("simulated work is submitted over taskqueue.v1", reason="TEMPLATE_SIMULATED")
+        request = pb.SubmitJobsRequest(
+            templates=map(views.template_message, templates), jobs=map(views.draft_message, drafts)
+        )
+        is_repeatable = all(draft.id or (draft.extra and draft.extra.request_id) for draft in drafts)
+        method = "JobService/SubmitJobs"
+        reply = await self._call(method, request, pb.SubmitJobsResponse, _SUBMIT_S, is_repeatable=is_repeatable)
+        return views.submitted_of(reply)
+
+    async def get(self, job_id: str) -> JobView:
+        """The job at one instant."""
+        return views.job_view(await self._call("JobService/GetJob", pb.GetJobRequest(job_id=job_id), pb.Job, _STATUS_S))
+
+    async def result(self, job_id: str) -> ResultView:
+        """Its result, if it has one yet."""
+        request = pb.GetJobRequest(job_id=job_id, with_output=True)
+        return views.result_view(await self._call("JobService/GetJob", request, pb.Job, _RESULT_S))
+
+    async def payload(self, job_id: str) -> bytes:
+        """What its handler is given."""
+        request = pb.GetJobRequest(job_id=job_id, with_payload=True)
+        return (await self._call("JobService/GetJob", request, pb.Job, _RESULT_S)).payload
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Ends a queued job, asks a running one to stop."""
+        request = pb.CancelJobRequest(job_id=job_id, reason=reason)
+        reply = await self._call("JobService/CancelJob", request, pb.CancelJobResponse, _CANCEL_S)
+        return CancelReply(State(reply.status), reply.already_ended)
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """Walks the search up to the offset: for listings whose pages are numbered. `find` goes on from a cursor."""
+        query, cursor = JobQuery(states=frozenset(states), oldest_first=not newest_first), ""
+        jobs: list[JobView] = []
+        while len(jobs) <= offset + size:
+            found = await self.find(query, cursor, limits.PAGE_SIZE_MAX)
+            jobs += found.jobs
+            cursor = found.cursor
+            if not cursor:
+                break
+        return Page(jobs[offset : offset + size], len(jobs) > offset + size)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why it is where it is."""
+        request = pb.ExplainJobRequest(job_id=job_id)
+        reply = await self._call("JobService/ExplainJob", request, pb.ExplainJobResponse, _STATUS_S)
+        return Explanation(State(reply.status), reply.reason, reply.explanation)
+
+    async def watch(self, job_id: str) -> AsyncIterator[JobView]:
+        """The job now and after each change; begin anew after an `UnavailableError`."""
+        async for job in self._carrier.stream("JobService/WatchJob", pb.WatchJobRequest(job_id=job_id), pb.Job):
+            yield views.job_view(job)
+
+    async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
+        """The job and its result, however long that takes."""
+        job = await self._call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, None)
+        return views.job_view(job), views.result_view(job)
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """Jobs that match."""
+        request = views.query_message(query, cursor, size)
+        reply = await self._call("JobService/FindJobs", request, pb.FindJobsResponse, _LIST_S)
+        return Found([views.job_view(job) for job in reply.jobs], reply.next_cursor)
+
+    async def retry(self, job_id: str, request_id: str = "") -> str:
+        """The id of a new job like this one; repeated by itself only under a request id."""
+        request = pb.RetryJobRequest(job_id=job_id, request_id=request_id)
+        method, is_repeatable = "JobService/RetryJob", bool(request_id)
+        return (await self._call(method, request, pb.RetryJobResponse, _SUBMIT_S, is_repeatable=is_repeatable)).job_id
+
+    # -- what happened, and what happens
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """Everything that happened to a job."""
+        request = pb.GetHistoryRequest(job_id=job_id)
+        reply = await self._call("JobService/GetHistory", request, pb.GetHistoryResponse, _WALK_S)
+        return [views.entry_of(entry) for entry in reply.entries]
+
+    async def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+        """Everything that happens; after an `UnavailableError` go on from the last position."""
+        request = pb.FeedRequest(after=after or 0, from_now=after is None)
+        async for part in self._carrier.stream("JobService/Feed", request, pb.FeedResponse):
+            yield FeedPart([views.entry_of(entry) for entry in part.entries], part.position)
+
+    # -- administration
+
+    async def stats(self) -> Stats:
+        """The numbers."""
+        return views.stats_of(await self._call("AdminService/GetStats", pb.GetStatsRequest(), pb.Stats, _STATUS_S))
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue, by name."""
+        request, method = pb.ListQueuesRequest(), "AdminService/ListQueues"
+        return [views.queue_view(q) for q in (await self._call(method, request, pb.ListQueuesResponse, _LIST_S)).queues]
+
+    async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """Opens, pauses or drains a queue."""
+        request = pb.SetQueueModeRequest(queue=queue, mode=views.mode_message(mode), reason=reason)
+        await self._call("AdminService/SetQueueMode", request, pb.SetQueueModeResponse, _CANCEL_S)
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """Cancels what waits; not repeated by itself, because the number would be that of the last try alone."""
+        request, method = pb.PurgeQueueRequest(queue=queue, reason=reason), "AdminService/PurgeQueue"
+        return (await self._call(method, request, pb.PurgeQueueResponse, _WALK_S, is_repeatable=False)).canceled
+
+    async def workers(self) -> list[WorkerView]:
+        """Every worker that is connected or was heard of lately."""
+        request, method = pb.ListWorkersRequest(), "AdminService/ListWorkers"
+        reply = await self._call(method, request, pb.ListWorkersResponse, _LIST_S)
+        return [views.worker_view(worker) for worker in reply.workers]
+
+    async def drain_worker(self, worker_id: str) -> None:
+        """Asks a worker to finish and end."""
+        request = pb.DrainWorkerRequest(worker_id=worker_id)
+        await self._call("AdminService/DrainWorker", request, pb.DrainWorkerResponse, _CANCEL_S)
+
+    async def _call(
+        self,
+        method: str,
+        request: Message,
+        response: type[Response],
+        deadline_s: float | None,
+        *,
+        is_repeatable: bool = True,
+    ) -> Response:
+        async def once() -> Response:
+            return await self._carrier.call(method, request, response, deadline_s)
+
+        return await self._retrying.call(once, is_repeatable=is_repeatable)

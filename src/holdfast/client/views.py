@@ -1,0 +1,194 @@
+"""Values of the ports as requests, and answers of `holdfast.v1` as values of the ports."""
+
+from typing import cast
+
+from holdfast.backends.ports import JobDraft, JobQuery, JobView, Progress, QueueView, ResultView, Stats, WorkerView
+from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, QueueMode, Template
+from holdfast.errors import Code
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto.enums import job_status
+
+_KINDS = {FIXED: pb.BACKOFF_KIND_FIXED, EXPONENTIAL: pb.BACKOFF_KIND_EXPONENTIAL, QUADRATIC: pb.BACKOFF_KIND_QUADRATIC}
+_KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
+_NO_BACKOFF = Backoff()
+
+
+# -- requests
+
+
+def template_message(template: Template) -> pb.JobTemplate:
+    """The template; a backoff that is the default need not be said."""
+    message = pb.JobTemplate(
+        type=template.type,
+        queue=template.queue,
+        priority=template.priority,
+        max_attempts=template.max_attempts,
+        max_losses=template.max_losses,
+        timeout_ms=template.timeout_ms,
+    )
+    backoff = template.backoff
+    if backoff != _NO_BACKOFF:
+        kind = _KINDS.get(backoff.kind, cast("pb.BackoffKind", -1))
+        message.backoff.CopyFrom(pb.Backoff(kind=kind, base_ms=backoff.base_ms, max_ms=backoff.max_ms))
+    return message
+
+
+def draft_message(draft: JobDraft) -> pb.NewJob:
+    """One job to be submitted."""
+    message = pb.NewJob(
+        template=draft.template,
+        payload=draft.payload,
+        delay_ms=draft.delay_ms,
+        not_before_ms=draft.not_before_ms,
+        id=draft.id,
+    )
+    extra = draft.extra
+    if extra is not None:
+        message.request_id, message.unique_key, message.retry_of = extra.request_id, extra.unique_key, extra.retry_of
+        message.labels.update(extra.labels)
+        message.headers.update(extra.headers)
+    return message
+
+
+def query_message(query: JobQuery, cursor: str, size: int) -> pb.FindJobsRequest:
+    """What is looked for, and where to go on."""
+    return pb.FindJobsRequest(
+        status=[job_status(state) for state in query.states],
+        queue=query.queue,
+        type=query.type,
+        labels=query.labels,
+        created_from_ms=query.created_from_ms,
+        created_before_ms=query.created_before_ms,
+        oldest_first=query.oldest_first,
+        page_size=size,
+        cursor=cursor,
+    )
+
+
+def mode_message(mode: QueueMode) -> pb.QueueMode:
+    """The mode's number, which is the same in the contract and in the core."""
+    return cast("pb.QueueMode", int(mode))
+
+
+# -- answers
+
+
+def submitted_of(reply: pb.SubmitJobsResponse) -> Submitted:
+    """What became of each job of a batch."""
+    refusals = {
+        refusal.index: Refusal(Code(refusal.code or Code.INVALID_ARGUMENT.value), refusal.reason, refusal.message)
+        for refusal in reply.refusals
+    }
+    return Submitted(list(reply.job_ids), reply.accepted_at_ms, refusals, frozenset(reply.existing))
+
+
+def job_view(job: pb.Job) -> JobView:
+    """A job as its clients see it."""
+    return JobView(
+        job.id,
+        template_of(job.template, simulated=job.simulated),
+        State(job.status),
+        job.created_at_ms,
+        job.started_at_ms,
+        job.finished_at_ms,
+        job.not_before_ms,
+        job.cancel_requested,
+        job.failure_reason,
+        job.attempts,
+        extra_of(job),
+        job.failures,
+        job.losses,
+        job.token,
+        job.worker_id,
+        progress_of(job.progress) if job.HasField("progress") else None,
+    )
+
+
+def result_view(job: pb.Job) -> ResultView:
+    """How it ended, if it has."""
+    return ResultView(State(job.status), job.output, job.summary, job.runtime_ms)
+
+
+def template_of(template: pb.JobTemplate, *, simulated: bool) -> Template:
+    """What its kind of jobs shares."""
+    backoff = template.backoff
+    return Template(
+        template.type,
+        template.queue,
+        template.priority,
+        template.max_attempts,
+        template.max_losses,
+        template.timeout_ms,
+        Backoff(_KINDS_BACK.get(backoff.kind, EXPONENTIAL), backoff.base_ms, backoff.max_ms),
+        simulated,
+    )
+
+
+def extra_of(job: pb.Job) -> Extra | None:
+    """What few jobs have."""
+    if not (job.request_id or job.labels or job.headers or job.retry_of or job.unique_key):
+        return None
+    return Extra(
+        request_id=job.request_id,
+        labels=tuple(sorted(job.labels.items())),
+        headers=tuple(sorted(job.headers.items())),
+        retry_of=job.retry_of,
+        unique_key=job.unique_key,
+    )
+
+
+def progress_of(progress: pb.Progress) -> Progress:
+    """How far it is."""
+    return Progress(progress.permille, progress.message, progress.at_ms)
+
+
+def entry_of(entry: pb.Entry) -> Entry:
+    """One thing that happened."""
+    return Entry(
+        entry.position,
+        entry.at_ms,
+        entry.job_id,
+        entry.what,
+        entry.state,
+        entry.worker_id,
+        entry.token,
+        entry.reason,
+    )
+
+
+def queue_view(queue: pb.Queue) -> QueueView:
+    """One queue."""
+    mode = QueueMode(queue.mode)
+    return QueueView(queue.name, mode, queue.reason, queue.ready, queue.delayed, queue.running, queue.oldest_age_ms)
+
+
+def worker_view(worker: pb.Worker) -> WorkerView:
+    """One worker."""
+    return WorkerView(
+        worker.worker_id,
+        list(worker.types),
+        list(worker.queues),
+        worker.slots,
+        worker.running,
+        worker.draining,
+        worker.streaming,
+        worker.heard_ms_ago,
+    )
+
+
+def stats_of(stats: pb.Stats) -> Stats:
+    """The whole system in numbers."""
+    return Stats(
+        stats.position,
+        stats.now_ms,
+        dict(stats.states),
+        stats.bytes_held,
+        stats.epoch,
+        stats.cluster_id,
+        stats.workers,
+        stats.slots,
+        stats.leases,
+    )
