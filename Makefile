@@ -9,11 +9,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 PYTEST_ARGS ?=
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.installed
+PEERS_ARGS ?=
 
-.PHONY: help setup check fmt test sim bench proto docs clean
+.PHONY: help setup check fmt test sim bench bench-peers proto docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the pinned tools and this package (quick the second time)
 	@echo 'setup: .venv is ready'
@@ -46,12 +49,22 @@ sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches f
 bench: $(STAMP) ## measure throughput as ratios taken in one run
 	$(BIN)/python -m holdfast.lab.bench
 
+bench-peers: $(PEERS_STAMP) ## measure other job queues beside this one (half an hour; PEERS_ARGS=); rewrites docs/benchmarks.*
+	$(PEERS)/bin/python -m holdfast.lab.peers --document docs/benchmarks.md --plot docs/benchmarks.svg $(PEERS_ARGS)
+
+# A venv of its own, so that the test suite never needs the peers.
+$(PEERS_STAMP): pyproject.toml scripts/find_python
+	@[ -x $(PEERS)/bin/python ] || "$$(scripts/find_python)" -m venv $(PEERS)
+	@echo 'bench-peers: installing the pinned peers into $(PEERS)'
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
+	@touch $@
+
 proto: $(STAMP) ## regenerate src/holdfast/proto from proto/*.proto
 	$(BIN)/python -m scripts.generate_proto
 
 docs: $(STAMP) ## regenerate the documents that are made from code
 	$(BIN)/python -m scripts.generate_docs
 
-clean: ## remove .venv and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+clean: ## remove the venvs and every cache
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Beside the peers: other job queues for Python and this one, measured alike in one run."""

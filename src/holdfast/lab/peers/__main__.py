@@ -1,0 +1,72 @@
+"""`make bench-peers`: other job queues and this one beside each other, as ratios to one yardstick of the same run."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.markup import escape
+
+from holdfast.errors import HoldfastError
+from holdfast.lab.peers import machine, redis_server
+from holdfast.lab.peers.plot import draw
+from holdfast.lab.peers.report import markdown, put_between_markers, show
+from holdfast.lab.peers.results import Results, as_json, from_json
+from holdfast.lab.peers.rounds import Plan, run
+from holdfast.lab.peers.systems import SYSTEMS
+
+_WIDTH = 200
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="systems to measure")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measure of speed")
+    parser.add_argument("--kills", type=int, default=3, help="times that a worker of each system is killed")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long one trial should take")
+    parser.add_argument("--json", type=Path, default=Path("build/bench-peers.json"), help="where the results go")
+    parser.add_argument("--document", type=Path, help="also put tables between this document's markers")
+    parser.add_argument("--plot", type=Path, help="also draw this picture")
+    parser.add_argument("--again", action="store_true", help="measure nothing: show what the JSON file has")
+    return parser.parse_args()
+
+
+def measure(arguments: argparse.Namespace, console: Console) -> Results:
+    """The whole run; its results are in the JSON file before anything is shown."""
+    with_redis = any(SYSTEMS[name].is_on_redis for name in arguments.only)
+    if with_redis:
+        redis_server.ensure_installed()
+    plan = Plan(arguments.only, rounds=arguments.rounds, kills=arguments.kills, seconds=arguments.seconds)
+    facts = machine.facts("`make bench-peers`", with_redis=with_redis)
+    results = uvloop.run(run(plan, facts, lambda text: console.print(f"[dim]{escape(text)}[/dim]")))
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_bytes(as_json(results))
+    return results
+
+
+def publish(arguments: argparse.Namespace, results: Results) -> None:
+    """The picture and the document, where they were asked for."""
+    if arguments.plot:
+        draw(results, arguments.plot)
+    if arguments.document:
+        put_between_markers(arguments.document, markdown(results, arguments.plot.name if arguments.plot else ""))
+
+
+def main() -> int:
+    """Exits with 1 if a trial failed."""
+    arguments = parse()
+    console = Console(stderr=True)
+    try:
+        results = from_json(arguments.json.read_bytes()) if arguments.again else measure(arguments, console)
+        show(results, Console(width=_WIDTH))
+        publish(arguments, results)
+    except (HoldfastError, FileNotFoundError) as error:
+        console.print(f"bench-peers: {escape(str(error))}")
+        return 1
+    return 1 if results.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""A private Redis for one trial, on a free port and in a folder of its own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.errors import UnavailableError
+from holdfast.lab.processes import ended
+
+#: By the name of the mode: what is passed to redis-server beside port and folder.
+MODES = {
+    "default": [],  # what Redis does without a configuration: RDB snapshots now and then, no append-only file
+    "always": ["--appendonly", "yes", "--appendfsync", "always"],
+}
+INSTALL = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "redis-server"]
+_START_S = 10
+
+
+def ensure_installed() -> None:
+    """Installs redis-server where that is possible, else says how."""
+    if shutil.which("redis-server"):
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        # Without a policy Debian would start a Redis of its own on the well-known port.
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        subprocess.run(INSTALL, check=False, env=environment, stdout=subprocess.DEVNULL)
+    if not shutil.which("redis-server"):
+        raise UnavailableError(f"redis-server is missing; install it with: sudo {' '.join(INSTALL)}")
+
+
+@contextmanager
+def redis_server(folder: Path, mode: str) -> Iterator[str]:
+    """The URL of a Redis that lives as long as the block."""
+    port = _free_port()
+    data = folder / "redis"
+    data.mkdir()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), *MODES[mode]]
+    with (folder / "redis.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
+        with ended(process):
+            _wait_for(port, process)
+            yield f"redis://127.0.0.1:{port}"
+
+
+def version() -> str:
+    """Of the redis-server that is installed."""
+    command = ["redis-server", "--version"]
+    words = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return next(word.removeprefix("v=") for word in words if word.startswith("v="))
+
+
+def _free_port() -> int:
+    # Redis takes no port 0, so this port could be taken in between; the trial then fails and says so.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+        else:
+            return
+    raise UnavailableError(f"redis-server does not answer on port {port}; it left with {process.poll()}")

@@ -1,0 +1,182 @@
+"""The tables: for a terminal, and for docs/benchmarks.md between its markers."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from holdfast.errors import FailedPreconditionError
+from holdfast.lab.peers.killing import CAP_S, JOBS
+from holdfast.lab.peers.results import FIGURES, RATES, Figure, KillTrial, Results, figure_of, figures, ranked
+
+BEGIN = "<!-- bench-peers: begin -->"
+END = "<!-- bench-peers: end -->"
+MODES = {"default": "Redis' defaults", "always": "`appendfsync always`"}
+SPEED_WORDS = """### Speed
+
+Rates in multiples of the echo's rate (more is better), latency in round trips of the same echo, one at a time (less is
+better). Median, with the spread over the rounds in brackets."""
+KILL_WORDS = f"""### A worker is killed
+
+`kill -9` of one of two workers while {JOBS} jobs of one second run and wait.
+Smallest and largest count over the rounds."""
+Rows = list[list[str]]
+
+
+def speed_rows(results: Results) -> Rows:
+    """A row for each system, a column for each figure and mode."""
+    found = figures(results.trials)
+    return [
+        [
+            about.title,
+            *(_cell(figure_of(found, name, mode, figure)) for figure in RATES for mode in MODES),
+            *(_latency(found, name, mode) for mode in MODES),
+        ]
+        for name, about in results.systems.items()
+    ]
+
+
+def speed_header() -> list[str]:
+    """The columns of `speed_rows`."""
+    rates = [f"{FIGURES[figure]}, {mode}" for figure in RATES for mode in MODES.values()]
+    return ["system", *rates, *(f"idle latency p50 / p99, {mode}" for mode in MODES.values())]
+
+
+def kill_rows(results: Results) -> Rows:
+    """A row for each system: what became of the jobs, round by round."""
+    return [
+        [about.title, *_kill_cells([one for one in results.kills if one.system == name]), about.after_a_kill]
+        for name, about in results.systems.items()
+    ]
+
+
+KILL_HEADER = [
+    "system",
+    f"finished of {JOBS} within {CAP_S:g} s",
+    "running in the killed worker",
+    "unfinished but kept",
+    "lost",
+    "started again",
+    "finished twice",
+    "seconds until all had finished",
+    "by its documents, with its defaults",
+]
+
+
+def about_rows(results: Results) -> Rows:
+    """What each system is and how it was run."""
+    return [[one.title, one.version, one.durability, one.settings] for one in results.systems.values()]
+
+
+ABOUT_HEADER = ["system", "version", "an accepted job survives", "settings: one worker process each"]
+
+
+def leaders(results: Results) -> list[str]:
+    """For each figure and mode who is first, and by how much before the next; it may well be a peer."""
+    lines = []
+    for name, title in FIGURES.items():
+        for mode, words in MODES.items():
+            row = ranked(results, mode, name)
+            if len(row) > 1:
+                lines.append(f"{title}, {words}: {_leader(results, row)}.")
+    return lines
+
+
+def markdown(results: Results, plot: str) -> str:
+    """What stands between the markers."""
+    facts = [f"- {name}: {value}" for name, value in results.facts.items()]
+    parts = [
+        "\n".join([*facts, f"- rounds: {_rounds(results)}"]),
+        f"![Throughput and latency beside the peers]({plot})",
+        SPEED_WORDS,
+        table(speed_header(), speed_rows(results)),
+        "Who is first:\n\n" + "\n".join(f"- {line}" for line in leaders(results)),
+        KILL_WORDS,
+        table(KILL_HEADER, kill_rows(results)),
+        "### What was run\n\n" + table(ABOUT_HEADER, about_rows(results)),
+    ]
+    if results.errors:
+        parts.append("### What failed\n\n" + "\n".join(f"- {line}" for line in results.errors))
+    return "\n\n".join(parts)
+
+
+def table(header: list[str], rows: Iterable[list[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def put_between_markers(document: Path, text: str) -> None:
+    """Replaces what stands between the document's markers, and nothing else."""
+    old = document.read_text() if document.exists() else ""
+    if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
+        raise FailedPreconditionError(f"expected {document} to have the lines {BEGIN} and {END} once each, in order")
+    before, _, rest = old.partition(BEGIN)
+    after = rest.partition(END)[2]
+    document.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+
+
+def show(results: Results, console: Console) -> None:
+    """The two tables of figures, for a person at a terminal."""
+    for title, header, rows in (
+        ("Beside the peers: multiples of a bare grpc.aio echo", speed_header(), speed_rows(results)),
+        ("A worker is killed", KILL_HEADER[:-1], [row[:-1] for row in kill_rows(results)]),
+    ):
+        shown = Table(*(head.replace("`", "") for head in header), title=title, show_lines=True)
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None:
+        return "failed"
+    return f"{number(figure.median)} ({number(min(figure.values))} – {number(max(figure.values))})"
+
+
+def _latency(found: dict[tuple[str, str, str], Figure], name: str, mode: str) -> str:
+    half, most = (figure_of(found, name, mode, figure) for figure in ("p50", "p99"))
+    return "failed" if half is None or most is None else f"{_cell(half)} / {_cell(most)}"
+
+
+def number(value: float) -> str:
+    """Three digits that mean something."""
+    for least, digits in ((100, 0), (10, 1), (1, 2)):
+        if value >= least:
+            return f"{value:,.{digits}f}"
+    return f"{value:.3f}"
+
+
+def _kill_cells(trials: list[KillTrial]) -> list[str]:
+    kills = [trial.kill for trial in trials if trial.kill]
+    if not kills:
+        return ["failed"] * (len(KILL_HEADER) - 2)
+    counts = [
+        [kill.finished for kill in kills],
+        [kill.running for kill in kills],
+        [kill.kept for kill in kills],
+        [kill.lost for kill in kills],
+        [kill.started_again for kill in kills],
+        [kill.finished_twice for kill in kills],
+    ]
+    all_done = all(kill.finished == kill.jobs for kill in kills)
+    waited = f"{max(kill.waited_s for kill in kills):.1f} at most" if all_done else "–"
+    return [*(_range(values) for values in counts), waited]
+
+
+def _range(values: list[int]) -> str:
+    return str(min(values)) if min(values) == max(values) else f"{min(values)} – {max(values)}"
+
+
+def _leader(results: Results, row: list[Figure]) -> str:
+    first, second = row[0], row[1]
+    factor = max(first.median, second.median) / min(first.median, second.median)
+    titles = [results.systems[one.system].title for one in (first, second)]
+    return f"**{titles[0]}** ({number(first.median)}), {factor:.1f} times as good as {titles[1]}"
+
+
+def _rounds(results: Results) -> str:
+    speeds = 1 + max((trial.round for trial in results.trials), default=-1)
+    kills = 1 + max((trial.round for trial in results.kills), default=-1)
+    return f"{speeds} of each measure of speed, {kills} killings"

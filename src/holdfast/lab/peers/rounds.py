@@ -1,0 +1,123 @@
+"""Runs the trials, round after round, each in a process of its own and between two takes of the yardstick."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from holdfast.lab.load import Echo
+from holdfast.lab.peers.measures import MEASURES
+from holdfast.lab.peers.results import KillTrial, Results, Trial
+from holdfast.lab.peers.system import About
+from holdfast.lab.peers.trial import KILL, Told, modes_of
+from holdfast.lab.peers.yardstick import Yardstick, take
+from holdfast.lab.processes import echo_server
+
+_TRIAL_S = 400
+_ERROR_CHARS = 300
+_KILLS_AT_ONCE = 4
+
+Say = Callable[[str], None]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to run."""
+
+    systems: list[str]
+    rounds: int = 3
+    kills: int = 3
+    seconds: float = 5.0
+    #: Of the yardstick's calls; tests make it small.
+    echo_scale: float = 1.0
+
+
+class TrialError(Exception):
+    """A trial's process failed; the message is the end of what it said."""
+
+
+def schedule(plan: Plan) -> Iterator[tuple[int, str, str, str]]:
+    """Round, measure, system and mode: systems take turns, so that a change of the machine's mood meets all."""
+    for number in range(plan.rounds):
+        for measure in MEASURES:
+            for system in plan.systems:
+                for mode in modes_of(system):
+                    yield number, measure, system, mode
+
+
+async def run(plan: Plan, facts: dict[str, str], say: Say) -> Results:
+    """All trials of speed one by one, then the killings, which only wait and so go side by side."""
+    abouts: dict[str, About] = {}
+    trials = await _speeds(plan, abouts, say)
+    kills = await _kills(plan, abouts, say)
+    return Results(facts, {name: abouts[name] for name in plan.systems if name in abouts}, trials, kills)
+
+
+async def _speeds(plan: Plan, abouts: dict[str, About], say: Say) -> list[Trial]:
+    trials: list[Trial] = []
+    with echo_server() as address:
+        echo = Echo(address)
+        await take(echo, scale=plan.echo_scale)
+        before = await take(echo, scale=plan.echo_scale)
+        for number, measure, system, mode in schedule(plan):
+            trial = Trial(system, mode, measure, number)
+            try:
+                told = await _in_process(system, mode, measure, plan.seconds)
+            except TrialError as error:
+                trials.append(msgspec.structs.replace(trial, error=str(error)))
+                say(f"round {number + 1}: {measure} {system} ({mode}) FAILED: {error}")
+                continue
+            abouts[system] = told.about
+            after = await take(echo, scale=plan.echo_scale)
+            trials.append(_measured(trial, told, before.mean_with(after)))
+            before = after
+            say(f"round {number + 1}: {measure} {system} ({mode}) {_shown(told.values)}")
+        await echo.channel.close(None)
+    return trials
+
+
+def _measured(trial: Trial, told: Told, echo: Yardstick) -> Trial:
+    return msgspec.structs.replace(trial, values=told.values, echo_rate=echo.rate, echo_ms=echo.round_trip_ms)
+
+
+def _shown(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:,.1f}" for name, value in values.items())
+
+
+async def _kills(plan: Plan, abouts: dict[str, About], say: Say) -> list[KillTrial]:
+    room = asyncio.Semaphore(_KILLS_AT_ONCE)
+
+    async def one(system: str, number: int) -> KillTrial:
+        async with room:
+            try:
+                told = await _in_process(system, modes_of(system)[0], KILL, plan.seconds)
+            except TrialError as error:
+                say(f"kill {system} FAILED: {error}")
+                return KillTrial(system, number, error=str(error))
+        abouts.setdefault(system, told.about)
+        say(f"kill {number + 1}: {system} {told.kill}")
+        return KillTrial(system, number, told.kill)
+
+    pairs = [(system, number) for number in range(plan.kills) for system in plan.systems]
+    return list(await asyncio.gather(*(one(*pair) for pair in pairs)))
+
+
+async def _in_process(system: str, mode: str, measure: str, seconds: float) -> Told:
+    command = [sys.executable, "-m", "holdfast.lab.peers.trial", system, mode, measure, "--seconds", str(seconds)]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(_TRIAL_S):
+            printed, errors = await process.communicate()
+    except TimeoutError:
+        process.terminate()
+        await process.wait()
+        raise TrialError(f"no end within {_TRIAL_S} s") from None
+    if process.returncode:
+        raise TrialError(_last_words(errors.decode(errors="replace")))
+    return msgspec.json.decode(printed.splitlines()[-1], type=Told)
+
+
+def _last_words(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][-_ERROR_CHARS:] if lines else "it said nothing"
