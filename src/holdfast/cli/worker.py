@@ -12,7 +12,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.observe import logging
 from holdfast.observe.stream import BackgroundStream
 from holdfast.settings import purpose, refuse_unknown_variables
-from holdfast.topology.lifeline import die_with_parent, lifeline
+from holdfast.worker.lifeline import die_with_parent, lifeline
 from holdfast.topology.worker_process import default_worker_id, run_worker
 from holdfast.worker.runtime import WorkerConfig
 

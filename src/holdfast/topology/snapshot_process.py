@@ -12,7 +12,7 @@ from holdfast.coordinator.snapshots import take_snapshot
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
-from holdfast.topology.lifeline import die_with_parent, lifeline
+from holdfast.worker.lifeline import die_with_parent, lifeline
 
 
 class SnapshotProcess:

@@ -35,7 +35,7 @@ class JobContext:
 
     __slots__ = (
         "_dropped", "_lines", "_message", "_noted", "_permille",
-        "arrived_s", "assignment", "handler", "interrupt", "is_injected", "is_revoked", "started_s",
+        "arrived_s", "assignment", "ended_s", "handler", "interrupt", "is_injected", "is_revoked", "started_s",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class JobContext:
         self.arrived_s = arrived_s
         #: 0 until it runs.
         self.started_s = 0.0
+        #: 0 until its outcome is known, and for ever if it never ran.
+        self.ended_s = 0.0
         #: Why the attempt must end, once it must.
         self.interrupt: type[JobInterruptError] | None = None
         #: An exception was put into the thread that runs it; that happens once at most.
@@ -134,6 +136,11 @@ class JobContext:
             self._dropped += 1
         lines.append(as_text(str(line)[: limits.NOTE_LINE_CHARS_MAX]))
         self._noted(self)
+
+    @property
+    def has_said(self) -> bool:
+        """Whether there is something that nobody has taken yet."""
+        return self._lines is not None or self._permille >= 0
 
     def take_note(self) -> Note | None:
         """What was said since the last time, for whoever sends it on."""

@@ -3,28 +3,30 @@
 Invariants:
 - An outcome is held until the backend says that it is durable; a new session sends it again.
 - A lease that the backend revoked, or that must have run out since the last heartbeat left, is not worked on any more.
-- At most `slots` jobs run at a time; room is offered only for slots that are free.
+- Room is offered for slots that are free and for a short backlog of short jobs; what waits in it for longer than
+  a heartbeat goes back unrun.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 
-import msgspec
 import structlog
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Directive, Introduction, WorkApi, WorkSession
+from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import SIM_TYPE
-from holdfast.core.validation import as_text
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.worker.config import WorkerConfig
-from holdfast.worker.handlers import AttemptFailedError, Handler
+from holdfast.worker.executors.port import Ended, Tally
+from holdfast.worker.handlers import Handler
+from holdfast.worker.loop_watch import watch_loop
+from holdfast.worker.memory import resident_bytes
+from holdfast.worker.notes import Notes
+from holdfast.worker.outcomes import cut
+from holdfast.worker.slots import Slots
 
 __all__ = ["Worker", "WorkerConfig"]
 
@@ -34,15 +36,16 @@ class Worker:
 
     def __init__(self, api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
         self._api = api
-        self._handlers = handlers
         self._config = config
         self._log = structlog.get_logger().bind(worker_id=config.worker_id)
-        self._running: dict[int, tuple[Assignment, asyncio.Task[ReportRow]]] = {}
-        self._revoked: set[int] = set()
+        self._notes = Notes()
+        self._slots = Slots(handlers, config, self._ended, self._notes.add)
         self._outcomes: dict[int, ReportRow] = {}
-        self._reports: dict[int, list[int]] = {}
+        self._unsent: list[ReportRow] = []
+        self._reports: dict[int, list[ReportRow]] = {}
         self._next_report = 1
-        self._freed = 0
+        #: Credits that the backend has not used yet.
+        self._offered = 0
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -53,20 +56,41 @@ class Worker:
         #: When a lease may last have been given or extended.
         self._extended_s = time.monotonic()
         self.attached = asyncio.Event()
+        #: It ends because this process should be replaced by a fresh one.
+        self.is_recycling = False
+
+    @property
+    def tally(self) -> Tally:
+        """What has happened so far."""
+        return self._slots.tally
 
     def stop(self) -> None:
         """Once: take no more jobs and finish those that run. Again: hand them back now."""
-        if self._stopping.is_set():
+        if self.is_recycling:
+            self.is_recycling = False  # it drains already; now it ends for good
+        elif self._stopping.is_set():
             self._hurry_up()
         else:
-            self._stopping.set()
-            self._changed.set()
-            if self._running:
-                self._log.info("draining", jobs=len(self._running), message="a second stop hands the jobs back at once")
-            asyncio.get_running_loop().call_later(self._config.drain_ms / 1_000, self._hurry_up)
+            self._drain()
+
+    def _drain(self) -> None:
+        self._stopping.set()
+        self._changed.set()
+        if self._slots.contexts:
+            jobs = len(self._slots.contexts)
+            self._log.info("draining", jobs=jobs, message="a second stop hands the jobs back at once")
+        asyncio.get_running_loop().call_later(self._config.drain_ms / 1_000, self._hurry_up)
 
     async def run(self) -> None:
         """Works until stopped; a lost session is opened again with jitter, for as long as it takes."""
+        watch = asyncio.create_task(watch_loop(lambda: self._slots.tasks.job_ids))
+        try:
+            await self._run()
+        finally:
+            watch.cancel()
+            await self._slots.close()
+
+    async def _run(self) -> None:
         failures = 0
         while True:
             try:
@@ -85,8 +109,12 @@ class Worker:
                 finally:
                     self.attached.clear()
                     await session.close()
-            if self._hurry.is_set() or (self._stopping.is_set() and not self._running and not self._outcomes):
+            if self._hurry.is_set() or (self._stopping.is_set() and self._is_idle):
                 return None
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._slots.contexts and not self._outcomes
 
     async def _back_off(self, failures: int, error: HoldfastError) -> int:
         """Waits before the next session; when every lease must have run out, gives the jobs up."""
@@ -95,31 +123,29 @@ class Worker:
         log = self._log.warning if failures.bit_count() <= 1 else self._log.debug
         log("disconnected", message=error.message, tries=failures + 1, retry_in_ms_max=ceiling_ms)
         if (time.monotonic() - self._extended_s) * 1_000 > self._lease_ms:
-            self._give_up([*self._running, *self._outcomes])
+            self._give_up([*self._slots.contexts, *self._outcomes])
         waiting = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)
         waiting.cancel()
         return failures + 1
 
     def _introduction(self) -> Introduction:
-        held = {token: assignment.job_id for token, (assignment, _) in self._running.items()}
+        held = {token: context.job_id for token, context in self._slots.contexts.items() if not context.is_revoked}
         held.update({token: row.job_id for token, row in self._outcomes.items()})
         config = self._config
-        return Introduction(config.worker_id, frozenset(self._handlers), config.queues, config.slots, held)
+        return Introduction(config.worker_id, self._slots.types, config.queues, config.slots, held)
 
     # -- a session
 
     async def _serve(self, session: WorkSession) -> None:
+        self._offered = 0
         await self._take(await session.next())
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
         self._reports.clear()
+        self._unsent = list(self._outcomes.values())
         self._is_drained = False
         self._changed.set()
-        await self._report(session, list(self._outcomes))
-        if not self._stopping.is_set():
-            self._freed = 0  # counted below, with all that is free
-            await session.want(self._config.slots - len(self._running))
         tasks = [
             asyncio.create_task(task) for task in (self._listen(session), self._speak(session), self._beat(session))
         ]
@@ -137,150 +163,142 @@ class Worker:
             await self._take(await session.next())
 
     async def _beat(self, session: WorkSession) -> None:
+        """A heartbeat now and then, and with it what else is done now and then."""
         while True:
             await asyncio.sleep(beat_ms(self._heartbeat_ms, self._lease_ms) / 1_000)
             await session.extend()
             self._extended_s = time.monotonic()
+            for notes in self._notes.take():
+                await session.note(notes)
+            await self._hand_back(session)
+            self._look_at_memory()
+
+    async def _hand_back(self, session: WorkSession) -> None:
+        """What has waited for a slot since the heartbeat before is better off with somebody else."""
+        waited_s = beat_ms(self._heartbeat_ms, self._lease_ms) / 1_000
+        await self._release_backlog(session, time.monotonic() - waited_s)
+
+    async def _release_backlog(self, session: WorkSession, before_s: float = float("inf")) -> None:
+        dropped = self._slots.drop_backlog(before_s)
+        if dropped:
+            self._slots.pace.slow_down(time.monotonic() - dropped[0].arrived_s)
+            self._log.info("released", jobs=len(dropped), message="no slot was free for them")
+            await session.release([context.token for context in dropped if not context.is_revoked])
 
     async def _speak(self, session: WorkSession) -> None:
         """Sends outcomes and free slots as they come, and drains when told to stop."""
-        is_draining = False
+        is_draining = is_released = False
         while True:
             await self._changed.wait()
             self._changed.clear()
             if self._stopping.is_set() and not is_draining:
                 is_draining = True
                 await session.drain()
-            sent = {token for tokens in self._reports.values() for token in tokens}
-            await self._report(session, [token for token in self._outcomes if token not in sent])
-            if self._freed and not is_draining:
-                freed, self._freed = self._freed, 0
-                await session.want(freed)
-            if self._hurry.is_set() and self._running:
-                tokens = list(self._running)
-                self._give_up(tokens)
-                await session.release(tokens)
-            if is_draining and self._is_drained and not self._running and not self._outcomes:
+                await self._release_backlog(session)
+            await self._report(session)
+            if not is_draining:
+                await self._ask(session)
+            if self._hurry.is_set() and not is_released:
+                is_released = True
+                await self._release_all(session)
+            if is_draining and self._is_drained and self._is_idle:
                 return
+
+    async def _ask(self, session: WorkSession) -> None:
+        """Offers room for as many leases as are wanted and were not asked for yet."""
+        slots = self._config.slots
+        want = slots + self._slots.pace.backlog(slots) - len(self._slots.contexts) - self._offered
+        if want > 0:
+            self._offered += want
+            await session.want(want)
+
+    async def _release_all(self, session: WorkSession) -> None:
+        tokens = [token for token, context in self._slots.contexts.items() if not context.is_revoked]
+        self._give_up(tokens)
+        if tokens:
+            await session.release(tokens)
 
     def _hurry_up(self) -> None:
         self._hurry.set()
         self._changed.set()
 
-    async def _report(self, session: WorkSession, tokens: list[int]) -> None:
-        for part in _cut([self._outcomes[token] for token in tokens]):
+    async def _report(self, session: WorkSession) -> None:
+        for notes in self._notes.take_last():
+            await session.note(notes)
+        rows, self._unsent = self._unsent, []
+        for part in cut(rows):
             report_id = self._next_report
             self._next_report += 1
-            self._reports[report_id] = [row.token for row in part]
+            self._reports[report_id] = part
             await session.report(report_id, part)
 
     async def _take(self, directive: Directive) -> None:
         self._extended_s = time.monotonic()
         self._lease_ms = directive.lease_ms or self._lease_ms
         self._heartbeat_ms = directive.heartbeat_ms or self._heartbeat_ms
-        for report_id in [report_id for report_id in self._reports if report_id <= directive.reported]:
-            for token in self._reports.pop(report_id):
-                self._outcomes.pop(token, None)
-            self._changed.set()
+        if directive.reported:
+            self._forget(directive.reported)
         if directive.is_drained:
             self._is_drained = True
             self._changed.set()
+        if directive.is_drain_asked and not self._stopping.is_set():
+            self._log.info("drain_asked")
+            self._drain()
         self._give_up(directive.revoked)
         for token in directive.cancels:
-            if token in self._running:
-                self._running[token][1].cancel()
-        for assignment in directive.leases:
-            task = asyncio.create_task(self._attempt(assignment))
-            self._running[assignment.token] = (assignment, task)
-            task.add_done_callback(partial(self._ended, assignment))
+            context = self._slots.contexts.get(token)
+            if context is not None:
+                self._slots.interrupt(context)
+        if directive.leases:
+            self._offered = max(0, self._offered - len(directive.leases))
+            self._slots.take(directive.leases)
 
-    def _give_up(self, tokens: list[int]) -> None:
+    def _forget(self, reported: int) -> None:
+        """What is durable need not be kept."""
+        for report_id in [report_id for report_id in self._reports if report_id <= reported]:
+            for row in self._reports.pop(report_id):
+                self._outcomes.pop(row.token, None)
+        if self._stopping.is_set():
+            self._changed.set()
+
+    def _give_up(self, tokens: Iterable[int]) -> None:
         """The leases are no longer ours: their jobs stop, and their outcomes are nobody's business."""
         for token in tokens:
-            self._outcomes.pop(token, None)
-            if token in self._running:
-                self._revoked.add(token)
-                self._running[token][1].cancel()
+            row = self._outcomes.pop(token, None)
+            if row is not None and row in self._unsent:
+                self._unsent.remove(row)
+            context = self._slots.contexts.get(token)
+            if context is not None:
+                context.is_revoked = True
+                self._slots.interrupt(context)
 
-    # -- a job
+    # -- jobs that end
 
-    async def _attempt(self, assignment: Assignment) -> ReportRow:
-        job_id, token, started = assignment.job_id, assignment.token, time.monotonic()
-        try:
-            row = ReportRow(job_id, token, DONE, await self._call(assignment))
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            is_asked = task is not None and task.cancelling() > 0
-            row = ReportRow(job_id, token, CANCELED) if is_asked else _failure(assignment, error)
-        except AttemptFailedError as error:
-            why = _sendable(error.reason)
-            row = ReportRow(job_id, token, FAILED, failure_reason=why, is_retryable=error.is_retryable)
-        except BaseException as error:  # noqa: BLE001 - anything: unreported, the job would be held for ever
-            row = _failure(assignment, error)
-        return msgspec.structs.replace(row, runtime_ms=round((time.monotonic() - started) * 1_000))
-
-    def _ended(self, assignment: Assignment, task: asyncio.Task[ReportRow]) -> None:
-        """An attempt is over: reported, unless its lease is no longer ours."""
-        token = assignment.token
-        del self._running[token]
-        if token in self._revoked:
-            self._revoked.discard(token)
-            self._log.info("given_up", job_id=assignment.job_id, message="its lease is no longer ours")
-        else:
-            # A task that was stopped before its first step has run nothing, not even `_attempt`.
-            is_unrun = task.cancelled()
-            self._outcomes[token] = ReportRow(assignment.job_id, token, CANCELED) if is_unrun else task.result()
-        self._freed += 1
+    def _ended(self, ended: list[Ended]) -> None:
+        """Attempts are over: reported, unless their leases are no longer ours."""
+        outcomes, unsent, notes = self._outcomes, self._unsent, self._notes
+        for context, row in ended:
+            if context.is_revoked:
+                self._log.info("given_up", job_id=context.job_id, message="its lease is no longer ours")
+                continue
+            if context.has_said:
+                notes.end(context)
+            outcomes[row.token] = row
+            unsent.append(row)
         self._changed.set()
+        tally, config = self._slots.tally, self._config
+        if config.max_jobs and self._slots.ended_here >= config.max_jobs:
+            self._recycle(f"it has run {config.max_jobs} jobs")
+        elif tally.written_off >= config.slots:
+            self._recycle("as many jobs as it has slots did not end when told to")
 
-    async def _call(self, assignment: Assignment) -> bytes:
-        """What the handler returns, within the time and the size that are allowed."""
-        handler = self._handlers.get(assignment.type)
-        if handler is None and assignment.simulated:
-            handler = self._handlers.get(SIM_TYPE)
-        if handler is None:
-            raise AttemptFailedError("NO_HANDLER", is_retryable=False)
-        try:
-            async with asyncio.timeout(assignment.timeout_ms / 1_000 or None) as limit:
-                output = await handler.run(assignment)  # type: ignore[misc]
-        except TimeoutError:
-            if limit.expired():
-                raise AttemptFailedError("TIMEOUT") from None
-            raise
-        if not isinstance(output, bytes):
-            raise AttemptFailedError("OUTPUT_NOT_BYTES", is_retryable=False)
-        if len(output) > limits.OUTPUT_BYTES_MAX:
-            raise AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
-        return output
+    def _look_at_memory(self) -> None:
+        limit = self._config.max_memory_bytes
+        if limit and (now := resident_bytes()) > limit:
+            self._recycle(f"it holds {now >> 20} MiB of memory, more than {limit >> 20}")
 
-
-def _cut(rows: list[ReportRow]) -> Iterator[list[ReportRow]]:
-    """The outcomes in reports that each fit into one message."""
-    part: list[ReportRow] = []
-    size = 0
-    for row in rows:
-        size += _weight(row)
-        if part and size > limits.BATCH_BYTES_MAX:
-            yield part
-            part, size = [], _weight(row)
-        part.append(row)
-    if part:
-        yield part
-
-
-def _weight(row: ReportRow) -> int:
-    return len(row.output) + limits.REASON_CHARS_MAX
-
-
-def _failure(assignment: Assignment, error: BaseException) -> ReportRow:
-    try:
-        words = str(error)
-    except Exception:  # noqa: BLE001 - not even its words need be sound
-        words = "it cannot be shown"
-    why = _sendable(f"{type(error).__name__}: {words}")
-    return ReportRow(assignment.job_id, assignment.token, FAILED, failure_reason=why)
-
-
-def _sendable(why: str) -> str:
-    """A handler's words as a message can carry them: no longer than is kept, and text."""
-    return as_text(why[: limits.REASON_CHARS_MAX])
+    def _recycle(self, why: str) -> None:
+        if not self._stopping.is_set():
+            self._log.info("recycling", message=f"a fresh process follows: {why}")
+            self.is_recycling = True
+            self._drain()
