@@ -1,0 +1,106 @@
+"""Handlers that are coroutines: each attempt is a task on the worker's loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from holdfast.core.commands import ReportRow
+from holdfast.worker.context import CURRENT, JobContext, JobTimeoutError
+from holdfast.worker.executors.port import Ended, Watcher
+from holdfast.worker.outcomes import failed, interrupted, succeeded
+
+
+class TaskExecutor:
+    """Tasks by attempt. A task that swallows its cancellation is left behind after a while."""
+
+    def __init__(self, watcher: Watcher, *, kill_grace_ms: int) -> None:
+        self._watcher = watcher
+        self._grace_s = kill_grace_ms / 1_000
+        self._tasks: dict[JobContext, asyncio.Task[None]] = {}
+        self._timers: dict[JobContext, asyncio.TimerHandle] = {}
+        self._left_behind: set[asyncio.Task[None]] = set()
+        self._ended: list[Ended] = []
+
+    @property
+    def running(self) -> int:
+        """How many attempts take a slot."""
+        return len(self._tasks)
+
+    @property
+    def job_ids(self) -> list[str]:
+        """Whose code runs on the loop."""
+        return [context.job_id for context in self._tasks]
+
+    def start(self, context: JobContext) -> None:
+        """Makes the task; it begins with the loop's next turn."""
+        self._tasks[context] = asyncio.get_running_loop().create_task(self._attempt(context))
+
+    def interrupt(self, context: JobContext) -> None:
+        """Cancels the task."""
+        task = self._tasks.get(context)
+        if task is None:
+            return
+        task.cancel()
+        if not context.started_s:  # before its first step: not one line of it will run
+            self._end(context, interrupted(context))
+        else:
+            self._set_timer(context, self._grace_s, self._write_off)
+
+    async def close(self) -> None:
+        """Cancels what is left, and waits for it for a moment."""
+        tasks = [*self._tasks.values(), *self._left_behind]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._grace_s)
+
+    async def _attempt(self, context: JobContext) -> None:
+        context.started_s = time.monotonic()
+        CURRENT.set(context)
+        if context.assignment.timeout_ms:
+            self._set_timer(context, context.assignment.timeout_ms / 1_000, self._expire)
+        try:
+            output = context.handler.run(context.assignment)
+            row = succeeded(context, output if isinstance(output, bytes) else await output)
+        except BaseException as error:  # noqa: BLE001 - anything: unreported, the job would be held for ever
+            row = failed(context, error)
+        self._end(context, row)
+
+    def _set_timer(self, context: JobContext, delay_s: float, act: Callable[[JobContext], None]) -> None:
+        self._drop_timer(context)
+        self._timers[context] = asyncio.get_running_loop().call_later(delay_s, act, context)
+
+    def _drop_timer(self, context: JobContext) -> None:
+        timer = self._timers.pop(context, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _expire(self, context: JobContext) -> None:
+        context.interrupt = JobTimeoutError
+        self.interrupt(context)
+
+    def _write_off(self, context: JobContext) -> None:
+        """The task does not end: its slot goes to another, and it is asked once more."""
+        task = self._tasks[context]
+        self._left_behind.add(task)
+        task.add_done_callback(self._left_behind.discard)
+        task.cancel()
+        self._watcher.tally.written_off += 1
+        structlog.get_logger().warning(
+            "written_off", job_id=context.job_id, mode="async", message="the coroutine swallows its cancellation"
+        )
+        self._end(context, interrupted(context))
+
+    def _end(self, context: JobContext, row: ReportRow) -> None:
+        if self._tasks.pop(context, None) is None:
+            return
+        self._drop_timer(context)
+        if not self._ended:  # those that end in one turn of the loop are told together
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._ended.append((context, row))
+
+    def _tell(self) -> None:
+        ended, self._ended = self._ended, []
+        self._watcher.ended(ended)

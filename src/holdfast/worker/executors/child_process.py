@@ -1,0 +1,111 @@
+"""One child process, seen from the worker: started, spoken to, killed with all that it has started, and reaped.
+
+The child leads a process group of its own. Its death is learnt from the kernel (a pidfd), not only from the end of its
+socket, which a grandchild may hold open. The group is killed before the child is reaped, while its number cannot
+belong to anybody else.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import msgspec
+
+from holdfast.worker.executors.frames import FRAME_BYTES_MAX, FROM_CHILD, LENGTH_BYTES, FromChild, ToChild, framed
+
+#: How long bytes of a dead child may still be on their way.
+_LINGER_S = 1.0
+
+
+class ChildProcess:
+    """Its process and its socket."""
+
+    def __init__(self, app_path: str, memory_bytes: int) -> None:
+        self._command = [*(sys.executable, "-m", "holdfast.worker.executors.child"), "", app_path, str(memory_bytes)]
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._pidfd = -1
+        self._died = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 before it was started."""
+        return self._popen.pid if self._popen else 0
+
+    async def start(self) -> None:
+        """Spawns it. `OSError` if no process can be had."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._command[3] = str(theirs.fileno())
+                # Returns as soon as the child has begun, within a few milliseconds.
+                self._popen = subprocess.Popen(  # noqa: ASYNC220, S603 - asyncio's own needs a watcher; our program
+                    self._command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_death)
+        ours.setblocking(False)  # noqa: FBT003 - the way it is spelt
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+
+    def send(self, message: ToChild) -> None:
+        """Says something; a child that is dead does not hear it."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(framed(message))
+
+    async def receive(self) -> FromChild | None:
+        """What it says next; None if it says nothing sensible any more."""
+        assert self._reader is not None
+        try:
+            size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
+            return FROM_CHILD.decode(await self._reader.readexactly(size)) if size <= FRAME_BYTES_MAX else None
+        except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError):
+            return None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to it and to all that it has started."""
+        if self._popen is not None and self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, number)
+
+    async def end(self) -> int:
+        """Kills what is left of it, and returns its exit status as Python gives it."""
+        if self._popen is None:
+            return 0
+        self.signal(signal.SIGKILL)
+        await self._died.wait()
+        status = self._popen.wait()
+        if self._writer is not None:
+            self._writer.close()
+        return status
+
+    def _on_death(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self.signal(signal.SIGKILL)  # its grandchildren: the child itself is a zombie until it is waited for
+        self._died.set()
+        # What it said last is read to the end, unless somebody else holds its socket open.
+        loop.call_later(_LINGER_S, self._close)
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def how_it_ended(status: int) -> str:
+    """The end of a process in words."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        return f"killed by signal {-status}"
+    return f"killed by signal {-status} ({name})"

@@ -1,0 +1,204 @@
+"""Handlers that need isolation: children that run one attempt at a time, are kept warm, and can be killed."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE
+from holdfast.worker.context import JobContext, JobTimeoutError
+from holdfast.worker.executors.child_process import ChildProcess, how_it_ended
+from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, Over, Ready, Run, Said
+from holdfast.worker.executors.port import Watcher
+from holdfast.worker.outcomes import failure, interrupted
+
+#: A child that has not loaded its app by then never will.
+_START_S = 60.0
+
+
+class ProcessConfig(msgspec.Struct, frozen=True):
+    """What children load, how much they may take, and when they are replaced."""
+
+    app_path: str
+    memory_bytes: int
+    max_jobs: int
+    max_memory_bytes: int
+    kill_grace_ms: int
+
+
+class _Member:
+    """A child and what it is doing."""
+
+    def __init__(self, config: ProcessConfig) -> None:
+        self.process = ChildProcess(config.app_path, config.memory_bytes)
+        self.context: JobContext | None = None
+        self.jobs = 0
+        self.is_ready = False
+        #: It gets no more work.
+        self.is_leaving = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def set_timer(self, delay_s: float | None, act: Callable[["_Member"], None]) -> None:
+        """At most one thing is waited for; None: nothing."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = asyncio.get_running_loop().call_later(delay_s, act, self) if delay_s is not None else None
+
+
+class ProcessExecutor:
+    """Children by attempt; a new one is spawned when none is free."""
+
+    def __init__(self, watcher: Watcher, config: ProcessConfig) -> None:
+        self._watcher = watcher
+        self._config = config
+        self._idle: list[_Member] = []
+        self._busy: dict[JobContext, _Member] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._members: set[_Member] = set()
+        self._is_closed = False
+        self._log = structlog.get_logger()
+
+    @property
+    def running(self) -> int:
+        """How many attempts take a slot."""
+        return len(self._busy)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all children that live."""
+        return [member.process.pid for member in self._members]
+
+    def start(self, context: JobContext) -> None:
+        """Gives the attempt to a child that is free, or to a new one."""
+        member = self._idle.pop() if self._idle else self._spawn()
+        self._busy[context] = member
+        member.context = context
+        if member.is_ready:
+            self._send(member)
+
+    def interrupt(self, context: JobContext) -> None:
+        """TERM, and KILL if that does not help."""
+        member = self._busy.get(context)
+        if member is None:
+            return
+        if not member.is_ready:  # nothing has begun; the child is good for the next
+            member.context = None
+            self._end(context, interrupted(context))
+            return
+        member.is_leaving = True
+        member.process.send(Interrupt(context.interrupt is JobTimeoutError))
+        member.process.signal(signal.SIGTERM)
+        member.set_timer(self._config.kill_grace_ms / 1_000, _kill)
+
+    async def close(self) -> None:
+        """Ends every child."""
+        self._is_closed = True
+        for member in self._members:
+            member.process.signal(signal.SIGKILL)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- one child
+
+    def _spawn(self) -> _Member:
+        member = _Member(self._config)
+        self._members.add(member)
+        task = asyncio.get_running_loop().create_task(self._live(member))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return member
+
+    async def _live(self, member: _Member) -> None:
+        """One life of a child, from its start until it is reaped."""
+        try:
+            await member.process.start()
+        except OSError as error:
+            self._members.discard(member)
+            self._died(member, f"no process could be started: {error}")
+            return
+        member.set_timer(_START_S, _kill)
+        while (message := await member.process.receive()) is not None:
+            self._hear(member, message)
+        status = await member.process.end()
+        member.set_timer(None, _kill)
+        self._members.discard(member)
+        if member in self._idle:
+            self._idle.remove(member)
+        self._died(member, how_it_ended(status))
+
+    def _hear(self, member: _Member, message: FromChild) -> None:
+        if isinstance(message, Ready):
+            self._on_ready(member)
+        elif member.context is None:
+            return
+        elif isinstance(message, Said):
+            member.context.add_note(message.note)
+        else:
+            self._on_over(member, member.context, message)
+
+    def _on_ready(self, member: _Member) -> None:
+        member.is_ready = True
+        member.set_timer(None, _kill)
+        if member.context is not None:
+            self._send(member)
+        else:
+            self._idle.append(member)
+
+    def _send(self, member: _Member) -> None:
+        context = member.context
+        assert context is not None
+        context.started_s = time.monotonic()
+        member.jobs += 1
+        member.process.send(Run(context.assignment))
+        timeout_ms = context.assignment.timeout_ms
+        member.set_timer(timeout_ms / 1_000 if timeout_ms else None, self._expire)
+
+    def _expire(self, member: _Member) -> None:
+        if member.context is not None:
+            member.context.interrupt = JobTimeoutError
+            self.interrupt(member.context)
+
+    def _on_over(self, member: _Member, context: JobContext, over: Over) -> None:
+        member.context = None
+        context.ended_s = time.monotonic()
+        is_cut = context.interrupt is not None and over.row.state != DONE
+        self._release(member, over.resident_bytes)
+        self._end(context, interrupted(context) if is_cut else over.row)
+
+    def _release(self, member: _Member, resident_bytes: int) -> None:
+        """The child is free for the next attempt, or too old or too large for one."""
+        config = self._config
+        is_old = bool(config.max_jobs) and member.jobs >= config.max_jobs
+        is_large = bool(config.max_memory_bytes) and resident_bytes > config.max_memory_bytes
+        if not (is_old or is_large or member.is_leaving):
+            member.set_timer(None, _kill)
+            self._idle.append(member)
+            return
+        self._watcher.tally.children_recycled += not member.is_leaving
+        member.is_leaving = True
+        member.process.send(Leave())
+        member.set_timer(config.kill_grace_ms / 1_000, _kill)
+
+    def _died(self, member: _Member, how: str) -> None:
+        context = member.context
+        if context is None or self._is_closed:
+            return
+        if context.interrupt is not None:
+            self._end(context, interrupted(context))
+            return
+        self._watcher.tally.children_died += 1
+        self._log.warning("child_died", job_id=context.job_id, type=context.type, message=how)
+        self._end(context, failure(context, f"PROCESS_DIED: {how}"))
+
+    def _end(self, context: JobContext, row: ReportRow) -> None:
+        if self._busy.pop(context, None) is not None:
+            self._watcher.ended([(context, row)])
+
+
+def _kill(member: _Member) -> None:
+    member.process.signal(signal.SIGKILL)

@@ -1,0 +1,53 @@
+"""What running attempts say of themselves, collected between two heartbeats."""
+
+from collections.abc import Iterator
+
+from holdfast import limits
+from holdfast.core.model import Note
+from holdfast.worker.context import JobContext
+
+
+class Notes:
+    """Who has said something, and the last words of those that have ended."""
+
+    def __init__(self) -> None:
+        self._speakers: dict[JobContext, None] = {}
+        self._last: list[Note] = []
+
+    def add(self, context: JobContext) -> None:
+        """Somebody has said something; called from wherever job code runs, so it is one step."""
+        self._speakers[context] = None
+
+    def end(self, context: JobContext) -> None:
+        """The attempt is over: what it has said and nobody heard goes out before its outcome."""
+        if context.has_said:
+            self._speakers.pop(context, None)
+            note = context.take_note()
+            if note is not None:
+                self._last.append(note)
+
+    def take_last(self) -> list[list[Note]]:
+        """Last words, in parts that one message may carry."""
+        last, self._last = self._last, []
+        return list(_cut(last))
+
+    def take(self) -> list[list[Note]]:
+        """What was said since the last time."""
+        speakers, self._speakers = self._speakers, {}
+        notes = [context.take_note() for context in list(speakers)]
+        last, self._last = self._last, []
+        return list(_cut([*last, *(note for note in notes if note is not None)]))
+
+
+def _cut(notes: list[Note]) -> Iterator[list[Note]]:
+    part: list[Note] = []
+    size = 0
+    for note in notes:
+        weight = len(note.message) + sum(map(len, note.lines))
+        size += weight
+        if part and (size > limits.NOTES_CHARS_MAX or len(part) >= limits.BATCH_JOBS_MAX):
+            yield part
+            part, size = [], weight
+        part.append(note)
+    if part:
+        yield part

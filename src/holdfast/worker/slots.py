@@ -1,0 +1,209 @@
+"""The slots of a worker and the backlog before them: who runs, who waits, who goes back.
+
+Invariants:
+- At most `slots` attempts run at a time, whatever their modes.
+- An attempt is known by its token from the arrival of its lease until it has ended or was dropped.
+- What waits is begun in the order of arrival, as far as one deque for threads and one for the others can tell.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from holdfast.backends.ports import Assignment
+from holdfast.core.lifecycle import CANCELED, FAILED
+from holdfast.core.model import SIM_TYPE
+from holdfast.errors import InvalidArgumentError
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.context import JobCancelledError, JobContext
+from holdfast.worker.executors.asyncio_tasks import TaskExecutor
+from holdfast.worker.executors.port import Ended, Tally, Watcher
+from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor
+from holdfast.worker.executors.threads import ThreadExecutor
+from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
+from holdfast.worker.outcomes import interrupted
+from holdfast.worker.prefetch import Pace
+
+
+class Slots:
+    """Runs leases. `ended` hears of every attempt that is over, `noted` of every one that has said something."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        config: WorkerConfig,
+        ended: Callable[[list[Ended]], None],
+        noted: Callable[[JobContext], object],
+    ) -> None:
+        self._handlers = {name: _isolated(handler, config) for name, handler in handlers.items()}
+        self._config = config
+        self._told = ended
+        self._noted = noted
+        self.pace = Pace()
+        self.tally = Tally()
+        #: Attempts that ran in this very process, not in a child.
+        self.ended_here = 0
+        #: Everything that arrived and has not ended, by token.
+        self.contexts: dict[int, JobContext] = {}
+        self._waiting: deque[JobContext] = deque()
+        watcher = Watcher(self._ended, self.tally)
+        self.tasks = TaskExecutor(watcher, kill_grace_ms=config.kill_grace_ms)
+        self.threads = ThreadExecutor(watcher, self.pace, slots=config.slots, kill_grace_ms=config.kill_grace_ms)
+        self.processes = ProcessExecutor(watcher, _process_config(config))
+
+    @property
+    def types(self) -> frozenset[str]:
+        """What can be run."""
+        return frozenset(self._handlers)
+
+    @property
+    def backlog(self) -> int:
+        """How many wait for a slot."""
+        return len(self._waiting) + len(self.threads.queue)
+
+    def take(self, leases: Iterable[Assignment]) -> None:
+        """Runs them as soon as there is a slot."""
+        now_s = time.monotonic()
+        handlers, contexts, queue, noted = self._handlers, self.contexts, self.threads.queue, self._noted
+        for assignment in leases:
+            handler = handlers.get(assignment.type) or self._stand_in(assignment)
+            context = contexts[assignment.token] = JobContext(assignment, handler, now_s, noted)
+            if handler.mode is Mode.THREAD:
+                queue.append(context)
+            else:
+                self._waiting.append(context)
+        self._pump()
+
+    def interrupt(self, context: JobContext) -> None:
+        """Ends an attempt because somebody asked for it, or because its lease is lost."""
+        if context.interrupt is not None:
+            return
+        context.interrupt = JobCancelledError
+        if self._is_dropped(context):
+            self._ended([(context, interrupted(context))])
+        elif context.handler.mode is Mode.THREAD:
+            self.threads.interrupt(context)
+        elif context.handler.mode is Mode.PROCESS:
+            self.processes.interrupt(context)
+        else:
+            self.tasks.interrupt(context)
+
+    def drop_backlog(self, before_s: float = float("inf")) -> list[JobContext]:
+        """Takes back what has arrived before this time and still waits for a slot."""
+        dropped: list[JobContext] = []
+        for line in (self._waiting, self.threads.queue):
+            dropped += _arrived_before(line, before_s)
+        for context in dropped:
+            self.contexts.pop(context.token, None)
+        self.tally.released += len(dropped)
+        return dropped
+
+    async def close(self) -> None:
+        """Ends everything that is left."""
+        self._waiting.clear()
+        for executor in (self.threads, self.processes, self.tasks):
+            await executor.close()
+
+    def _stand_in(self, assignment: Assignment) -> Handler:
+        sim = self._handlers.get(SIM_TYPE) if assignment.simulated else None
+        return sim or _NO_HANDLER
+
+    def _is_dropped(self, context: JobContext) -> bool:
+        if context.handler.mode is Mode.THREAD:
+            return self.threads.remove(context)
+        try:
+            self._waiting.remove(context)
+        except ValueError:
+            return False
+        return True
+
+    def _ended(self, ended: list[Ended]) -> None:
+        """Attempts are over: what is told twice was known before, and is left out."""
+        contexts = self.contexts
+        known: list[Ended] = []
+        run, run_s = 0, 0.0
+        for pair in ended:
+            context, row = pair
+            if contexts.pop(row.token, None) is None:
+                continue
+            known.append(pair)
+            if context.ended_s:
+                run += 1
+                run_s += context.ended_s - context.started_s
+            if context.interrupt is not None:
+                self.tally.cancels += row.state == CANCELED
+                self.tally.timeouts += row.state == FAILED
+        if run:
+            self.pace.learn(run_s, run)
+        if known:
+            self.tally.ended += len(known)
+            self.ended_here += sum(context.handler.mode is not Mode.PROCESS for context, _ in known)
+            self._told(known)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Fills free slots."""
+        if self._waiting and self._is_waiting_first():
+            self._start_waiting()
+        others = self.tasks.running + self.processes.running
+        # A thread goes on for as long as there is work for it: one is asked to make room for who came before.
+        self.threads.allowance = self._config.slots - others - (bool(self._waiting) and self._is_waiting_first())
+        self.threads.wake()
+        self._start_waiting()
+
+    def _is_waiting_first(self) -> bool:
+        try:
+            return self._waiting[0].arrived_s <= self.threads.queue[0].arrived_s
+        except IndexError:  # a thread has just taken the last one
+            return True
+
+    def _start_waiting(self) -> None:
+        waiting, slots = self._waiting, self._config.slots
+        while waiting and self.tasks.running + self.processes.running + self.threads.awake < slots:
+            context = waiting.popleft()
+            executor = self.processes if context.handler.mode is Mode.PROCESS else self.tasks
+            executor.start(context)
+
+
+def _arrived_before(line: deque[JobContext], before_s: float) -> list[JobContext]:
+    """Takes the oldest ones out, each in one step, because threads take them too."""
+    taken: list[JobContext] = []
+    try:
+        while line[0].arrived_s < before_s:
+            context = line.popleft()
+            taken.append(context)
+    except IndexError:
+        pass
+    return taken
+
+
+async def _no_handler(_: Assignment) -> bytes:
+    raise AttemptFailedError("NO_HANDLER", is_retryable=False)
+
+
+_NO_HANDLER = Handler(_no_handler, Mode.ASYNC)
+
+
+def _isolated(handler: Handler, config: WorkerConfig) -> Handler:
+    """The handler in the mode that this worker wants; coroutines stay on the loop."""
+    mode = handler.mode
+    if mode is not Mode.ASYNC and config.isolation is not None:
+        mode = config.isolation
+    if mode is Mode.PROCESS and not config.app_path:
+        raise InvalidArgumentError(
+            "jobs that run in processes need an app that a process can import; name it as module:attribute",
+            reason="APP_MISSING",
+        )
+    return msgspec.structs.replace(handler, mode=mode)
+
+
+def _process_config(config: WorkerConfig) -> ProcessConfig:
+    return ProcessConfig(
+        app_path=config.app_path,
+        memory_bytes=config.child_memory_bytes,
+        max_jobs=config.max_jobs,
+        max_memory_bytes=config.max_memory_bytes,
+        kill_grace_ms=config.kill_grace_ms,
+    )
