@@ -52,6 +52,9 @@ Queues = Annotated[
         pattern=rf"^({limits.NAME_PATTERN}(,{limits.NAME_PATTERN})*)?$", description="names of queues, with commas"
     ),
 ]
+AppPath = Annotated[str, msgspec.Meta(pattern=r"^([\w.]+:[\w.]+)?$", description="module:attribute")]
+Isolation = Annotated[Literal["", "thread", "process"], msgspec.Meta(description="one of thread, process")]
+Megabytes = Annotated[int, _whole(0, 1 << 30, "MiB")]
 Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]
 LeaseMs = Annotated[int, _whole(limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "milliseconds")]
 PeriodMs = Annotated[int, _whole(10, 3_600_000, "milliseconds")]
@@ -114,6 +117,12 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     slots: Annotated[Slots, _purpose("how many jobs to run at a time")] = 8
     worker_id: Annotated[WorkerId, _purpose("a name of its own; if empty, made from the host's name")] = ""
     drain_ms: Annotated[SpanMs, _purpose("how long a stop waits for running jobs")] = 30_000
+    app: Annotated[AppPath, _purpose("whose jobs to run; without one, the built-in types only")] = ""
+    isolation: Annotated[Isolation, _purpose("where ordinary functions run; if empty, where each says")] = ""
+    max_jobs: Annotated[Count, _purpose("a process is replaced after so many jobs; 0: never")] = 0
+    max_memory_mb: Annotated[Megabytes, _purpose("a process larger than this is replaced; 0: never")] = 0
+    child_memory_mb: Annotated[Megabytes, _purpose("what a child may allocate; 0: half of the machine's memory")] = 0
+    kill_grace_ms: Annotated[SpanMs, _purpose("how long a job that must end may take for it")] = 2_000
     log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
     log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
 

@@ -61,7 +61,9 @@ def test_worker_refuses_what_is_no_address(
 ) -> None:
     """It would wait for ever for a server that cannot be there."""
     assert holdfast(monkeypatch, "worker", "--connect", address) == ExitCode.USAGE
-    assert capsys.readouterr().err == f"holdfast: expected --connect to be host:port, got {address!r}\n"
+    said = capsys.readouterr().err
+    assert said.startswith("holdfast: expected --connect to be host:port,")
+    assert said.endswith(f"got {address!r}\n")
 
 
 @pytest.mark.parametrize("command", [("worker",), ("job", "list")], ids=["worker", "job"])

@@ -1,84 +1,134 @@
-"""`holdfast worker`: a worker process for a running server."""
+"""`holdfast worker`: a worker process, for a running server or for wherever an app keeps its jobs."""
 
 import os
+import re
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import uvloop
 
-from holdfast import limits
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe import logging
-from holdfast.observe.stream import BackgroundStream
-from holdfast.settings import purpose, refuse_unknown_variables
-from holdfast.worker.lifeline import die_with_parent, lifeline
-from holdfast.topology.worker_process import default_worker_id, run_worker
-from holdfast.worker.runtime import WorkerConfig
+from holdfast.settings import Fields, Loaded, WorkerSettings, fields_of, load_as, purpose
 
-#: Environment variables that belong to this command alone.
-VARIABLES = ("HOLDFAST_CONNECT", "HOLDFAST_QUEUES", "HOLDFAST_DRAIN_MS")
+if TYPE_CHECKING:
+    from holdfast.backends.ports import WorkApi
+    from holdfast.worker.config import WorkerConfig
+    from holdfast.worker.handlers import Handler
+    from holdfast.worker.loading import App
 
+_FIELDS: Fields = fields_of(WorkerSettings)
+_ADDRESS = re.compile(r"(?:holdfast://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^/:\s\[\]]+):(?P<port>\d{1,5}))/?")
 _PORT_MAX = 65_535
+_MIB = 1 << 20
+
+
+def _option(name: str, metavar: str, *more: str) -> typer.models.OptionInfo:
+    default = _FIELDS[name].default
+    text = purpose(name, _FIELDS) + (f" (default: {default})" if default not in {"", 0} else "")
+    option: typer.models.OptionInfo = typer.Option(
+        f"--{name.replace('_', '-')}", *more, metavar=metavar, help=text, show_default=False
+    )
+    return option
 
 
 def worker(
-    connect: Annotated[
-        str, typer.Option(envvar="HOLDFAST_CONNECT", metavar="HOST:PORT", help="where the server listens")
-    ] = "127.0.0.1:50051",
-    queues: Annotated[
-        str,
-        typer.Option(
-            "--queues", "-Q", envvar="HOLDFAST_QUEUES", metavar="A,B", help="the queues to serve; all if none is named"
-        ),
-    ] = "",
-    slots: Annotated[
-        int,
-        typer.Option(
-            *("--slots", "-c"),
-            envvar="HOLDFAST_SLOTS",
-            min=1,
-            max=limits.SLOTS_MAX,
-            metavar="N",
-            help="how many jobs to run at a time",
-        ),
-    ] = 8,
-    worker_id: Annotated[
-        str,
-        typer.Option(
-            envvar="HOLDFAST_WORKER_ID", metavar="NAME", help="a name of its own; if empty, made from the host's name"
-        ),
-    ] = "",
-    drain_ms: Annotated[
-        int,
-        typer.Option(envvar="HOLDFAST_DRAIN_MS", min=0, metavar="MS", help="how long a stop waits for running jobs"),
-    ] = 30_000,
-    log_level: Annotated[
-        logging.Level, typer.Option(envvar="HOLDFAST_LOG_LEVEL", metavar="LEVEL", help=purpose("log_level"))
-    ] = "info",
-    log_format: Annotated[
-        logging.Format, typer.Option(envvar="HOLDFAST_LOG_FORMAT", metavar="FORMAT", help=purpose("log_format"))
-    ] = "auto",
+    app: Annotated[str | None, _option("app", "MODULE:APP", "-A")] = None,
+    connect: Annotated[str | None, _option("connect", "HOST:PORT|DIRECTORY")] = None,
+    queues: Annotated[str | None, _option("queues", "A,B", "-Q")] = None,
+    slots: Annotated[str | None, _option("slots", "N", "-c")] = None,
+    isolation: Annotated[str | None, _option("isolation", "thread|process")] = None,
+    max_jobs: Annotated[str | None, _option("max_jobs", "N")] = None,
+    max_memory_mb: Annotated[str | None, _option("max_memory_mb", "MIB")] = None,
+    child_memory_mb: Annotated[str | None, _option("child_memory_mb", "MIB")] = None,
+    worker_id: Annotated[str | None, _option("worker_id", "NAME")] = None,
+    drain_ms: Annotated[str | None, _option("drain_ms", "MS")] = None,
+    kill_grace_ms: Annotated[str | None, _option("kill_grace_ms", "MS")] = None,
+    log_level: Annotated[str | None, _option("log_level", "LEVEL")] = None,
+    log_format: Annotated[str | None, _option("log_format", "FORMAT")] = None,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
 ) -> None:
-    """Runs the built-in job types until TERM or INT."""
-    refuse_unknown_variables(os.environ, VARIABLES)
-    _refuse_no_address(connect)
-    stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service="worker", level=log_level, log_format=log_format, stream=stream)
-    names = frozenset(name for name in queues.split(",") if name)
-    config = WorkerConfig(worker_id or default_worker_id(), slots, names, drain_ms)
+    """Runs jobs until TERM or INT."""
+    flags = {name: value for name, value in locals().items() if name in _FIELDS}
+    loaded = load_as(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
+    if _work(loaded, has_lifeline=has_lifeline):
+        # The same process begins anew, with the same arguments: whoever watches over it sees no end.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
+
+
+def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> bool:
+    """Works to the end; whether a fresh process should follow."""
+    import uvloop
+
+    from holdfast.observe import logging
+    from holdfast.observe.stream import BackgroundStream
+    from holdfast.topology.worker_process import run_worker
+    from holdfast.worker.lifeline import die_with_parent, lifeline
+
     if has_lifeline:
         die_with_parent()
         lifeline()
+    settings = loaded.settings
+    found, handlers = _load(settings.app)
+    api, where = _work_api(loaded, found)
+    stream = BackgroundStream(sys.stderr.fileno())
+    logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        uvloop.run(run_worker(connect, config))
+        return uvloop.run(run_worker(api, handlers, _config(settings), where))
     finally:
+        if found is not None and hasattr(found, "close"):
+            found.close()
         stream.close()
 
 
-def _refuse_no_address(text: str) -> None:
-    """Without a port there is nothing to wait for, and a worker would wait for it for ever."""
-    host, _, port = text.rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
-        raise InvalidArgumentError(f"expected --connect to be host:port, got {text!r}", reason="ADDRESS_INVALID")
+def _load(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
+    from holdfast.worker.builtin import BUILTIN
+    from holdfast.worker.loading import load_app
+
+    if not app_path:
+        return None, BUILTIN
+    app = load_app(app_path)
+    return app, {**BUILTIN, **app.handlers()}
+
+
+def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkApi, str]":
+    """Where jobs come from, and how to call it: what was said here, else where the app keeps its jobs."""
+    from holdfast.worker.loading import ConnectedApp
+
+    target = loaded.settings.connect
+    if isinstance(app, ConnectedApp) and loaded.origins["connect"] == "default":
+        return app.work_api(), str(getattr(app, "url", loaded.settings.app))
+    if match := _ADDRESS.fullmatch(target):
+        if 0 < int(match["port"]) <= _PORT_MAX:
+            from holdfast.client.work_stream import StreamWork
+
+            return StreamWork(match["address"]), match["address"]
+    elif "://" not in target and Path(target).is_dir():
+        from holdfast.client.socket_work import SocketWork
+        from holdfast.gateway.socket import SOCKET_NAME
+
+        return SocketWork(Path(target).absolute() / SOCKET_NAME), target
+    raise InvalidArgumentError(
+        f"expected --connect to be host:port, holdfast://host:port or the directory of a server, got {target!r}",
+        reason="ADDRESS_INVALID",
+    )
+
+
+def _config(settings: WorkerSettings) -> "WorkerConfig":
+    from holdfast.topology.worker_process import default_worker_id
+    from holdfast.worker.config import WorkerConfig, half_of_memory
+    from holdfast.worker.handlers import Mode
+
+    return WorkerConfig(
+        worker_id=settings.worker_id or default_worker_id(),
+        slots=settings.slots,
+        queues=settings.queue_names,
+        drain_ms=settings.drain_ms,
+        app_path=settings.app,
+        isolation=Mode(settings.isolation) if settings.isolation else None,
+        max_jobs=settings.max_jobs,
+        max_memory_bytes=settings.max_memory_mb * _MIB,
+        child_memory_bytes=settings.child_memory_mb * _MIB or half_of_memory(),
+        kill_grace_ms=settings.kill_grace_ms,
+    )

@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import structlog
 
 from holdfast import limits
-from holdfast.client.work_stream import StreamWork
+from holdfast.backends.ports import WorkApi
 from holdfast.topology.signals import on_stop
-from holdfast.worker.builtin import BUILTIN
+from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker, WorkerConfig
 
 _RESTART_S_MAX = 1.0
@@ -27,17 +28,18 @@ def default_worker_id() -> str:
     return f"{host}-{os.getpid()}"[-limits.NAME_CHARS_MAX :]
 
 
-async def run_worker(target: str, config: WorkerConfig) -> None:
-    """Works until TERM or INT; prints one line once jobs can be run."""
-    worker = Worker(StreamWork(target), BUILTIN, config)
+async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig, where: str) -> bool:
+    """Works until TERM or INT; prints one line once jobs can be run. Whether a fresh process should follow."""
+    worker = Worker(api, handlers, config)
     with on_stop(worker.stop):
         running = asyncio.create_task(worker.run())
         attached = asyncio.create_task(worker.attached.wait())
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
         attached.cancel()
         if not running.done():
-            print(json.dumps({"event": "ready", "worker_id": config.worker_id, "grpc": target}), flush=True)
+            print(json.dumps({"event": "ready", "worker_id": config.worker_id, "grpc": where}), flush=True)
         await running
+    return worker.is_recycling
 
 
 class WorkerChild:
@@ -82,6 +84,9 @@ class WorkerChild:
             except OSError as error:  # no process to be had just now
                 status = error.errno
             if self._has_stopped():
+                return
+            if status == 0:
+                structlog.get_logger().info("worker_left", message="somebody asked it to drain; it is not replaced")
                 return
             structlog.get_logger().warning("worker_died", status=status, message="starting another")
             await asyncio.sleep(delay_s)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-import holdfast
 from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
@@ -21,7 +20,7 @@ from holdfast.worker.handlers import AttemptFailedError
 
 #: The end of a traceback says most; this much of it is kept.
 TRACEBACK_CHARS_MAX = 16 * 1_024
-_OURS = str(Path(holdfast.__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 
 
 def succeeded(context: JobContext, output: object) -> ReportRow:
