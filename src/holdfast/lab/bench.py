@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import json
 import os
-import statistics
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,35 +17,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from holdfast.lab import product
 from holdfast.lab.load import BATCH, Client, Echo, Holder, rate
+from holdfast.lab.measures import Measure, at_least, at_most
 from holdfast.lab.processes import echo_server, holdfast_server, resident_bytes
 from holdfast.lab.replaying import count_expired, replay_ratio
 
 _GIB = 1 << 30
-
-
-class Measure(msgspec.Struct, frozen=True):
-    """One line of the table: what, what is to be reached, and what was measured run by run."""
-
-    name: str
-    reach: str
-    values: list[float]
-    is_reached: bool
-    unit: str = "×"
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.values)
-
-
-def at_least(name: str, values: list[float], target: float, unit: str = "×") -> Measure:
-    """A measure whose median should not be below the target."""
-    return Measure(name, f"≥ {target:g} {unit}", values, statistics.median(values) >= target, unit)
-
-
-def at_most(name: str, values: list[float], target: float, unit: str) -> Measure:
-    """A measure whose median should not be above the target."""
-    return Measure(name, f"≤ {target:g} {unit}", values, statistics.median(values) <= target, unit)
+PARTS = ("submits", "replay", "latencies", "embedded", "throughput", "lost-worker", "starts", "million")
 
 
 async def submits(runs: int, say: Callable[[str], None]) -> list[Measure]:
@@ -174,6 +152,11 @@ async def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> list
     parts: dict[str, Callable[[], Awaitable[list[Measure]]]] = {
         "submits": lambda: submits(arguments.runs, say),
         "replay": lambda: replays(arguments.runs, say),
+        "latencies": lambda: product.latencies(arguments.runs, say),
+        "embedded": lambda: product.embedded(arguments.runs, say),
+        "throughput": lambda: product.throughput(arguments.runs, say),
+        "lost-worker": lambda: product.lost_worker(arguments.runs, say),
+        "starts": lambda: product.starts(arguments.runs, say),
         "million": lambda: million(arguments.runs, say, arguments.jobs),
     }
     measures: list[Measure] = []
@@ -187,7 +170,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each measure (at least 3)")
     parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs in the long queue")
-    parser.add_argument("--only", nargs="*", choices=["submits", "replay", "million"], help="parts to run")
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="parts to run")
     parser.add_argument("--json", type=Path, help="also write the JSON to this file")
     arguments = parser.parse_args()
     console = Console(stderr=True)
