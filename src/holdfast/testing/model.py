@@ -10,8 +10,8 @@ live lease of the worker that reports; both budgets hold; terminal is final; ref
 change nothing; a job with a requested cancel is never queued or granted again; keys are unique among kept
 jobs; of a type and unique key one job at most has not ended; a paused queue grants nothing, a draining one takes no
 new jobs; notes come under the live lease of the worker that says them, cut to size, and change nothing; jobs
-are forgotten in the order in which they finished; ids are unique for ever; log time and epochs never go back.
-After a violation the model is no longer meaningful.
+are forgotten in the order in which they finished; ids, like keys, are unique among kept jobs; log time and
+epochs never go back. After a violation the model is no longer meaningful.
 """
 
 import heapq
@@ -127,7 +127,6 @@ class Model:
         self.last_epoch = 0
         self._aging_ms = aging_ms
         self._keys_max = dedup_keys_max
-        self._ids: set[str] = set()
         self._lanes: dict[LaneKey, list[tuple[int, ModelJob]]] = {}
         self._delayed: list[tuple[int, int, ModelJob]] = []
         self._feeds: dict[int, Callable[[int, list[Any]], None]] = {
@@ -177,7 +176,6 @@ class Model:
             self._require(0 <= row[1] < len(templates), f"job {row[0]} names no template")
             job = self._new_job(at_ms, templates[row[1]], row)
             self._check_new(job)
-            self._ids.add(job.id)
             self.jobs[job.id] = job
             self._keep_key(job)
             self._keep_unique(job)
@@ -203,7 +201,7 @@ class Model:
 
     def _check_new(self, job: ModelJob) -> None:
         queue, _, priority = job.lane
-        self._require(bool(job.id) and job.id not in self._ids, f"the id {job.id!r} was used before")
+        self._require(bool(job.id) and job.id not in self.jobs, f"the id {job.id!r} is that of another job")
         self._require(bool(job.type) and bool(queue), f"job {job.id} has no type or no queue")
         self._require(self._mode(queue) != DRAINING, f"job {job.id} was taken into the draining queue {queue}")
         self._require(0 <= priority <= _PRIORITY_MAX, f"job {job.id} has priority {priority}")

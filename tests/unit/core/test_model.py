@@ -95,7 +95,6 @@ BROKEN: dict[str, list[list[Any]]] = {
     "note says nothing": [*RUN, noted(3)],
     "id is used twice": [created(1, "a"), created(2, "a")],
     "id is used twice in one batch": [created(1, "a", "a")],
-    "id is used again after its job is forgotten": [*DONE_A, evicted(4, 1), created(5, "a")],
     "key is used twice": [created(1, "a", key="k"), created(2, "b", key="k")],
     "priority is out of range": [created(1, "a", priority=10)],
     "job has no attempts": [created(1, "a", max_attempts=0)],

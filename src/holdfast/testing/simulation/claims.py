@@ -17,7 +17,7 @@ from holdfast.core.commands import (
 )
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL
-from holdfast.core.model import NewJob, Template
+from holdfast.core.model import Extra, NewJob, QueueMode, Template
 from holdfast.testing.ledger_view import view_job
 from holdfast.testing.simulation.violation import require
 from holdfast.testing.simulation.witness import LogWitness
@@ -49,6 +49,10 @@ class PageSeen:
         self.ids = [job.id for job in jobs]
 
 
+def _extra(job: NewJob) -> Extra:
+    return job.extra or Extra()
+
+
 class Claims:
     """Judges every answer."""
 
@@ -57,6 +61,7 @@ class Claims:
         #: Ids of submits that were acknowledged, with what was submitted.
         self.submitted: dict[str, tuple[Template, NewJob]] = {}
         self._key_ids: dict[str, str] = {}
+        self._news: dict[str, int] = {}
         self._pushed: set[int] = set()
         self._last_seen: dict[str, int] = {}
         #: Every result that an answer showed.
@@ -88,37 +93,73 @@ class Claims:
                 require(not job_id, f"job {job_id} was both refused and accepted")
                 self._check_refused_submit(template, job, reply.refusals[index])
             else:
-                self._check_accepted(template, job, job_id)
+                self._check_accepted(template, job, job_id, is_existing=index in reply.existing)
         self.count("submit" if len(command.jobs) == 1 else "submit batch")
 
-    def _check_accepted(self, template: Template, job: NewJob, job_id: str) -> None:
-        log, key = self._log, job.extra.request_id if job.extra else ""
+    def _check_accepted(self, template: Template, job: NewJob, job_id: str, *, is_existing: bool) -> None:
+        log, extra = self._log, job.extra or Extra()
+        key, is_own = extra.request_id, job_id == job.id
         require(log.is_known(job_id), f"job {job_id} was acknowledged before it was durable")
-        known_template, known = log.created[job_id]
-        same = (known_template, known.payload, known.extra) == (template, job.payload, job.extra)
-        require(same, f"job {job_id} was acknowledged for another submission under the key {key!r}")
-        if not key:
-            require(job_id == job.id, f"job {job.id} without a key was given the id {job_id}")
-        elif self._key_ids.get(key, job_id) != job_id:
-            require(not log.is_kept(self._key_ids[key]), f"the key {key!r} gave two ids while the first was kept")
-        if key:
-            self._key_ids[key] = job_id
-            self.count("repeated submit" if job_id != job.id else "submit with key")
-        self.submitted[job_id] = (template, job)
+        is_same = any(life.is_same(template, job) for life in log.lives[job_id])
+        is_rival = is_existing and bool(extra.unique_key) and self._is_rival(job_id, template, extra)
+        require(is_same or is_rival, f"job {job_id} was acknowledged for another submission under the key {key!r}")
+        is_found = bool(key) or is_rival
+        require(is_own or is_found, f"job {job.id} without a key was given the id {job_id}")
+        if not is_existing:
+            require(is_own, f"job {job.id} was new and was given the id {job_id}")
+            self._check_new(job_id)
+        if key and is_same:
+            self._check_key(key, job_id)
+        if log.last_life(job_id).is_same(template, job):
+            self.submitted[job_id] = (template, job)
+        self._count_accepted(key, is_own=is_own, is_existing=is_existing, is_same=is_same)
+
+    def _is_rival(self, job_id: str, template: Template, extra: Extra) -> bool:
+        """Whether the log made this job under the same type and unique key."""
+        name = (template.type, extra.unique_key)
+        return any((life.template.type, _extra(life.job).unique_key) == name for life in self._log.lives[job_id])
+
+    def _check_new(self, job_id: str) -> None:
+        """An id that is said to be new was created that often: a repeat is told that it is one."""
+        self._news[job_id] = self._news.get(job_id, 0) + 1
+        lives = len(self._log.lives[job_id])
+        require(self._news[job_id] <= lives, f"job {job_id} was said to be new more often than it was created")
+
+    def _check_key(self, key: str, job_id: str) -> None:
+        first = self._key_ids.get(key, job_id)
+        if first != job_id:
+            require(not self._log.is_kept(first), f"the key {key!r} gave two ids while the first was kept")
+        self._key_ids[key] = job_id
+
+    def _count_accepted(self, key: str, *, is_own: bool, is_existing: bool, is_same: bool) -> None:
+        if not is_same:
+            self.count("found by unique key")
+        elif key:
+            self.count("submit with key" if is_own else "repeated submit")
+        elif is_existing:
+            self.count("repeated id")
 
     def _check_refused_submit(self, template: Template, job: NewJob, refusal: Refusal) -> None:
         self.count(f"refused {refusal.reason}")
-        if refusal.reason == "JOB_ID_TAKEN":
-            return
-        require(not self._log.is_known(job.id), f"job {job.id} was refused and yet created")
-        if refusal.reason != "REQUEST_ID_REUSED":
-            return
-        key = job.extra.request_id if job.extra else ""
+        checks = {"REQUEST_ID_REUSED": self._check_reused_key, "JOB_ID_REUSED": self._check_reused_id}
+        if refusal.reason in checks:
+            checks[refusal.reason](template, job)
+        elif refusal.reason == "QUEUE_DRAINING":
+            has_drained = any(mode == QueueMode.DRAINING for _, mode in self._log.modes.get(template.queue, ()))
+            require(has_drained, f"job {job.id} was refused by {template.queue}, which was never drained")
+
+    def _check_reused_key(self, template: Template, job: NewJob) -> None:
+        key = _extra(job).request_id
         first = self._key_ids.get(key)
-        if first is not None and self._log.is_kept(first):
-            known_template, known = self._log.created[first]
-            same = (known_template, known.payload, known.extra) == (template, job.payload, job.extra)
-            require(not same, f"a true repetition under the key {key!r} was refused")
+        if first is not None and self._log.is_kept(first) and self._log.is_single(first):
+            is_same = self._log.last_life(first).is_same(template, job)
+            require(not is_same, f"a true repetition under the key {key!r} was refused")
+
+    def _check_reused_id(self, template: Template, job: NewJob) -> None:
+        require(self._log.is_known(job.id), f"the id {job.id} was refused as used and never was")
+        if self._log.is_single(job.id):
+            is_same = self._log.last_life(job.id).is_same(template, job)
+            require(not is_same, f"a true repetition of job {job.id} was refused")
 
     def canceled_reply(self, job_id: str, reply: object) -> None:
         """A queued job that was cancelled is durably so; a finished one is as it was."""
@@ -130,6 +171,8 @@ class Claims:
         assert isinstance(reply, CancelReply)
         job = self._log.model.jobs.get(job_id)
         require(job is not None or self._log.is_known(job_id), f"the cancel of {job_id} was no one's")
+        if not self._log.is_single(job_id):
+            job = None  # the answer may be about the one that was forgotten
         if job is not None and reply.state in TERMINAL:
             require(job.state == reply.state, f"job {job_id} was said to be {reply.state!r} before it was durable")
         elif job is not None:
@@ -141,6 +184,7 @@ class Claims:
         """A job may be unknown only if it was never acknowledged, or is being forgotten."""
         job = self._log.model.jobs.get(job_id)
         is_going = job is None or job.state in TERMINAL or job_id not in self.submitted
+        is_going |= not self._log.is_single(job_id)
         require(is_going, f"job {job_id} was acknowledged and is unknown now")
 
     def saw_job(self, reply: object) -> None:
@@ -159,7 +203,7 @@ class Claims:
         if reply.position == log.position:
             log.model.compare_job(job_id, reply.view)
         before = self._last_seen.get(job_id, 0)
-        if reply.view is not None:
+        if reply.view is not None and log.is_single(job_id):
             self._check_end(job_id, reply.view)
         self._last_seen[job_id] = max(before, reply.position)
         self.count("get" if reply.view is not None else "get of nothing")
@@ -202,8 +246,11 @@ class Claims:
             require((grant.job_id, grant.worker) == (lease.job_id, worker), f"the lease {lease.token} went astray")
             require(lease.token not in self._pushed, f"the lease {lease.token} was handed out twice")
             self._pushed.add(lease.token)
-            _, job = self._log.created[lease.job_id]
-            require(job.payload == lease.payload, f"the lease {lease.token} carries another payload")
+            lives = self._log.lives[lease.job_id]
+            is_same = any(life.job.payload == lease.payload for life in lives)
+            require(is_same, f"the lease {lease.token} carries another payload")
+            mode = self._log.mode_at(lives[-1].template.queue, grant.position)
+            require(mode != QueueMode.PAUSED, f"the lease {lease.token} was granted from a paused queue")
         self.count("lease")
 
     def welcomed(self, worker: str, held: frozenset[int]) -> None:
@@ -262,6 +309,23 @@ class Claims:
             if self._log.has_outcome(row.token):
                 self.count("report accepted")
         self.count("report acknowledged")
+
+    def noted_reply(self, command: commands.TakeNotes, reply: object) -> None:
+        """A note that was taken is on record under its token, from its holder."""
+        if isinstance(reply, Refusal):
+            self.count(f"refused {reply.reason}")
+            return
+        assert isinstance(reply, list)
+        for note, reason in zip(command.notes, reply, strict=True):
+            if reason:
+                self.count(f"note {reason}")
+                continue
+            grant = self._log.grants.get(note.token)
+            is_holder = grant is not None and (grant.job_id, grant.worker) == (note.job_id, command.worker)
+            require(is_holder, f"a note of {command.worker} under token {note.token} was taken from nobody")
+            is_durable = (note.token, note.message) in self._log.notes
+            require(is_durable, f"the note under token {note.token} was acknowledged before it was durable")
+            self.count("note")
 
     # -- everything
 

@@ -3,10 +3,13 @@
 import random
 from collections.abc import Callable
 
+from msgspec import structs
+
 from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import Refusal, Submit, Submitted
 from holdfast.core.model import Extra, NewJob, Template
+from holdfast.core.owner import uuid4
 from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast.testing.simulation.jobs import POISON
 from holdfast.testing.simulation.network import Network
@@ -18,6 +21,8 @@ _TRIES = 6
 _IDS_KEPT = 60
 _RECENT = 6
 _KEYS_KEPT = 12
+#: So few that the clients of a run meet under them.
+_UNIQUE_KEYS = 3
 _BATCH_MAX = 12
 _DELAY_MS_MAX = 3_000
 _RUSH = 25
@@ -26,7 +31,7 @@ _BACKLOG_MAX = 80
 
 
 class Order:
-    """What a client wants to submit; each try mints its ids anew, as a gateway does."""
+    """What a client wants to submit; each try mints its ids anew, as a gateway does, unless the client made them."""
 
     __slots__ = ("jobs", "templates")
 
@@ -35,9 +40,21 @@ class Order:
         self.jobs = jobs
 
     def command(self, mint: Callable[[], str]) -> Submit:
-        """The order under fresh ids."""
+        """The order under its own ids, or under fresh ones."""
+        if self.are_ids_given:
+            return Submit(self.templates, self.jobs, are_ids_given=True)
         jobs = [NewJob(mint(), job.template, job.payload, job.not_before_ms, job.extra) for job in self.jobs]
         return Submit(self.templates, jobs)
+
+    @property
+    def are_ids_given(self) -> bool:
+        """Whether the client made the ids; of all jobs or of none."""
+        return bool(self.jobs and self.jobs[0].id)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a second try can find the jobs of the first."""
+        return self.are_ids_given or any(job.extra for job in self.jobs)
 
 
 class Client:
@@ -115,7 +132,9 @@ class Client:
         count = 1 if self._rng.random() < 0.6 else self._rng.randint(2, _BATCH_MAX)  # noqa: PLR2004
         indexes = [self._rng.randrange(len(self._templates)) for _ in range(count)]
         jobs = [self._new_job(index) for index in indexes]
-        if count > 1 and jobs[0].extra and self._rng.random() < 0.1:  # noqa: PLR2004 - a key twice in one batch
+        if self._rng.random() < 0.4:  # noqa: PLR2004 - as the SDK does
+            jobs = [structs.replace(job, id=uuid4(self._rng.randbytes(16))) for job in jobs]
+        if count > 1 and (jobs[0].extra or jobs[0].id) and self._rng.random() < 0.1:  # noqa: PLR2004 - a key twice in one batch
             jobs[-1] = jobs[0]
         self._send_order(Order(self._templates, jobs))
 
@@ -127,7 +146,9 @@ class Client:
         not_before_ms = self._net.clock.wall_ms() + rng.randint(1, _DELAY_MS_MAX) if rng.random() < 0.2 else 0  # noqa: PLR2004
         labels = (("from", self.name),) if rng.random() < 0.3 else ()  # noqa: PLR2004
         key = f"{self.name}-key-{self._number}" if rng.random() < 0.5 else ""  # noqa: PLR2004
-        return NewJob("", template, payload, not_before_ms, Extra(key, labels) if key or labels else None)
+        unique_key = f"unique-{rng.randrange(_UNIQUE_KEYS)}" if rng.random() < 0.2 else ""  # noqa: PLR2004
+        extra = Extra(key, labels, unique_key=unique_key) if key or labels or unique_key else None
+        return NewJob("", template, payload, not_before_ms, extra)
 
     def _mint(self) -> str:
         self._minted += 1
@@ -163,7 +184,7 @@ class Client:
     def _keep(self, order: Order, reply: object) -> None:
         if isinstance(reply, Submitted):
             self._ids = [*self._ids, *filter(None, reply.job_ids)][-_IDS_KEPT:]
-            if any(job.extra for job in order.jobs):
+            if order.is_repeatable:
                 self._used = [*self._used, order][-_KEYS_KEPT:]
 
     def _resubmit(self) -> None:
@@ -180,9 +201,7 @@ class Client:
             return
         order = self._rng.choice(self._used)
         jobs = [
-            NewJob("", job.template, job.payload + b"!", job.not_before_ms, job.extra)
-            for job in order.jobs
-            if job.extra
+            structs.replace(job, payload=job.payload + b"!") for job in order.jobs if job.extra or order.are_ids_given
         ]
         self._send_order(Order(order.templates, jobs), tries=1)
 

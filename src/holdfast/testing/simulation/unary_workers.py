@@ -7,6 +7,7 @@ from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.core.model import Note
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
 from holdfast.testing.simulation.network import Network
@@ -115,6 +116,8 @@ class UnaryWorker:
             self.die()
             return True
         run_us = self._rng.randint(0, 2_000 * self._settings.run_ms)
+        if self._rng.random() < 0.4:  # noqa: PLR2004 - some have something to say, and some too late
+            self._later(self._rng.randint(0, 2 * run_us), "note", lambda: self._note(lease))
         self._later(run_us, "finished", lambda: self._finish(lease, run_us // 1_000))
         return False
 
@@ -154,6 +157,21 @@ class UnaryWorker:
             hear,
         )
         self._later(_TIMEOUT_US, "reported?", again)
+
+    def _note(self, lease: GrantedLease) -> None:
+        note = Note(lease.job_id, lease.token, self._rng.randint(0, 1_000), f"note {self._rng.randrange(10**9)}")
+        command = commands.TakeNotes(self.name, [note])
+
+        def send(server: Server, done: Callable[[object], None]) -> None:
+            server.coordinator.call(Lane.WORK, command, done)
+
+        self._net.ask(
+            self.name,
+            f"{self.name} note",
+            send,
+            lambda reply: self._claims.noted_reply(command, reply),
+            lambda _: None,
+        )
 
     def _beat(self) -> None:
         command = commands.Extend(self.name, self._settings.lease_ms, frozenset(self.running), _GRACE_MS)

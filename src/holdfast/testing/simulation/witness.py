@@ -9,10 +9,10 @@ Invariant: a position is replied to only if it is witnessed here.
 """
 
 from holdfast.core import events, image
-from holdfast.core.events import AnyEvent, Created, Evicted, Granted, Reported
+from holdfast.core.events import AnyEvent, Created, Evicted, Granted, Noted, QueueModeSet, Reported
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import NewJob, Template
+from holdfast.core.model import NewJob, QueueMode, Template
 from holdfast.journal import port as journal_port
 from holdfast.journal.file import FileJournal
 from holdfast.testing.ledger_view import view_ledger
@@ -26,11 +26,27 @@ Frame = tuple[bytes, int, int]
 class Grant:
     """A lease as the log tells of it."""
 
-    __slots__ = ("job_id", "worker")
+    __slots__ = ("job_id", "position", "worker")
 
-    def __init__(self, job_id: str, worker: str) -> None:
+    def __init__(self, job_id: str, worker: str, position: int) -> None:
         self.job_id = job_id
         self.worker = worker
+        self.position = position
+
+
+class Life:
+    """A job as it was created; an id that its client made may have another life once the first is forgotten."""
+
+    __slots__ = ("job", "position", "template")
+
+    def __init__(self, template: Template, job: NewJob, position: int) -> None:
+        self.template = template
+        self.job = job
+        self.position = position
+
+    def is_same(self, template: Template, job: NewJob) -> bool:
+        """Whether a submission asks for what this one did."""
+        return (self.template, self.job.payload, self.job.extra) == (template, job.payload, job.extra)
 
 
 class LogWitness:
@@ -47,7 +63,10 @@ class LogWitness:
         self._frames: dict[int, Frame] = {}
         self._pending: Frame | None = None
         # What happened, by what it happened to.
-        self.created: dict[str, tuple[Template, NewJob]] = {}
+        self.lives: dict[str, list[Life]] = {}
+        #: Each queue's modes, with the positions from which on they held.
+        self.modes: dict[str, list[tuple[int, QueueMode]]] = {}
+        self.notes: set[tuple[int, str]] = set()
         self.grants: dict[int, Grant] = {}
         self.grants_of: dict[str, int] = {}
         self.tokens_of: dict[tuple[str, str], list[int]] = {}
@@ -74,8 +93,11 @@ class LogWitness:
         self._frames[first] = (body, count, digest)
         self.model.feed(body, first)
         for event in events.decode(body):
-            self._note(event)
+            self._note(event, self.shadow.position + 1)
+            before = self.shadow.digest
             self.shadow.apply(event)
+            if type(event) is Noted:
+                require(self.shadow.digest == before, f"a note of {event.worker} changed the state")
         self.position = self.shadow.position
         require(
             self.position == first + count - 1,
@@ -83,14 +105,18 @@ class LogWitness:
         )
         require(self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live")
 
-    def _note(self, event: AnyEvent) -> None:
+    def _note(self, event: AnyEvent, position: int) -> None:
         kind = type(event).__name__
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if type(event) is Created:
             for job in event.jobs:
-                self.created[job.id] = (event.templates[job.template], job)
+                self.lives.setdefault(job.id, []).append(Life(event.templates[job.template], job, position))
         elif type(event) is Granted:
-            self._note_granted(event)
+            self._note_granted(event, position)
+        elif type(event) is QueueModeSet:
+            self.modes.setdefault(event.queue, []).append((position, event.mode))
+        elif type(event) is Noted:
+            self.notes.update((note.token, note.message) for note in event.notes)
         elif type(event) is Reported:
             for result in event.results:
                 self.outcomes[result.token] = result.state
@@ -99,10 +125,10 @@ class LogWitness:
         elif type(event) is Evicted:
             self._check_evicted(event)
 
-    def _note_granted(self, event: Granted) -> None:
+    def _note_granted(self, event: Granted, position: int) -> None:
         for token, job_id in enumerate(event.job_ids, event.first_token):
             require(token not in self.grants, f"token {token} was granted twice")
-            self.grants[token] = Grant(job_id, event.worker)
+            self.grants[token] = Grant(job_id, event.worker, position)
             self.grants_of[job_id] = self.grants_of.get(job_id, 0) + 1
             self.tokens_of.setdefault((job_id, event.worker), []).append(token)
 
@@ -169,7 +195,20 @@ class LogWitness:
 
     def is_known(self, job_id: str) -> bool:
         """Whether the log ever created the job."""
-        return job_id in self.created
+        return job_id in self.lives
+
+    def last_life(self, job_id: str) -> Life:
+        """The job as it was created last under this id."""
+        return self.lives[job_id][-1]
+
+    def is_single(self, job_id: str) -> bool:
+        """Whether no second job was ever made under this id, so that late answers cannot be about another one."""
+        return len(self.lives.get(job_id, ())) <= 1
+
+    def mode_at(self, queue: str, position: int) -> QueueMode:
+        """The mode that a queue was in after this position."""
+        modes = [mode for since, mode in self.modes.get(queue, ()) if since <= position]
+        return modes[-1] if modes else QueueMode.OPEN
 
     def has_outcome(self, token: int) -> bool:
         """Whether a report under this token counted."""

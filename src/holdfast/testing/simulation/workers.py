@@ -10,6 +10,7 @@ import random
 from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.core.model import Note
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clockwork import Call
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
@@ -186,6 +187,9 @@ class StreamingWorker:
     def _read(self, stream: Stream, push: Push) -> None:
         if self._stream is not stream:
             return
+        if push.is_drain_asked:
+            self._claims.count("drain asked")
+            self._drain(stream)
         if push.is_welcome:
             self._is_welcome = True
             self._give_credits(self._settings.slots - len(self.running))
@@ -229,7 +233,15 @@ class StreamingWorker:
             self.die()
             return
         run_us = self._rng.randint(0, 2_000 * self._settings.run_ms)
+        if self._rng.random() < 0.3:  # noqa: PLR2004 - some have something to say
+            self._later(self._rng.randint(0, run_us), "notes", lambda: self._note(lease))
         self._later(run_us, "finished", lambda: self._finish(lease, run_us // 1_000))
+
+    def _note(self, lease: GrantedLease) -> None:
+        """Whether it still runs or not: a note under a lease that is over is the coordinator's to refuse."""
+        note = Note(lease.job_id, lease.token, self._rng.randint(-1, 1_001), "on its way", ("a line",))
+        if self._stream is not None:
+            self._stream.send(f"{self.name} note", lambda server, session: server.dispatcher.note(session, [note]))
 
     def _finish(self, lease: GrantedLease, runtime_ms: int) -> None:
         run = self.running.pop(lease.token, None)

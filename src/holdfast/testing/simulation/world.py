@@ -12,6 +12,7 @@ from holdfast.testing.simulation.faults import Saboteur
 from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.jobs import draw_templates
 from holdfast.testing.simulation.network import Network
+from holdfast.testing.simulation.operators import Operator
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.unary_workers import UnaryWorker
 from holdfast.testing.simulation.violation import Violation, require
@@ -30,6 +31,18 @@ OPERATIONS = (
     "submit with key",
     "repeated submit",
     "refused REQUEST_ID_REUSED",
+    "repeated id",
+    "refused JOB_ID_REUSED",
+    "found by unique key",
+    "mode PAUSED",
+    "mode DRAINING",
+    "mode OPEN",
+    "refused QUEUE_DRAINING",
+    "purge",
+    "search",
+    "queues",
+    "Noted",
+    "drain asked",
     "get",
     "list",
     "cancel queued",
@@ -84,6 +97,7 @@ class SimulatedWorld:
         self.workers += [
             UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
         ]
+        self.operator = Operator(self.net, self.claims, self.log, settings)
         self.saboteur = Saboteur(self.clock, self.host, self.net, settings, self.workers)
         self._is_check_due = False
 
@@ -125,6 +139,8 @@ class SimulatedWorld:
         ledger, settings = server.coordinator.ledger, self.settings
         require(ledger.position >= self.log.position, "the live state is behind what is durable")
         require(server.journal.end_position == self.log.position, "the journal and the log disagree about the end")
+        noted, leases = len(server.dispatcher.progress), len(ledger.book.leases)
+        require(noted <= leases, f"progress of {noted} attempts is kept, and there are {leases} leases")
         for lane in server.coordinator._lanes:  # noqa: SLF001 - a declared cap
             require(len(lane) <= settings.waiting_max, f"{len(lane)} commands wait in one lane")
 
@@ -145,6 +161,7 @@ class SimulatedWorld:
         self.net.is_healed = True
         for client in self.clients:
             client.is_stopped = True
+        self.operator.stop()
         clock = self.clock
         due_ms = max((job.not_before_ms for job in self.log.model.jobs.values()), default=0)
         clock.set_wall(max(clock.wall_ms(), due_ms, self.log.model.last_ms))
@@ -178,6 +195,7 @@ class SimulatedWorld:
         ready = server.coordinator.ledger.book.ready
         require(not ready.lanes and not ready.delayed, "jobs wait that do not exist")
         holders = server.dispatcher._holders  # noqa: SLF001 - what is kept for ever is a leak
+        require(not len(server.dispatcher.progress), "progress is kept of attempts that have ended")
         require(not holders, f"sessions are kept for the leases {sorted(holders)[:5]}, which have ended")
         self._check_runs()
 
@@ -203,7 +221,8 @@ class SimulatedWorld:
     def _outcome(self, failure: str) -> Outcome:
         fired = self.host.counts
         missing = [fault for fault in self.settings.faults if not fired.get(fault)]
-        missing += [name for name in OPERATIONS if not self.claims.answers.get(name)]
+        done = {**self.claims.answers, **self.log.kinds}
+        missing += [name for name in OPERATIONS if not done.get(name)]
         return Outcome(
             settings=self.settings,
             failure=failure,
@@ -211,7 +230,7 @@ class SimulatedWorld:
             simulated_ms=self.clock.steady_ms(),
             digest=self.clock.digest(),
             fired=dict(sorted(fired.items())),
-            done=dict(sorted({**self.claims.answers, **self.log.kinds}.items())),
+            done=dict(sorted(done.items())),
             missing=missing,
             tail=[f"{at_us / 1_000:12.3f} ms  {kind}" for at_us, kind in self.clock.tail],
         )
