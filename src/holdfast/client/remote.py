@@ -3,7 +3,8 @@
 Calls have the deadlines of the contract and are repeated by its profile where repeating is safe.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
 from typing import Self
 
 from google.protobuf.message import Message
@@ -110,10 +111,12 @@ class RemoteJobs:
         reply = await self._call("JobService/ExplainJob", request, pb.ExplainJobResponse, _STATUS_S)
         return Explanation(State(reply.status), reply.reason, reply.explanation)
 
-    async def watch(self, job_id: str) -> AsyncIterator[JobView]:
+    async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """The job now and after each change; begin anew after an `UnavailableError`."""
-        async for job in self._carrier.stream("JobService/WatchJob", pb.WatchJobRequest(job_id=job_id), pb.Job):
-            yield views.job_view(job)
+        request = pb.WatchJobRequest(job_id=job_id)
+        async with aclosing(self._carrier.stream("JobService/WatchJob", request, pb.Job)) as jobs:
+            async for job in jobs:
+                yield views.job_view(job)
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
         """The job and its result, however long that takes."""
@@ -122,6 +125,9 @@ class RemoteJobs:
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
         """Jobs that match."""
+        if size < 1:
+            message = f"expected the size of a part to be at least 1, got {size}"
+            raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
         request = views.query_message(query, cursor, size)
         reply = await self._call("JobService/FindJobs", request, pb.FindJobsResponse, _LIST_S)
         return Found([views.job_view(job) for job in reply.jobs], reply.next_cursor)
@@ -140,11 +146,12 @@ class RemoteJobs:
         reply = await self._call("JobService/GetHistory", request, pb.GetHistoryResponse, _WALK_S)
         return [views.entry_of(entry) for entry in reply.entries]
 
-    async def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+    async def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:
         """Everything that happens; after an `UnavailableError` go on from the last position."""
         request = pb.FeedRequest(after=after or 0, from_now=after is None)
-        async for part in self._carrier.stream("JobService/Feed", request, pb.FeedResponse):
-            yield FeedPart([views.entry_of(entry) for entry in part.entries], part.position)
+        async with aclosing(self._carrier.stream("JobService/Feed", request, pb.FeedResponse)) as parts:
+            async for part in parts:
+                yield FeedPart([views.entry_of(entry) for entry in part.entries], part.position)
 
     # -- administration
 

@@ -1,0 +1,109 @@
+"""Canceling: certain while a job waits, a request while it runs, nothing once it has ended."""
+
+import asyncio
+
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, RUNNING
+from holdfast.testing.conformance.workplace import Workplace
+
+
+class TestCanceling:
+    """Cancels, and their races with grants and reports."""
+
+    async def test_queued_job_ends_at_once_and_never_runs(self, place: Workplace) -> None:
+        """Once the cancel is answered, no worker is given the job."""
+        job_id = await place.submit()
+        reply = await place.jobs.cancel(job_id, "not needed")
+        assert (reply.state, reply.was_terminal) == (CANCELED, False)
+        hand = await place.worker()
+        await hand.session.want(1)
+        assert await hand.rest() == []
+        assert (await place.jobs.get(job_id)).attempts == 0
+
+    async def test_reason_is_the_summary_of_the_result(self, place: Workplace) -> None:
+        """Whoever looks learns why the job was canceled."""
+        job_id = await place.submit()
+        await place.jobs.cancel(job_id, "not needed")
+        result = await place.jobs.result(job_id)
+        assert (result.state, result.summary) == (CANCELED, "not needed")
+
+    async def test_cancel_without_a_reason_is_still_explained(self, place: Workplace) -> None:
+        """A canceled job's summary is never empty."""
+        job_id = await place.submit()
+        await place.jobs.cancel(job_id, "")
+        assert (await place.jobs.result(job_id)).summary
+
+    async def test_holder_of_a_running_job_is_told(self, place: Workplace) -> None:
+        """The worker hears which lease to stop, and its report ends the job as canceled."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        reply = await place.jobs.cancel(job_id, "stop")
+        assert (reply.state, reply.was_terminal) == (RUNNING, False)
+        await hand.until(lambda: lease.token in hand.cancels)
+        assert (await place.jobs.get(job_id)).cancel_requested
+        await hand.canceled(lease)
+        assert (await place.jobs.get(job_id)).state == CANCELED
+
+    async def test_work_that_was_done_before_the_cancel_reached_it_counts(self, place: Workplace) -> None:
+        """A worker that reports DONE under its lease wins over a cancel that was only asked for."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await place.jobs.cancel(job_id, "stop")
+        await hand.done(lease, b"out")
+        result = await place.jobs.result(job_id)
+        assert (result.state, result.output) == (DONE, b"out")
+
+    async def test_ended_job_stays_as_it_is(self, place: Workplace) -> None:
+        """A cancel that comes too late says so."""
+        job_id = await place.run(await place.worker())
+        reply = await place.jobs.cancel(job_id, "too late")
+        assert (reply.state, reply.was_terminal) == (DONE, True)
+        assert (await place.jobs.get(job_id)).state == DONE
+
+    async def test_cancel_can_be_repeated(self, place: Workplace) -> None:
+        """The second cancel finds the first one's work, and the first one's reason stays."""
+        job_id = await place.submit()
+        await place.jobs.cancel(job_id, "first")
+        reply = await place.jobs.cancel(job_id, "second")
+        assert (reply.state, reply.was_terminal) == (CANCELED, True)
+        assert (await place.jobs.result(job_id)).summary == "first"
+
+    async def test_job_whose_holder_is_lost_after_the_cancel_does_not_come_back(self, place: Workplace) -> None:
+        """A job that should stop is not given to another worker."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        await hand.take()
+        await place.jobs.cancel(job_id, "stop")
+        await hand.session.close()
+        assert (await place.reached(job_id, CANCELED)).attempts == 1
+
+    async def test_attempt_that_fails_after_the_cancel_is_not_repeated(self, place: Workplace) -> None:
+        """Attempts that are left are not used for a job that should stop."""
+        job_id = await place.submit(max_attempts=5)
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await place.jobs.cancel(job_id, "stop")
+        await hand.failed(lease)
+        assert (await place.jobs.get(job_id)).state == CANCELED
+
+    async def test_worker_that_claims_a_cancel_nobody_asked_for_has_failed(self, place: Workplace) -> None:
+        """Only a canceller cancels: without one, a report of CANCELED is a failed attempt."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.canceled(lease)
+        assert (await place.jobs.get(job_id)).state == FAILED
+
+    async def test_cancels_and_grants_that_race_agree(self, place: Workplace) -> None:
+        """Of many jobs each is either canceled unrun or granted and then told to stop, never both, never neither."""
+        ids = await place.submit_many(50)
+        hand = await place.worker(slots=50)
+        await hand.session.want(50)
+        replies = await asyncio.gather(*(place.jobs.cancel(job_id, "race") for job_id in ids))
+        granted = {lease.job_id: lease.token for lease in await hand.rest()}
+        asked = {job_id for job_id, reply in zip(ids, replies, strict=True) if reply.state == RUNNING}
+        assert set(granted) == asked
+        await hand.until(lambda: set(hand.cancels) >= set(granted.values()))
+        for job_id in set(ids) - asked:
+            assert (await place.jobs.get(job_id)).state == CANCELED

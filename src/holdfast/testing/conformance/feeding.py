@@ -1,0 +1,187 @@
+"""Feeding: everything that happens, without a gap, and all that happened to a job."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from holdfast.backends.ports import FeedPart
+from holdfast.core.history import Entry
+from holdfast.core.model import Note
+from holdfast.errors import NotFoundError
+from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, soon
+
+
+class Reader:
+    """Somebody who listens, and keeps what is told of some jobs."""
+
+    def __init__(self, feed: AsyncIterator[FeedPart]) -> None:
+        self._feed: Any = feed
+        self.entries: list[Entry] = []
+        self.position = -1
+
+    async def hear(self) -> None:
+        """The next part."""
+        part = await soon(self._feed)
+        assert part.position >= self.position
+        assert all(self.position < entry.position <= part.position for entry in part.entries)
+        self.entries += part.entries
+        self.position = part.position
+
+    async def until(self, job_id: str, what: str) -> None:
+        """Listens until something was told of a job."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not any(entry.job_id == job_id and entry.what == what for entry in self.entries):
+                await self.hear()
+
+    def about(self, job_ids: list[str]) -> list[tuple[str, str]]:
+        """What was told of these jobs, in order."""
+        return [(entry.job_id, entry.what) for entry in self.entries if entry.job_id in job_ids]
+
+    async def close(self) -> None:
+        """Stops listening."""
+        await self._feed.aclose()
+
+
+async def reader(place: Workplace, after: int | None = None) -> Reader:
+    """One who has begun to listen."""
+    one = Reader(place.feed.feed(after))
+    if after is None:
+        await one.hear()
+    return one
+
+
+class TestFeeding:
+    """The feed and the history."""
+
+    @needs(Capability.FEED)
+    async def test_feed_from_now_on_tells_what_happens_in_order(self, place: Workplace) -> None:
+        """What came before is not told; submit, grant and end are, each with its state, worker and token."""
+        before = await place.submit()
+        one = await reader(place)
+        hand = await place.worker()
+        (early,) = await hand.take()
+        await hand.done(early)
+        job_id = await place.run(hand)
+        await one.until(job_id, "finished")
+        assert one.about([job_id]) == [(job_id, "submitted"), (job_id, "granted"), (job_id, "finished")]
+        assert (before, "submitted") not in one.about([before])
+        granted = next(entry for entry in one.entries if entry.job_id == job_id and entry.what == "granted")
+        assert (granted.state, granted.worker) == ("RUNNING", hand.worker_id)
+        assert granted.token > early.token
+        await one.close()
+
+    @needs(Capability.FEED)
+    async def test_feed_can_be_resumed_without_gap_or_repetition(self, place: Workplace) -> None:
+        """A reader that goes on from its position is told exactly what it has not heard."""
+        one = await reader(place)
+        first = await place.submit_many(5)
+        await one.until(first[-1], "submitted")
+        await one.close()
+        missed = await place.submit_many(5)
+        two = await reader(place, one.position)
+        later = await place.submit_many(5)
+        await two.until(later[-1], "submitted")
+        ids = [*first, *missed, *later]
+        assert one.about(ids) + two.about(ids) == [(job_id, "submitted") for job_id in ids]
+        await two.close()
+
+    @needs(Capability.FEED)
+    async def test_readers_are_told_the_same(self, place: Workplace) -> None:
+        """Any number of readers hear everything, each at its own pace."""
+        one, two = await reader(place), await reader(place)
+        ids = await place.submit_many(10)
+        for job_id in ids:
+            await place.jobs.cancel(job_id, "")
+        await one.until(ids[-1], "canceled")
+        await two.until(ids[-1], "canceled")
+        assert one.about(ids) == two.about(ids) != []
+        await one.close()
+        await two.close()
+
+    @needs(Capability.FEED)
+    async def test_feed_tells_every_job_of_a_large_batch(self, place: Workplace) -> None:
+        """Thousands of entries come in parts, none missing, none twice."""
+        one = await reader(place)
+        ids = [job_id for _ in range(3) for job_id in await place.submit_many(1_000)]
+        await one.until(ids[-1], "submitted")
+        assert one.about(ids) == [(job_id, "submitted") for job_id in ids]
+        await one.close()
+
+    @needs(Capability.FEED, is_alone=True)
+    async def test_feed_from_the_beginning_tells_everything(self, place: Workplace) -> None:
+        """From position 0 on, the past comes first and the present follows."""
+        ids = await place.submit_many(3)
+        one = await reader(place, 0)
+        await one.until(ids[-1], "submitted")
+        last = await place.submit()
+        await one.until(last, "submitted")
+        assert [job_id for job_id, _ in one.about([*ids, last])] == [*ids, last]
+        await one.close()
+
+    @needs(Capability.FEED)
+    async def test_position_that_has_not_come_yet_is_not_found(self, place: Workplace) -> None:
+        """A reader that is ahead of the journal is of another one."""
+        with pytest.raises(NotFoundError):
+            await soon(place.feed.feed(1 << 60))
+
+    @needs(Capability.FEED)
+    async def test_history_tells_all_that_happened_to_a_job(self, place: Workplace) -> None:
+        """Submit, grant, loss, another grant and the end, in order, and what others did is not in it."""
+        job_id = await place.submit()
+        await place.submit_many(3)
+        lost = await place.worker("lost")
+        await lost.take()
+        await lost.session.close()
+        hand = await place.worker("kept")
+        (lease,) = await hand.take()
+        await hand.done(lease)
+        history = await place.feed.history(job_id)
+        assert [entry.what for entry in history] == ["submitted", "granted", "lease lost", "granted", "finished"]
+        assert {entry.job_id for entry in history} == {job_id}
+        assert [entry.worker for entry in history if entry.what == "granted"] == [lost.worker_id, hand.worker_id]
+
+    @needs(Capability.FEED, Capability.NOTES)
+    async def test_history_keeps_what_attempts_said(self, place: Workplace) -> None:
+        """Progress and log lines are part of a job's history, after its end too."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.session.note([Note(job_id, lease.token, 500, "half", ("a line",))])
+        await hand.done(lease)
+        said = [(entry.what, entry.reason) for entry in await place.feed.history(job_id)]
+        assert ("log", "a line") in said
+        assert any(what == "progress" and "half" in words for what, words in said)
+
+    @needs(Capability.FEED)
+    async def test_history_of_a_job_that_never_was_is_not_found(self, place: Workplace) -> None:
+        """The journal says nothing about it."""
+        with pytest.raises(NotFoundError):
+            await place.feed.history("00000000-0000-4000-8000-000000000000")
+
+    @needs(Capability.FEED)
+    async def test_refused_report_is_part_of_the_history(self, place: Workplace) -> None:
+        """What a worker said too late is kept as evidence, with the reason why it did not count."""
+        job_id = await place.submit()
+        (lease,) = await (await place.worker("holder")).take()
+        await (await place.worker("thief")).done(lease)
+        (refused,) = [entry for entry in await place.feed.history(job_id) if entry.what == "report refused"]
+        assert (refused.reason, refused.worker) == ("NOT_THE_HOLDER", place.name("thief"))
+
+    @needs(Capability.FEED)
+    async def test_reader_that_leaves_disturbs_nobody(self, place: Workplace) -> None:
+        """A feed that is closed half way leaves the others, and the backend, as they are."""
+        staying = await reader(place)
+        async with aclosing(await _leaving(place)):
+            ids = await place.submit_many(10)
+        await staying.until(ids[-1], "submitted")
+        await staying.close()
+
+
+async def _leaving(place: Workplace) -> Any:  # noqa: ANN401 - an asynchronous generator
+    feed = place.feed.feed(None)
+    await soon(feed)
+    return feed

@@ -1,0 +1,188 @@
+"""Leases: one holder at a time, for a time, and nothing counts that was said without one."""
+
+import asyncio
+
+import pytest
+
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
+from holdfast.errors import AbortedError, HoldfastError
+from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Capability, needs
+from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace
+
+SECOND_MS = 1_000
+
+
+class TestLeasing:
+    """Expiry, heartbeats, fencing, and sessions that replace each other."""
+
+    async def test_welcome_carries_the_terms(self, place: Workplace) -> None:
+        """The first directive says how long a lease lasts and how often to be heard."""
+        hand = await place.worker()
+        assert hand.welcome.lease_ms >= hand.welcome.heartbeat_ms > 0
+
+    @needs(lease_ms=SHORT_LEASE_MS)
+    async def test_job_of_a_silent_worker_goes_to_another(self, place: Workplace) -> None:
+        """When a lease runs out, the job is granted again, under a larger token, as another attempt."""
+        job_id = await place.submit()
+        (before,) = await (await place.worker("silent")).take()
+        (after,) = await (await place.worker("other")).take()
+        assert (after.job_id, after.attempt) == (job_id, 2)
+        assert after.token > before.token
+        assert (await place.jobs.get(job_id)).losses == 1
+
+    @needs(lease_ms=SHORT_LEASE_MS)
+    async def test_holder_hears_that_its_lease_ran_out(self, place: Workplace) -> None:
+        """A worker that is still connected is told which lease it has lost."""
+        await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.until(lambda: lease.token in hand.revoked)
+
+    @needs(lease_ms=SHORT_LEASE_MS)
+    async def test_late_report_changes_nothing(self, place: Workplace) -> None:
+        """The old holder's report is acknowledged and ignored; the new holder's counts."""
+        job_id = await place.submit()
+        old, new = await place.worker("old"), await place.worker("new")
+        (before,) = await old.take()
+        (after,) = await new.take()
+        await old.done(before, b"old")
+        assert (await place.jobs.get(job_id)).state in {RUNNING, QUEUED}
+        await new.done(after, b"new")
+        settled, result = await place.jobs.settled(job_id)
+        assert (result.output == b"new") == (settled.token == after.token)
+        assert result.output != b"old"
+
+    @needs(Capability.CLOCK, lease_ms=10 * SECOND_MS)
+    async def test_heartbeats_keep_a_lease(self, place: Workplace) -> None:
+        """As long as its holder is heard in time, a job stays with it for many times the lease."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        for _ in range(5):
+            await place.harness.advance(8 * SECOND_MS)
+            await hand.session.extend()
+            job = await place.jobs.get(job_id)
+            assert (job.state, job.token) == (RUNNING, lease.token)
+
+    @needs(Capability.CLOCK, lease_ms=10 * SECOND_MS)
+    async def test_lease_holds_until_it_is_over_and_no_longer(self, place: Workplace) -> None:
+        """Before its time a lease is not taken away, after it it is."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        await hand.take()
+        await place.harness.advance(9 * SECOND_MS)
+        assert (await place.jobs.get(job_id)).state == RUNNING
+        await place.harness.advance(2 * SECOND_MS)
+        assert (await place.jobs.get(job_id)).state == QUEUED
+
+    async def test_report_under_a_token_that_never_was_changes_nothing(self, place: Workplace) -> None:
+        """It is acknowledged, so that nobody repeats it for ever, and the job goes on."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.report(ReportRow(job_id, lease.token + 1_000_000, DONE, b"forged"))
+        assert (await place.jobs.get(job_id)).state == RUNNING
+        await hand.done(lease, b"real")
+        assert (await place.jobs.result(job_id)).output == b"real"
+
+    async def test_report_of_another_worker_changes_nothing(self, place: Workplace) -> None:
+        """Knowing the token is not enough: the lease is its holder's alone."""
+        job_id = await place.submit()
+        (lease,) = await (await place.worker("holder")).take()
+        await (await place.worker("thief")).done(lease, b"stolen")
+        assert (await place.jobs.get(job_id)).state == RUNNING
+
+    async def test_report_of_an_unknown_job_is_acknowledged(self, place: Workplace) -> None:
+        """A worker that speaks of what is not there is answered and goes on."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        await hand.report(ReportRow("nobody", 1, DONE))
+        assert [lease.job_id for lease in await hand.take()] == [job_id]
+
+    async def test_repeated_report_counts_once(self, place: Workplace) -> None:
+        """The same outcome sent again is acknowledged and changes nothing."""
+        job_id = await place.submit(max_attempts=3)
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.done(lease, b"one")
+        await hand.done(lease, b"two")
+        assert (await place.jobs.result(job_id)).output == b"one"
+
+    async def test_failure_reported_twice_is_one_failure(self, place: Workplace) -> None:
+        """A repeated report of a failed attempt does not use up another attempt."""
+        job_id = await place.submit(max_attempts=3)
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.failed(lease)
+        await hand.failed(lease)
+        job = await place.jobs.get(job_id)
+        assert (job.state, job.failures) == (QUEUED, 1)
+
+    async def test_many_outcomes_in_one_report_all_count(self, place: Workplace) -> None:
+        """One acknowledgement covers every row of a report."""
+        ids = await place.submit_many(20)
+        hand = await place.worker(slots=20)
+        leases = await hand.take(20)
+        await hand.report(*(ReportRow(lease.job_id, lease.token, DONE) for lease in leases))
+        assert [(await place.jobs.get(job_id)).state for job_id in ids] == [DONE] * 20
+
+    async def test_tokens_only_grow(self, place: Workplace) -> None:
+        """Every grant has a larger token than all before it."""
+        await place.submit_many(10)
+        hand = await place.worker(slots=10)
+        tokens = [lease.token for lease in await hand.take(10)]
+        assert tokens == sorted(set(tokens))
+
+    async def test_closed_session_gives_its_jobs_back_at_once(self, place: Workplace) -> None:
+        """The next worker need not wait for the lease to run out."""
+        job_id = await place.submit()
+        hand = await place.worker("first")
+        await hand.take()
+        await hand.session.close()
+        (lease,) = await (await place.worker("second")).take()
+        assert (lease.job_id, lease.attempt) == (job_id, 2)
+
+    async def test_newer_session_of_a_worker_replaces_the_older(self, place: Workplace) -> None:
+        """Of two sessions under one id the newer one goes on, and the older one is told so."""
+        old = await place.worker("twin")
+        new = await place.worker("twin")
+        with pytest.raises(AbortedError):
+            await old.until(lambda: False)
+        job_id = await place.submit()
+        assert [lease.job_id for lease in await new.take()] == [job_id]
+
+    async def test_worker_that_comes_back_keeps_what_it_names(self, place: Workplace) -> None:
+        """A new session that names a lease goes on with it, under the same token."""
+        job_id = await place.submit()
+        (lease,) = await (await place.worker("back")).take()
+        again = await place.worker("back", held={lease.token: job_id})
+        assert again.revoked == []
+        await again.done(lease, b"kept")
+        job, result = await place.jobs.settled(job_id)
+        assert (job.attempts, result.output) == (1, b"kept")
+
+    async def test_worker_that_comes_back_loses_what_it_does_not_name(self, place: Workplace) -> None:
+        """A lease that its worker no longer knows of goes to somebody else, and is no loss."""
+        job_id = await place.submit()
+        await (await place.worker("forgetful")).take()
+        await place.worker("forgetful")
+        (lease,) = await (await place.worker("other")).take()
+        assert (lease.job_id, (await place.jobs.get(job_id)).losses) == (job_id, 0)
+
+    async def test_worker_is_told_which_of_the_leases_it_names_are_gone(self, place: Workplace) -> None:
+        """A lease that ended meanwhile, or never was, is revoked with the welcome."""
+        job_id = await place.submit()
+        hand = await place.worker("back")
+        (lease,) = await hand.take()
+        await hand.done(lease)
+        again = await place.worker("back", held={lease.token: job_id, 999_999_999: "nobody"})
+        assert sorted(again.revoked) == [lease.token, 999_999_999]
+
+    async def test_ended_session_refuses_to_go_on(self, place: Workplace) -> None:
+        """After `close`, waiting for a directive raises instead of waiting for ever."""
+        hand = await place.worker()
+        await hand.session.close()
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(HoldfastError):
+                await hand.session.next()

@@ -1,0 +1,117 @@
+"""Order: who is next, and for whom."""
+
+from holdfast.backends.ports import JobDraft
+from holdfast.core.lifecycle import QUEUED
+from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.workplace import Workplace, accepted
+
+HOUR_MS = 3_600_000
+
+
+async def order(place: Workplace, count: int) -> list[str]:
+    """The ids of the next jobs, in the order in which one worker is given them."""
+    hand = await place.worker("order", slots=count)
+    return [lease.job_id for lease in await hand.take(count)]
+
+
+class TestOrdering:
+    """In which order jobs are granted, and to whom."""
+
+    async def test_jobs_come_in_the_order_in_which_they_were_submitted(self, place: Workplace) -> None:
+        """First in, first out, within a batch and across batches."""
+        ids = [*await place.submit_many(5), await place.submit(), *await place.submit_many(5)]
+        assert await order(place, 11) == ids
+
+    async def test_larger_priority_comes_first(self, place: Workplace) -> None:
+        """What is more urgent overtakes what was there before."""
+        low, high, middle = [await place.submit(priority=priority) for priority in (0, 9, 5)]
+        assert await order(place, 3) == [high, middle, low]
+
+    async def test_delayed_job_waits_for_its_time(self, place: Workplace) -> None:
+        """A job that is due later is overtaken by one that is due now, and starts no earlier than it may."""
+        late = accepted(await place.submit_draft(JobDraft(delay_ms=150)))[0]
+        now = await place.submit()
+        assert await order(place, 2) == [now, late]
+        job = await place.jobs.get(late)
+        assert job.started_ms >= job.not_before_ms == job.created_ms + 150
+
+    async def test_job_is_due_at_the_later_of_delay_and_time(self, place: Workplace) -> None:
+        """Of a delay and a time of day, the later one holds."""
+        at_ms = (await place.submit_draft(JobDraft())).at_ms
+        draft = JobDraft(delay_ms=1, not_before_ms=at_ms + HOUR_MS)
+        job_id = accepted(await place.submit_draft(draft))[0]
+        assert (await place.jobs.get(job_id)).not_before_ms == at_ms + HOUR_MS
+
+    @needs(Capability.CLOCK)
+    async def test_job_that_is_due_in_an_hour_comes_in_an_hour(self, place: Workplace) -> None:
+        """It is not granted before, and needs nobody to wake it."""
+        job_id = accepted(await place.submit_draft(JobDraft(delay_ms=HOUR_MS)))[0]
+        hand = await place.worker()
+        await hand.session.want(1)
+        await place.harness.advance(HOUR_MS - 60_000)
+        assert (await place.jobs.get(job_id)).state == QUEUED
+        await hand.session.extend()
+        await place.harness.advance(61_000)
+        await hand.session.extend()
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    @needs(Capability.CLOCK)
+    async def test_waiting_makes_a_job_more_urgent(self, place: Workplace) -> None:
+        """A job of low priority that has waited long goes before a fresh one of higher priority."""
+        old = await place.submit(priority=4)
+        await place.harness.advance(10 * 60_000)
+        fresh = await place.submit(priority=5)
+        assert await order(place, 2) == [old, fresh]
+
+    async def test_job_handed_back_keeps_its_place(self, place: Workplace) -> None:
+        """A job that was released is next again, before those that were submitted after it."""
+        first, second = await place.submit_many(2)
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        assert lease.job_id == first
+        await hand.session.release([lease.token])
+        assert await order(place, 2) == [first, second]
+
+    async def test_worker_is_given_only_types_that_it_knows(self, place: Workplace) -> None:
+        """A job of another type is passed over."""
+        other = await place.submit(type=place.name("other"))
+        mine = await place.submit()
+        hand = await place.worker(slots=2)
+        await hand.session.want(2)
+        assert [lease.job_id for lease in await hand.leases()] == [mine]
+        assert await hand.rest() == []
+        assert (await place.jobs.get(other)).state == QUEUED
+
+    async def test_worker_is_given_only_queues_that_it_serves(self, place: Workplace) -> None:
+        """A job of another queue is passed over; a worker that names none serves all."""
+        other = await place.submit(queue=place.name("other"))
+        mine = await place.submit()
+        picky = await place.worker("picky", queues=[place.queue], slots=2)
+        await picky.session.want(2)
+        assert [lease.job_id for lease in await picky.leases()] == [mine]
+        assert await picky.rest() == []
+        assert await order(place, 1) == [other]
+
+    async def test_no_more_is_granted_than_is_wanted(self, place: Workplace) -> None:
+        """A worker gets as many leases as it asked for, and the next ones when it asks again."""
+        ids = await place.submit_many(5)
+        hand = await place.worker(slots=5)
+        first = await hand.take(2)
+        second = await hand.take(1)
+        assert [lease.job_id for lease in first + second] == ids[:3]
+        assert await hand.rest() == []
+
+    async def test_waiting_worker_is_given_a_job_when_it_comes(self, place: Workplace) -> None:
+        """Whoever asked before there was anything to do is not forgotten."""
+        hand = await place.worker()
+        await hand.session.want(1)
+        job_id = await place.submit()
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_workers_share_the_jobs_and_none_is_given_twice(self, place: Workplace) -> None:
+        """Every job goes to exactly one of the workers that ask."""
+        ids = await place.submit_many(40)
+        one, two = await place.worker("one", slots=20), await place.worker("two", slots=20)
+        granted = [*await one.take(20), *await two.take(20)]
+        assert sorted(lease.job_id for lease in granted) == sorted(ids)
+        assert len({lease.token for lease in granted}) == 40

@@ -1,0 +1,160 @@
+"""Looking: states, results, waiting for the end, watching on the way there."""
+
+import asyncio
+
+import pytest
+
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.model import Note
+from holdfast.errors import NotFoundError
+from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.workplace import Workplace, soon
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+class TestReading:
+    """What can be seen of a job."""
+
+    @pytest.mark.parametrize("call", ["get", "result", "payload", "explain", "settled", "retry"])
+    async def test_unknown_job_is_not_found(self, place: Workplace, call: str) -> None:
+        """Every question about a job that never was is answered so."""
+        with pytest.raises(NotFoundError):
+            await getattr(place.jobs, call)(NOBODY)
+
+    async def test_unknown_job_can_be_neither_watched_nor_canceled(self, place: Workplace) -> None:
+        """A watch ends before its first view, and a cancel changes nothing."""
+        with pytest.raises(NotFoundError):
+            await soon(place.jobs.watch(NOBODY))
+        with pytest.raises(NotFoundError):
+            await place.jobs.cancel(NOBODY, "")
+
+    async def test_job_that_has_not_ended_has_no_result(self, place: Workplace) -> None:
+        """Its state is told, and nothing else."""
+        job_id = await place.submit()
+        result = await place.jobs.result(job_id)
+        assert (result.state, result.output, result.summary) == (QUEUED, b"", "")
+
+    async def test_result_is_what_the_worker_reported(self, place: Workplace) -> None:
+        """Output, summary and runtime come back as they were reported."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.report(ReportRow(job_id, lease.token, DONE, b"\x00out", "all good", runtime_ms=12))
+        result = await place.jobs.result(job_id)
+        assert (result.state, result.output, result.summary, result.runtime_ms) == (DONE, b"\x00out", "all good", 12)
+
+    async def test_lease_carries_what_the_handler_needs(self, place: Workplace) -> None:
+        """Payload, type, queue, attempt and timeout reach the worker."""
+        job_id = await place.submit(b"in", timeout_ms=5_000)
+        (lease,) = await (await place.worker()).take()
+        assert (lease.job_id, lease.payload, lease.type, lease.queue) == (job_id, b"in", place.type, place.queue)
+        assert (lease.attempt, lease.timeout_ms) == (1, 5_000)
+
+    async def test_running_job_names_its_holder(self, place: Workplace) -> None:
+        """While it runs, a job says who holds it, under which token, and since when."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        job = await place.jobs.get(job_id)
+        assert (job.state, job.worker, job.token, job.attempts) == (RUNNING, hand.worker_id, lease.token, 1)
+        assert job.started_ms >= job.created_ms
+
+    async def test_ended_job_names_no_holder(self, place: Workplace) -> None:
+        """After its end nobody holds a job, and it says when it ended."""
+        job_id = await place.run(await place.worker())
+        job = await place.jobs.get(job_id)
+        assert (job.state, job.worker) == (DONE, "")
+        assert job.finished_ms >= job.started_ms
+
+    async def test_settled_waits_for_the_end(self, place: Workplace) -> None:
+        """Whoever waits is answered by the end, with job and result together."""
+        job_id = await place.submit()
+        waiting = asyncio.create_task(place.jobs.settled(job_id))
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        assert not waiting.done()
+        await hand.done(lease, b"out")
+        job, result = await asyncio.wait_for(waiting, 30)
+        assert (job.id, job.state, result.state, result.output) == (job_id, DONE, DONE, b"out")
+
+    async def test_settled_answers_at_once_about_a_job_that_has_ended(self, place: Workplace) -> None:
+        """An end that is past is told."""
+        job_id = await place.run(await place.worker(), output=b"out")
+        job, result = await place.jobs.settled(job_id)
+        assert (job.state, result.output) == (DONE, b"out")
+
+    async def test_settled_tells_a_failure(self, place: Workplace) -> None:
+        """A failed job's reason is in what is told."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.failed(lease, "BROKEN")
+        job, result = await place.jobs.settled(job_id)
+        assert (job.state, job.failure_reason, result.state) == (FAILED, "BROKEN", FAILED)
+
+    async def test_everybody_who_waits_is_told(self, place: Workplace) -> None:
+        """One end answers all who wait for it."""
+        job_id = await place.submit()
+        waiting = [asyncio.create_task(place.jobs.settled(job_id)) for _ in range(10)]
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.done(lease)
+        ends = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        assert [job.state for job, _ in ends] == [DONE] * 10
+
+    async def test_waiting_can_be_given_up_and_begun_again(self, place: Workplace) -> None:
+        """One who gave up disturbs neither the job nor those who still wait."""
+        job_id = await place.submit()
+        patient = asyncio.create_task(place.jobs.settled(job_id))
+        impatient = asyncio.create_task(place.jobs.settled(job_id))
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        impatient.cancel()
+        await asyncio.wait([impatient])
+        again = asyncio.create_task(place.jobs.settled(job_id))
+        await hand.done(lease)
+        ends = await asyncio.wait_for(asyncio.gather(patient, again), 30)
+        assert [job.state for job, _ in ends] == [DONE, DONE]
+
+    async def test_watch_tells_each_state_until_the_end(self, place: Workplace) -> None:
+        """The job now, then as it runs, then as it ended; after that the watch is over."""
+        job_id = await place.submit()
+        watch = place.jobs.watch(job_id)
+        assert (await soon(watch)).state == QUEUED
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        assert (await soon(watch)).state == RUNNING
+        await hand.done(lease)
+        assert [job.state async for job in watch] == [DONE]
+
+    async def test_watch_of_an_ended_job_tells_it_once(self, place: Workplace) -> None:
+        """There is nothing to wait for."""
+        job_id = await place.run(await place.worker())
+        assert [job.state async for job in place.jobs.watch(job_id)] == [DONE]
+
+    async def test_explanation_says_what_is_missing(self, place: Workplace) -> None:
+        """A job that nobody can run says so; once it runs, it names its holder."""
+        job_id = await place.submit()
+        before = await place.jobs.explain(job_id)
+        assert (before.state, before.reason in {"NO_WORKER", "TYPE_UNKNOWN"}) == (QUEUED, True)
+        hand = await place.worker()
+        await hand.take()
+        running = await place.jobs.explain(job_id)
+        assert (running.state, running.reason) == (RUNNING, "RUNNING")
+        assert hand.worker_id in running.sentence
+
+    @needs(Capability.NOTES)
+    async def test_progress_is_seen_while_the_job_runs(self, place: Workplace) -> None:
+        """What an attempt says of itself is shown with its job, and goes with the attempt."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.session.note([Note(job_id, lease.token, 250, "a quarter")])
+        await hand.report(ReportRow(job_id, lease.token + 1_000_000, DONE))  # refused, and answered after the note
+        job = await place.jobs.get(job_id)
+        assert job.progress is not None
+        assert (job.progress.permille, job.progress.message) == (250, "a quarter")
+        await hand.done(lease)
+        assert (await place.jobs.get(job_id)).progress is None

@@ -1,0 +1,140 @@
+"""Tries: failures and losses, each with a budget of its own, and new jobs like old ones."""
+
+import pytest
+
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE, FAILED, QUEUED
+from holdfast.core.model import FIXED, QUADRATIC, Backoff, Extra
+from holdfast.errors import FailedPreconditionError
+from holdfast.testing.conformance.workplace import Hand, Workplace
+
+AT_ONCE = Backoff(FIXED, 0, 0)
+
+
+async def lose(place: Workplace, name: str) -> None:
+    """A worker takes a job and is gone."""
+    hand = await place.worker(name)
+    await hand.take()
+    await hand.session.close()
+
+
+async def fail(hand: Hand, reason: str = "it broke") -> None:
+    """A worker takes a job and fails."""
+    (lease,) = await hand.take()
+    await hand.failed(lease, reason)
+
+
+class TestRetrying:
+    """What becomes of jobs whose attempts end badly."""
+
+    async def test_failed_attempt_is_followed_by_another(self, place: Workplace) -> None:
+        """While attempts are left, a job that failed is granted again, as the next attempt."""
+        job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)
+        hand = await place.worker()
+        await fail(hand)
+        (lease,) = await hand.take()
+        assert (lease.job_id, lease.attempt) == (job_id, 2)
+        await hand.done(lease, b"second")
+        job, result = await place.jobs.settled(job_id)
+        assert (job.state, job.failures, result.output) == (DONE, 1, b"second")
+
+    async def test_last_attempt_decides(self, place: Workplace) -> None:
+        """When no attempt is left, the job has failed, for the reason of the last one."""
+        job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)
+        hand = await place.worker()
+        await fail(hand, "FIRST")
+        await fail(hand, "LAST")
+        job = await place.jobs.get(job_id)
+        assert (job.state, job.failure_reason, job.attempts) == (FAILED, "LAST", 2)
+
+    async def test_job_is_tried_once_unless_more_is_asked_for(self, place: Workplace) -> None:
+        """By default the first failure is the last."""
+        job_id = await place.submit()
+        await fail(await place.worker())
+        assert (await place.jobs.get(job_id)).state == FAILED
+
+    async def test_failure_that_is_not_worth_repeating_ends_the_job(self, place: Workplace) -> None:
+        """A handler that says so uses no more attempts."""
+        job_id = await place.submit(max_attempts=9)
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.failed(lease, is_retryable=False)
+        job = await place.jobs.get(job_id)
+        assert (job.state, job.attempts) == (FAILED, 1)
+
+    @pytest.mark.parametrize(("kind", "wait_ms"), [(FIXED, 50_000), (QUADRATIC, 50_000)])
+    async def test_backoff_says_when_the_next_attempt_is_due(self, place: Workplace, kind: int, wait_ms: int) -> None:
+        """After a failure the job waits as its template says."""
+        job_id = await place.submit(max_attempts=2, backoff=Backoff(kind, 50_000, 3_600_000))
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.failed(lease)
+        job = await place.jobs.get(job_id)
+        assert job.state == QUEUED
+        assert job.not_before_ms >= job.started_ms + wait_ms
+
+    async def test_job_waits_as_long_as_its_handler_asked(self, place: Workplace) -> None:
+        """A wait named by the handler goes before the template's backoff."""
+        job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await hand.report(ReportRow(job_id, lease.token, FAILED, retry_after_ms=900_000))
+        job = await place.jobs.get(job_id)
+        assert job.not_before_ms >= job.started_ms + 900_000
+
+    async def test_lost_worker_costs_no_attempt(self, place: Workplace) -> None:
+        """A loss is no failure: a job that may fail only once is still granted again."""
+        job_id = await place.submit(max_attempts=1)
+        await lose(place, "lost")
+        (lease,) = await (await place.worker("next")).take()
+        job = await place.jobs.get(job_id)
+        assert (lease.job_id, job.failures, job.losses) == (job_id, 0, 1)
+
+    async def test_job_that_loses_too_many_workers_fails(self, place: Workplace) -> None:
+        """Beyond its budget of losses a job is not given to anybody else, and says why."""
+        job_id = await place.submit(max_losses=1)
+        await lose(place, "first")
+        await lose(place, "second")
+        job, result = await place.jobs.settled(job_id)
+        assert (job.state, job.losses, job.attempts) == (FAILED, 2, 2)
+        assert job.failure_reason
+        assert result.summary
+
+    async def test_retry_makes_a_new_job_like_the_old_one(self, place: Workplace) -> None:
+        """Template, payload, labels and headers are the same, the new job names the old one, and that stays."""
+        extra = Extra(labels=(("a", "b"),), headers=(("c", "d"),))
+        old = await place.submit(b"in", extra=extra, priority=8)
+        await place.jobs.cancel(old, "")
+        new = await place.jobs.retry(old)
+        job = await place.jobs.get(new)
+        assert new != old
+        assert (job.state, job.template) == (QUEUED, place.template(priority=8))
+        assert job.extra == Extra(labels=extra.labels, headers=extra.headers, retry_of=old)
+        assert await place.jobs.payload(new) == b"in"
+        assert (await place.jobs.get(old)).state != QUEUED
+
+    async def test_job_that_has_not_ended_cannot_be_retried(self, place: Workplace) -> None:
+        """Neither a job that waits nor one that runs."""
+        job_id = await place.submit()
+        with pytest.raises(FailedPreconditionError) as caught:
+            await place.jobs.retry(job_id)
+        assert caught.value.reason == "JOB_NOT_ENDED"
+        await (await place.worker()).take()
+        with pytest.raises(FailedPreconditionError):
+            await place.jobs.retry(job_id)
+
+    async def test_retry_under_a_request_id_is_done_once(self, place: Workplace) -> None:
+        """The same retry finds the same job; without a request id each one makes another."""
+        old = await place.run(await place.worker())
+        request_id = place.name("again")
+        first = await place.jobs.retry(old, request_id)
+        assert await place.jobs.retry(old, request_id) == first
+        assert await place.jobs.retry(old) != first
+
+    async def test_retry_takes_no_keys_along(self, place: Workplace) -> None:
+        """The old job's request id and unique key stay its own."""
+        extra = Extra(request_id=place.name("request"), unique_key="only-one")
+        old = await place.submit(extra=extra)
+        await place.jobs.cancel(old, "")
+        job = await place.jobs.get(await place.jobs.retry(old))
+        assert job.extra == Extra(retry_of=old)

@@ -1,0 +1,192 @@
+"""Where the tests work: one backend, names that are theirs alone, and workers driven by hand."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.backends.ports import AdminApi, Assignment, Directive, FeedApi, Introduction, JobApi, JobDraft, JobView
+from holdfast.backends.ports import WorkSession as Session
+from holdfast.core.commands import ReportRow, Submitted
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
+from holdfast.core.model import Extra, Template
+from holdfast.errors import HoldfastError
+from holdfast.testing.conformance.harness import Harness
+
+#: Whatever is waited for comes long before; a test that fails should say so rather than hang.
+PATIENCE_S = 30.0
+
+T = TypeVar("T")
+
+
+class Hand:
+    """One worker, driven by hand: what it has heard so far is kept until the test asks for it."""
+
+    def __init__(self, worker_id: str, session: Session) -> None:
+        self.worker_id = worker_id
+        self.session = session
+        self.welcome = Directive()
+        self.cancels: list[int] = []
+        self.revoked: list[int] = []
+        self.is_drained = False
+        self.is_drain_asked = False
+        self.is_stopping = False
+        self._leases: list[Assignment] = []
+        self._reported = 0
+        self._report_id = 0
+
+    async def until(self, is_heard: Callable[[], bool]) -> None:
+        """Listens until something has been heard."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_heard():
+                self._hear(await self.session.next())
+
+    def _hear(self, directive: Directive) -> None:
+        if directive.lease_ms:
+            self.welcome = directive
+        self._leases += directive.leases
+        self.cancels += directive.cancels
+        self.revoked += directive.revoked
+        self.is_drained |= directive.is_drained
+        self.is_drain_asked |= directive.is_drain_asked
+        self.is_stopping |= directive.is_stopping
+        self._reported = max(self._reported, directive.reported)
+
+    async def take(self, count: int = 1) -> list[Assignment]:
+        """Asks for so many leases and waits for them."""
+        await self.session.want(count)
+        return await self.leases(count)
+
+    async def leases(self, count: int = 1) -> list[Assignment]:
+        """The next leases of those asked for before."""
+        await self.until(lambda: len(self._leases) >= count)
+        found, self._leases = self._leases[:count], self._leases[count:]
+        return found
+
+    async def rest(self) -> list[Assignment]:
+        """Drains, and returns what had been granted by then: nothing more can come."""
+        await self.session.drain()
+        await self.until(lambda: self.is_drained)
+        found, self._leases = self._leases, []
+        return found
+
+    async def report(self, *rows: ReportRow) -> None:
+        """Reports, and waits until that is durable."""
+        self._report_id += 1
+        wanted = self._report_id
+        await self.session.report(wanted, rows)
+        await self.until(lambda: self._reported >= wanted)
+
+    async def done(self, lease: Assignment, output: bytes = b"") -> None:
+        """Reports that the job is done."""
+        await self.report(ReportRow(lease.job_id, lease.token, DONE, output))
+
+    async def failed(self, lease: Assignment, reason: str = "it broke", *, is_retryable: bool = True) -> None:
+        """Reports that the attempt failed."""
+        row = ReportRow(lease.job_id, lease.token, FAILED, failure_reason=reason, is_retryable=is_retryable)
+        await self.report(row)
+
+    async def canceled(self, lease: Assignment) -> None:
+        """Reports that the attempt was stopped."""
+        await self.report(ReportRow(lease.job_id, lease.token, CANCELED))
+
+
+class Workplace:
+    """One backend, as one test sees it."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        own = uuid.uuid4().hex[:12]
+        #: Names that no other test uses.
+        self.queue = f"queue-{own}"
+        self.type = f"type-{own}"
+        self._hands: list[Hand] = []
+
+    @property
+    def jobs(self) -> JobApi:
+        return self.harness.jobs
+
+    @property
+    def admin(self) -> AdminApi:
+        return self.harness.admin
+
+    @property
+    def feed(self) -> FeedApi:
+        return self.harness.feed
+
+    def name(self, what: str) -> str:
+        """A name of this test's own."""
+        return f"{what}-{self.type}"
+
+    def template(self, **fields: object) -> Template:
+        """A template of this test's own type and queue."""
+        return msgspec.structs.replace(Template(self.type, self.queue), **fields)
+
+    async def submit(self, payload: bytes = b"", *, extra: Extra | None = None, **fields: object) -> str:
+        """The id of a new job."""
+        draft = JobDraft(payload=payload, extra=extra)
+        return accepted(await self.jobs.submit([self.template(**fields)], [draft]))[0]
+
+    async def submit_draft(self, draft: JobDraft, **fields: object) -> Submitted:
+        """The answer to a submission of one draft."""
+        return await self.jobs.submit([self.template(**fields)], [draft])
+
+    async def submit_many(self, count: int, **fields: object) -> list[str]:
+        """The ids of new jobs, in their order, from one submission."""
+        drafts = [JobDraft(payload=str(number).encode()) for number in range(count)]
+        return accepted(await self.jobs.submit([self.template(**fields)], drafts))
+
+    async def worker(
+        self,
+        name: str = "w",
+        *,
+        types: Sequence[str] = (),
+        queues: Sequence[str] = (),
+        slots: int = 1,
+        held: dict[int, str] | None = None,
+    ) -> Hand:
+        """A worker that is welcome; for this test's own type unless others are named."""
+        worker_id = self.name(name)
+        introduction = Introduction(
+            worker_id, frozenset(types or (self.type,)), frozenset(queues), slots, held if held is not None else {}
+        )
+        hand = Hand(worker_id, await self.harness.work.open(introduction))
+        self._hands.append(hand)
+        await hand.until(lambda: hand.welcome.lease_ms > 0)
+        return hand
+
+    async def run(self, hand: Hand, payload: bytes = b"", output: bytes = b"") -> str:
+        """The id of a job that this worker has done."""
+        job_id = await self.submit(payload)
+        (lease,) = await hand.take()
+        await hand.done(lease, output)
+        return job_id
+
+    async def reached(self, job_id: str, state: State) -> JobView:
+        """The job, once it is in this state."""
+        async with asyncio.timeout(PATIENCE_S):
+            async for job in self.jobs.watch(job_id):
+                if job.state == state:
+                    return job
+        raise AssertionError(f"the job ended without being {state.name}")
+
+    async def leave(self) -> None:
+        """Ends every session that the test has left open."""
+        for hand in self._hands:
+            with contextlib.suppress(HoldfastError):
+                await hand.session.close()
+
+
+def accepted(submitted: Submitted) -> list[str]:
+    """The ids of a submission of which nothing was refused."""
+    assert submitted.refusals == {}
+    return submitted.job_ids
+
+
+async def soon(waiting: AsyncIterator[T]) -> T:
+    """The next item of something that could go on for ever."""
+    async with asyncio.timeout(PATIENCE_S):
+        return await anext(waiting)

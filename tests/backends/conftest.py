@@ -1,0 +1,41 @@
+"""Backends under the suite of behaviours, each by a name; a later backend adds its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Before the suite is imported, so that its asserts explain themselves.
+pytest.register_assert_rewrite("holdfast.testing.conformance")
+
+from holdfast.testing.conformance.fixtures import place  # noqa: E402 - see above
+from holdfast.testing.conformance.harness import Harness  # noqa: E402
+from tests.backends.ledger_here import LedgerHere  # noqa: E402
+from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E402
+
+__all__ = ["place"]
+
+BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket")
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Server processes that tests share; none is left afterwards."""
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    yield servers
+    servers.end()
+
+
+def harness_named(backend: str, servers: Servers, folder: Path) -> Harness:
+    """A harness of its own for one test."""
+    if backend == "ledger-disk":
+        return LedgerHere(folder / "data")
+    if backend == "ledger-memory":
+        return LedgerHere(None)
+    return LedgerThere(servers, Carried.SOCKET if backend == "ledger-socket" else Carried.GRPC)
+
+
+@pytest.fixture(params=BACKENDS)
+def harness(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Harness:
+    """Every backend in turn."""
+    return harness_named(request.param, servers, tmp_path)

@@ -1,0 +1,130 @@
+"""The ledger in a server process, reached over gRPC or over the socket of its directory."""
+
+import asyncio
+from enum import Enum
+from pathlib import Path
+
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.socket_work import SocketWork
+from holdfast.client.work_stream import StreamWork
+from holdfast.testing.conformance.harness import Capability, Terms
+from tests.e2e.fleet import Fleet, Program, stable_port
+
+
+class Carried(Enum):
+    """What carries the calls."""
+
+    GRPC = "grpc"
+    SOCKET = "socket"
+
+
+class Server:
+    """One server process, and the directory and port that it keeps."""
+
+    def __init__(self, fleet: Fleet, data: Path, lease_ms: int) -> None:
+        self._fleet = fleet
+        self._lease_ms = lease_ms
+        self.data = data
+        self.target = f"127.0.0.1:{stable_port()}"
+        self._program: Program
+
+    def start(self) -> None:
+        """Waits until it is ready."""
+        port = self.target.rpartition(":")[2]
+        options = ("--lease-ms", str(self._lease_ms), "--worker-timeout-ms", "3600000", "--log-level", "error")
+        self._program = self._fleet.start("server", "--data", str(self.data), "--port", port, *options)
+        self._program.ready()
+
+    def kill(self) -> None:
+        """Ends it as a power cut would."""
+        self._program.kill()
+
+
+class Servers:
+    """Processes by the length of their leases, started when the first test asks, ended after the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fleet = Fleet(folder)
+        self._shared: dict[int, Server] = {}
+        self._count = 0
+
+    def shared(self, lease_ms: int) -> Server:
+        """One that other tests use too."""
+        if lease_ms not in self._shared:
+            self._shared[lease_ms] = self.new(lease_ms)
+        return self._shared[lease_ms]
+
+    def new(self, lease_ms: int) -> Server:
+        """One of its own."""
+        self._count += 1
+        server = Server(self._fleet, self._fleet.folder / f"data-{self._count}", lease_ms)
+        server.start()
+        return server
+
+    def end(self) -> None:
+        """Leaves no process behind."""
+        self._fleet.end()
+
+
+class LedgerThere:
+    """One test's connections to a server."""
+
+    def __init__(self, servers: Servers, carried: Carried) -> None:
+        self._servers = servers
+        self._carried = carried
+        self._server: Server
+        self._remote: RemoteJobs
+        self._is_alone = False
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(Capability) - {Capability.CLOCK}
+
+    @property
+    def jobs(self) -> JobApi:
+        return self._remote
+
+    @property
+    def work(self) -> WorkApi:
+        return SocketWork(self._socket) if self._carried is Carried.SOCKET else StreamWork(self._server.target)
+
+    @property
+    def admin(self) -> AdminApi:
+        return self._remote
+
+    @property
+    def feed(self) -> FeedApi:
+        return self._remote
+
+    @property
+    def _socket(self) -> Path:
+        return self._server.data / "holdfast.sock"
+
+    async def start(self, terms: Terms) -> None:
+        self._is_alone = terms.is_alone
+        choose = self._servers.new if terms.is_alone else self._servers.shared
+        self._server = await asyncio.to_thread(choose, terms.lease_ms)
+        await self._connect()
+
+    async def _connect(self) -> None:
+        if self._carried is Carried.SOCKET:
+            self._remote = RemoteJobs(await SocketCarrier.connect(self._socket))
+        else:
+            self._remote = RemoteJobs(GrpcCarrier(self._server.target))
+
+    async def stop(self) -> None:
+        await self._remote.close()
+        if self._is_alone:
+            self._server.kill()
+
+    async def restart(self) -> None:
+        await self._remote.close()
+        self._server.kill()
+        await asyncio.to_thread(self._server.start)
+        await self._connect()
+
+    async def advance(self, ms: int) -> None:
+        raise NotImplementedError

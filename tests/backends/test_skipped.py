@@ -1,0 +1,68 @@
+"""What the suite does not show of a backend is known, and is what the backend lacks."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing import conformance
+from holdfast.testing.conformance.harness import Capability, lacks, needs_of
+from tests.backends import test_conformance
+from tests.backends.conftest import BACKENDS, harness_named
+from tests.backends.ledger_there import Servers
+from tests.unit.test_repository import is_one_sentence
+
+
+def suite() -> dict[str, object]:
+    """Every test of the suite, by class and name."""
+    modules = [
+        importlib.import_module(f"{conformance.__name__}.{one.name}")
+        for one in pkgutil.iter_modules(conformance.__path__)
+    ]
+    classes = {
+        name: one
+        for module in modules
+        for name, one in vars(module).items()
+        if name.startswith("Test") and inspect.isclass(one)
+    }
+    return {
+        f"{name}.{test}": function
+        for name, one in classes.items()
+        for test, function in vars(one).items()
+        if test.startswith("test_")
+    }
+
+
+LACKING = {
+    "ledger-disk": set[Capability](),
+    "ledger-memory": {Capability.RESTART},
+    "ledger-grpc": {Capability.CLOCK},
+    "ledger-socket": {Capability.CLOCK},
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_only_what_a_backend_lacks_is_skipped(
+    backend: str, servers: Servers, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """The tests that are skipped are those that need what is known to be missing, and each says what that is."""
+    harness = harness_named(backend, servers, tmp_path)
+    skipped = {name: lacks(needs_of(test), harness) for name, test in suite().items()}
+    expected = {name for name, test in suite().items() if needs_of(test).capabilities & LACKING[backend]}
+    assert {name for name, reason in skipped.items() if reason} == expected
+    record_property("skipped", {name: skipped[name] for name in sorted(expected)})
+
+
+def test_whole_suite_is_run() -> None:
+    """Every class of the suite is collected here, and there are as many behaviours as were asked for."""
+    bound = {name.partition(".")[0] for name in suite()}
+    assert bound == set(test_conformance.__all__)
+    assert len(suite()) >= 60
+
+
+def test_every_behaviour_is_stated() -> None:
+    """Each test of the suite says in one sentence what a backend does."""
+    assert [name for name, test in suite().items() if not is_one_sentence(inspect.getdoc(test))] == []
