@@ -37,7 +37,7 @@ class Kill(msgspec.Struct, frozen=True):
     finished: int
     started_again: int
     finished_twice: int
-    kept: int  # unfinished ones that the system still knows of
+    kept: int  # unfinished ones that the system still knows of, be it as given up
     waited_s: float
 
     @property

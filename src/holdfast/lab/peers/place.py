@@ -5,6 +5,7 @@ from pathlib import Path
 
 REDIS = "LAB_REDIS_URL"
 FOLDER = "LAB_FOLDER"
+HOLDFAST = "LAB_HOLDFAST_URL"
 
 
 def redis_url(database: int = 0) -> str:
@@ -15,3 +16,8 @@ def redis_url(database: int = 0) -> str:
 def folder() -> Path:
     """The trial's own folder."""
     return Path(os.environ[FOLDER])
+
+
+def holdfast_url() -> str:
+    """The trial's own Holdfast: a server, where one was started, else a directory."""
+    return os.environ.get(HOLDFAST) or str(folder() / "jobs")

@@ -1,6 +1,6 @@
 """The tables: for a terminal, and for docs/benchmarks.md between its markers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -8,39 +8,39 @@ from rich.table import Table
 
 from holdfast.errors import FailedPreconditionError
 from holdfast.lab.peers.killing import CAP_S, JOBS
-from holdfast.lab.peers.results import FIGURES, RATES, Figure, KillTrial, Results, figure_of, figures, ranked
+from holdfast.lab.peers.results import FIGURES, RATES, TIMES, Figure, KillTrial, Results, figure_of, figures, ranked
 
 BEGIN = "<!-- bench-peers: begin -->"
 END = "<!-- bench-peers: end -->"
 MODES = {"default": "Redis' defaults", "always": "`appendfsync always`"}
-SPEED_WORDS = """### Speed
+RATE_WORDS = """### Throughput
 
-Rates in multiples of the echo's rate (more is better), latency in round trips of the same echo, one at a time (less is
-better). Median, with the spread over the rounds in brackets."""
+In multiples of the rate of the echo with 64 calls in flight; more is better. Median, with the spread over the rounds in
+brackets."""
+TIME_WORDS = """### Latency
+
+In round trips of the same echo, one at a time; less is better."""
 KILL_WORDS = f"""### A worker is killed
 
 `kill -9` of one of two workers while {JOBS} jobs of one second run and wait.
 Smallest and largest count over the rounds."""
+#: Not measured, or failed; what failed is listed at the end.
+ABSENT = "–"
 Rows = list[list[str]]
 
 
-def speed_rows(results: Results) -> Rows:
-    """A row for each system, a column for each figure and mode."""
+def speed_rows(results: Results, names: Sequence[str]) -> Rows:
+    """A row for each system, a column for each of these figures in each mode."""
     found = figures(results.trials)
     return [
-        [
-            about.title,
-            *(_cell(figure_of(found, name, mode, figure)) for figure in RATES for mode in MODES),
-            *(_latency(found, name, mode) for mode in MODES),
-        ]
+        [about.title, *(_cell(figure_of(found, name, mode, figure)) for figure in names for mode in MODES)]
         for name, about in results.systems.items()
     ]
 
 
-def speed_header() -> list[str]:
+def speed_header(names: Sequence[str]) -> list[str]:
     """The columns of `speed_rows`."""
-    rates = [f"{FIGURES[figure]}, {mode}" for figure in RATES for mode in MODES.values()]
-    return ["system", *rates, *(f"idle latency p50 / p99, {mode}" for mode in MODES.values())]
+    return ["system", *(f"{FIGURES[figure]}, {mode}" for figure in names for mode in MODES.values())]
 
 
 def kill_rows(results: Results) -> Rows:
@@ -89,8 +89,10 @@ def markdown(results: Results, plot: str) -> str:
     parts = [
         "\n".join([*facts, f"- rounds: {_rounds(results)}"]),
         f"![Throughput and latency beside the peers]({plot})",
-        SPEED_WORDS,
-        table(speed_header(), speed_rows(results)),
+        RATE_WORDS,
+        table(speed_header(RATES), speed_rows(results, RATES)),
+        TIME_WORDS,
+        table(speed_header(TIMES), speed_rows(results, TIMES)),
         "Who is first:\n\n" + "\n".join(f"- {line}" for line in leaders(results)),
         KILL_WORDS,
         table(KILL_HEADER, kill_rows(results)),
@@ -118,9 +120,10 @@ def put_between_markers(document: Path, text: str) -> None:
 
 
 def show(results: Results, console: Console) -> None:
-    """The two tables of figures, for a person at a terminal."""
+    """The tables of figures, for a person at a terminal."""
     for title, header, rows in (
-        ("Beside the peers: multiples of a bare grpc.aio echo", speed_header(), speed_rows(results)),
+        ("Beside the peers: × a bare grpc.aio echo, 64 in flight", speed_header(RATES), speed_rows(results, RATES)),
+        ("Beside the peers: round trips of the same echo", speed_header(TIMES), speed_rows(results, TIMES)),
         ("A worker is killed", KILL_HEADER[:-1], [row[:-1] for row in kill_rows(results)]),
     ):
         shown = Table(*(head.replace("`", "") for head in header), title=title, show_lines=True)
@@ -131,13 +134,8 @@ def show(results: Results, console: Console) -> None:
 
 def _cell(figure: Figure | None) -> str:
     if figure is None:
-        return "failed"
+        return ABSENT
     return f"{number(figure.median)} ({number(min(figure.values))} – {number(max(figure.values))})"
-
-
-def _latency(found: dict[tuple[str, str, str], Figure], name: str, mode: str) -> str:
-    half, most = (figure_of(found, name, mode, figure) for figure in ("p50", "p99"))
-    return "failed" if half is None or most is None else f"{_cell(half)} / {_cell(most)}"
 
 
 def number(value: float) -> str:
@@ -151,7 +149,7 @@ def number(value: float) -> str:
 def _kill_cells(trials: list[KillTrial]) -> list[str]:
     kills = [trial.kill for trial in trials if trial.kill]
     if not kills:
-        return ["failed"] * (len(KILL_HEADER) - 2)
+        return [ABSENT] * (len(KILL_HEADER) - 2)
     counts = [
         [kill.finished for kill in kills],
         [kill.running for kill in kills],

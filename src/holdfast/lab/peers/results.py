@@ -17,6 +17,7 @@ FIGURES = {
 }
 #: More is better for rates, less for times.
 RATES = ("bulk", "end_to_end")
+TIMES = ("p50", "p99")
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ def ratios(trial: Trial) -> dict[str, float]:
     if trial.error:
         return {}
     if trial.measure == "idle_latency":
-        return {name: trial.values[f"{name}_ms"] / trial.echo_ms for name in ("p50", "p99")}
+        return {name: trial.values[f"{name}_ms"] / trial.echo_ms for name in TIMES}
     name = "bulk" if trial.measure == "bulk_enqueue" else "end_to_end"
     return {name: trial.values["rate"] / trial.echo_rate}
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from holdfast.lab.load import Echo
 from holdfast.lab.peers.measures import MEASURES
 from holdfast.lab.peers.results import KillTrial, Results, Trial
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.trial import KILL, Told, modes_of
-from holdfast.lab.peers.yardstick import Yardstick, take
+from holdfast.lab.peers.yardstick import CALLS, Yardstick, take
 from holdfast.lab.processes import echo_server
 
 _TRIAL_S = 400
@@ -28,8 +27,8 @@ class Plan(msgspec.Struct, frozen=True):
     rounds: int = 3
     kills: int = 3
     seconds: float = 5.0
-    #: Of the yardstick's calls; tests make it small.
-    echo_scale: float = 1.0
+    #: To the echo, each time it is taken.
+    echo_calls: int = CALLS
 
 
 class TrialError(Exception):
@@ -56,9 +55,7 @@ async def run(plan: Plan, facts: dict[str, str], say: Say) -> Results:
 async def _speeds(plan: Plan, abouts: dict[str, About], say: Say) -> list[Trial]:
     trials: list[Trial] = []
     with echo_server() as address:
-        echo = Echo(address)
-        await take(echo, scale=plan.echo_scale)
-        before = await take(echo, scale=plan.echo_scale)
+        before = await take(address, plan.echo_calls)
         for number, measure, system, mode in schedule(plan):
             trial = Trial(system, mode, measure, number)
             try:
@@ -68,11 +65,10 @@ async def _speeds(plan: Plan, abouts: dict[str, About], say: Say) -> list[Trial]
                 say(f"round {number + 1}: {measure} {system} ({mode}) FAILED: {error}")
                 continue
             abouts[system] = told.about
-            after = await take(echo, scale=plan.echo_scale)
+            after = await take(address, plan.echo_calls)
             trials.append(_measured(trial, told, before.mean_with(after)))
             before = after
             say(f"round {number + 1}: {measure} {system} ({mode}) {_shown(told.values)}")
-        await echo.channel.close(None)
     return trials
 
 

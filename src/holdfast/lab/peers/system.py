@@ -50,7 +50,7 @@ class System(Protocol):
         ...
 
     def count_kept(self) -> int:
-        """How many jobs that have not ended the system still knows of."""
+        """How many jobs without a result the system still knows of: to be run later, or given up."""
         ...
 
     def close(self) -> None:

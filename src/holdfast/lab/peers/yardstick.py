@@ -1,15 +1,19 @@
-"""The yardstick of every figure: one bare grpc.aio echo, measured around each trial."""
+"""The yardstick of every figure: one bare grpc.aio echo, measured around each trial by a process of its own."""
 
+import argparse
+import asyncio
 import statistics
+import sys
 import time
 
 import msgspec
+import uvloop
 
 from holdfast.lab.load import Echo, rate
 
 LANES = 64
-_CALLS = 6_400
-_ROUND_TRIPS = 500
+CALLS = 6_400
+_ROUND_TRIPS_MIN = 10
 
 
 class Yardstick(msgspec.Struct, frozen=True):
@@ -23,12 +27,37 @@ class Yardstick(msgspec.Struct, frozen=True):
         return Yardstick((self.rate + other.rate) / 2, (self.round_trip_ms + other.round_trip_ms) / 2)
 
 
-async def take(echo: Echo, *, scale: float = 1.0) -> Yardstick:
-    """Measures the echo; a smaller scale makes fewer calls."""
-    calls = await rate(echo.echo, max(LANES, int(_CALLS * scale)), LANES)
+async def take(address: str, calls: int) -> Yardstick:
+    """Measures the echo there, in a process of its own: one that has used gRPC is noisy when it starts others."""
+    command = [sys.executable, "-m", "holdfast.lab.peers.yardstick", address, "--calls", str(calls)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    return msgspec.json.decode(printed, type=Yardstick)
+
+
+async def measure(address: str, calls: int) -> Yardstick:
+    """Measures the echo there, warm."""
+    echo = Echo(address)
+    await rate(echo.echo, max(LANES, calls // 10), LANES)
+    in_flight = await rate(echo.echo, max(LANES, calls), LANES)
     times = []
-    for _ in range(max(10, int(_ROUND_TRIPS * scale))):
+    for _ in range(max(_ROUND_TRIPS_MIN, calls // 12)):
         start = time.perf_counter()
         await echo.echo()
         times.append(time.perf_counter() - start)
-    return Yardstick(calls, statistics.median(times) * 1_000)
+    await echo.channel.close(None)
+    return Yardstick(in_flight, statistics.median(times) * 1_000)
+
+
+def main() -> int:
+    """Prints the yardstick as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("--calls", type=int, default=CALLS)
+    arguments = parser.parse_args()
+    print(msgspec.json.encode(uvloop.run(measure(arguments.address, arguments.calls))).decode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,6 +18,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 SYSTEMS = {
+    "holdfast-directory": Entry("holdfast", "HoldfastDirectory", is_on_redis=False),
+    "holdfast-server": Entry("holdfast", "HoldfastServer", is_on_redis=False),
     "celery": Entry("celery", "Celery"),
     "dramatiq": Entry("dramatiq", "Dramatiq"),
     "huey": Entry("huey", "Huey"),

@@ -4,6 +4,8 @@ import asyncio
 import sys
 from importlib.metadata import version
 
+from saq import Status
+
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.tasks import saq_app
 
@@ -45,11 +47,17 @@ class Saq:
         self._runner.run(saq_app.queue.apply("nothing", timeout=60, poll_interval=_POLL_S))
 
     def count_done(self) -> int:
-        return self._sent - self.count_kept()
+        return self._sent - int(self._runner.run(saq_app.queue.count("incomplete")))
 
     def count_kept(self) -> int:
-        return int(self._runner.run(saq_app.queue.count("incomplete")))
+        return self._runner.run(_count_unfinished())
 
     def close(self) -> None:
         self._runner.run(saq_app.queue.disconnect())
         self._runner.close()
+
+
+async def _count_unfinished() -> int:
+    """What waits, is thought to run, or was given up; the count of incomplete jobs leaves the last ones out."""
+    statuses = [status for status in Status if status is not Status.COMPLETE]
+    return len([job async for job in saq_app.queue.iter_jobs(statuses)])
