@@ -10,6 +10,7 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/book.py",
     "core/ready_queue.py",
 )
+INTAKE, NOTES = "core/intake.py", "core/notes.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
 
 VARIANTS = (
@@ -44,13 +45,15 @@ VARIANTS = (
         LOOP,
         "return self._storage.reserve(size, spare=spare)",
         "return True",
+        seed=7,
     ),
     # leases and tokens
     Variant(
         "token-unchecked-on-report",
         LEASES,
-        "token = row.token or job.token",
-        "token = job.token",
+        "self._book.leases.get(token or job.token)",
+        "self._book.leases.get(job.token)",
+        seed=2,
     ),
     Variant(
         "holder-unchecked-on-report",
@@ -58,7 +61,7 @@ VARIANTS = (
         "if lease.worker != worker:",
         "if False:",
         events=20_000,
-        seed=12,
+        seed=31,
     ),
     Variant(
         "lease-expires-late",
@@ -117,10 +120,11 @@ VARIANTS = (
         IMAGE,
         "book.dedup.add(job.extra.request_id, job)",
         "pass",
+        seed=3,
     ),
     Variant(
         "other-payload-under-key",
-        TASKS,
+        INTAKE,
         "job.template == template and job.payload == new.payload",
         "job.template == template",
         seed=1,
@@ -128,8 +132,8 @@ VARIANTS = (
     Variant(
         "queued-cancel-forgotten",
         TASKS,
-        "        book.ready.take(job)\n        end(",
-        "        end(",
+        "    book.ready.take(job)\n    end(",
+        "    end(",
         seed=1,
     ),
     Variant(
@@ -152,13 +156,109 @@ VARIANTS = (
         "kept >= command.retain_jobs",
         seed=1,
     ),
+    # ids, unique keys, queue modes, notes
+    Variant(
+        "repeated-id-makes-a-second-job",
+        INTAKE,
+        "return self._taken.get(job_id) or self._book.jobs.get(job_id)",
+        "return None",
+    ),
+    Variant(
+        "other-job-under-a-used-id",
+        INTAKE,
+        "is_same = self._is_same(known, template, job)",
+        "is_same = True",
+        seed=1,
+    ),
+    Variant(
+        "unique-key-never-released",
+        BOOK,
+        "            del self.unique[unique_name(job)]\n",
+        "            pass\n",
+    ),
+    Variant(
+        "unique-key-not-kept",
+        TASKS,
+        "        book.unique[unique_name(job)] = job\n",
+        "        pass\n",
+    ),
+    Variant(
+        "unique-key-lost-in-snapshot",
+        IMAGE,
+        "            book.unique[unique_name(job)] = job\n",
+        "            pass\n",
+        seed=1,
+    ),
+    Variant(
+        "unique-twins-in-one-batch",
+        INTAKE,
+        "(self._unique.get(name) or self._book.unique.get(name))",
+        "self._book.unique.get(name)",
+    ),
+    Variant(
+        "pause-ignored-by-lease",
+        LEASES,
+        " and queue not in paused",
+        "",
+    ),
+    Variant(
+        "draining-queue-takes-jobs",
+        INTAKE,
+        "        if job.template in closed:\n",
+        "        if False:\n",
+    ),
+    Variant(
+        "modes-missing-from-image",
+        IMAGE,
+        "    if book.modes:\n",
+        "    if False:\n",
+    ),
+    Variant(
+        "modes-not-in-the-digest",
+        BOOK,
+        "            self.modes[queue] = closure\n            self.digest = (self.digest + "
+        "closure_fingerprint(queue, closure)) & DIGEST_MASK\n",
+        "            self.modes[queue] = closure\n",
+    ),
+    Variant(
+        "note-under-a-stale-token-taken",
+        NOTES,
+        "self._leases.holding(command.worker, note.job_id, note.token, now)",
+        "self._leases.holding(command.worker, note.job_id, 0, now)",
+        seed=50,
+    ),
+    Variant(
+        "purge-of-running-jobs",
+        TASKS,
+        "ids = [job.id for job in found if job.state == QUEUED]",
+        "ids = [job.id for job in found if job.state not in TERMINAL]",
+        seed=8,
+    ),
+    Variant(
+        "progress-kept-for-ever",
+        "core/progress.py",
+        "elif self._by_token and type(event) is Reported:",
+        "elif False:",
+    ),
+    Variant(
+        "delayed-miscounted",
+        READY,
+        "                self._count_delayed(entry[2], -1)\n",
+        "                self.delayed -= 1\n",
+    ),
+    Variant(
+        "search-skips-a-job",
+        "core/listing.py",
+        "if scan.rank(job.created_ms, job.id) > rank]",
+        "if scan.rank(job.created_ms, job.id) >= rank]",
+    ),
     # time
     Variant(
         "stall-expires-everything",
         TIME,
         "self._served_ms += min(step_ms, STALL_MS)",
         "self._served_ms += step_ms",
-        seed=3,
+        seed=60,
     ),
     Variant(
         "log-time-follows-wall-back",
@@ -222,7 +322,6 @@ VARIANTS = (
         "        self._file.sync()\n        self._end_checksum",
         "        try:\n            self._file.sync()\n"
         "        except OSError:\n            self._file.sync()\n        self._end_checksum",
-        seed=3,
     ),
     Variant(
         "directory-not-synced",
@@ -278,6 +377,7 @@ VARIANTS = (
         "            self._fail(error)\n            raise\n\n    def _apply",
         "            raise\n\n    def _apply",
         events=20_000,
+        seed=13,
     ),
     Variant(
         "tidying-raises",
@@ -285,6 +385,7 @@ VARIANTS = (
         "with suppress(JournalError, OSError):",
         "if True:",
         events=20_000,
+        seed=3,
     ),
     Variant(
         "damaged-middle-cut",

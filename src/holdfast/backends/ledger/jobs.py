@@ -1,6 +1,6 @@
 """`JobApi` over a coordinator in this process."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import cast
 
 from holdfast import limits
@@ -60,7 +60,8 @@ class LedgerJobs:
             NewJob(job_id, draft.template, draft.payload, _due_ms(draft, now_ms), draft.extra)
             for job_id, draft in zip(self._ids(drafts), drafts, strict=True)
         ]
-        reply = await self._caller.call(Lane.SUBMIT, commands.Submit(list(templates), jobs))
+        are_ids_given = any(draft.id for draft in drafts)
+        reply = await self._caller.call(Lane.SUBMIT, commands.Submit(list(templates), jobs, are_ids_given))
         return cast("Submitted", reply)
 
     def _view(self, ledger: Ledger, job: Job) -> JobView:
@@ -113,7 +114,7 @@ class LedgerJobs:
 
         return cast("Page", await self._caller.read(Lane.LIST, query))
 
-    async def watch(self, job_id: str) -> AsyncIterator[JobView]:
+    async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """The job now and after each durable change, until it is terminal."""
         changed = self._waiters.watch(job_id)
         try:
