@@ -5,7 +5,7 @@ gone, holds no events in memory, and no file for longer than it takes to read it
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Self
 
@@ -51,7 +51,7 @@ class LedgerFeed:
         self._failure = error_of(STOPPING)
         self._wake()
 
-    async def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+    async def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:
         """The first part comes at once, empty if there is nothing yet: from its position on, nothing is missed."""
         position = self._checked(self._window.durable_position if after is None else after)
         told = position - _SILENT_POSITIONS

@@ -1,0 +1,255 @@
+"""The ledger's feed where window and journal meet: slow readers, small windows, deleted pasts, readers that leave."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+import pytest
+import structlog
+
+from holdfast.backends.ledger.feed import LedgerFeed
+from holdfast.backends.ports import FeedPart, JobDraft
+from holdfast.coordinator import time_travel
+from holdfast.coordinator.feed import EventWindow, JournalPast, WindowConfig
+from holdfast.core.history import Entry, entries
+from holdfast.core.model import Template
+from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from holdfast.journal.file import FileJournal
+from holdfast.journal.os_disk import OsDisk
+from holdfast.settings import MEMORY, Settings
+from holdfast.topology.serving import Serving
+from tests.e2e.waiting import eventually
+
+
+class Tiny:
+    """A ledger that serves, and a feed of it whose window holds next to nothing."""
+
+    def __init__(self, serving: Serving, feed: LedgerFeed, disk: OsDisk) -> None:
+        self.serving = serving
+        self.feed = feed
+        self.disk = disk
+        self.jobs = serving.ports.jobs
+
+    async def submit(self, count: int = 1) -> list[str]:
+        """Jobs, each in a frame of its own."""
+        drafts = [JobDraft(payload=bytes(200))]
+        return [(await self.jobs.submit([Template("t")], drafts)).job_ids[0] for _ in range(count)]
+
+    def truth(self) -> list[Entry]:
+        """All that the journal says."""
+        return [entry for position, event in time_travel.all_events(self.disk) for entry in entries(position, event)]
+
+    def pins(self) -> list[str]:
+        """Names of the pins that somebody holds."""
+        return [name for name in self.disk.names() if name.startswith("pin-")]
+
+
+async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> Tiny:
+    """A ledger on disk, or in memory, with such a feed."""
+    data = MEMORY if folder is None else str(folder)
+    serving = Serving(Settings(data=data, **settings), structlog.get_logger())  # type: ignore[arg-type]
+    if folder is None:
+        serving.open_at_once()
+    else:
+        await serving.open()
+    await serving.ports.admin.stats()  # so that what was applied so far is durable
+    core = serving.core
+    past = JournalPast(core.journal, OsDisk(folder)) if folder and isinstance(core.journal, FileJournal) else None
+    late = EventWindow(core.ledger.position, window)
+    core.coordinator.observers.append(late)
+    return Tiny(serving, LedgerFeed(late, past), OsDisk(folder) if folder else OsDisk(Path("/nowhere")))
+
+
+@pytest.fixture
+async def tiny(tmp_path: Path) -> AsyncIterator[Tiny]:
+    """On disk, with a window of three events and small segments."""
+    tiny = await opened(tmp_path / "data", WindowConfig(events_max=3), segment_bytes=65_536)
+    yield tiny
+    await tiny.serving.close()
+
+
+async def told(feed: AsyncIterator[FeedPart], until: str) -> list[Entry]:
+    """All that is told up to the first word of a job."""
+    found: list[Entry] = []
+    async with asyncio.timeout(30):
+        async for part in feed:
+            found += part.entries
+            if any(entry.job_id == until for entry in part.entries):
+                return found
+    raise AssertionError("a feed never ends")
+
+
+async def test_what_the_window_has_dropped_comes_from_the_journal(tiny: Tiny) -> None:
+    """From the beginning, through journal and window, everything is told once and in order."""
+    ids = await tiny.submit(50)
+    async with aclosing(tiny.feed.feed(0)) as feed:
+        assert await told(feed, ids[-1]) == tiny.truth()
+        more = await tiny.submit(10)
+        assert [entry.job_id for entry in await told(feed, more[-1])] == more
+
+
+async def test_slow_reader_goes_back_to_the_journal(tiny: Tiny) -> None:
+    """A reader that falls behind the window again and again misses nothing and hears nothing twice."""
+    async with aclosing(tiny.feed.feed(None)) as feed:
+        heard: list[str] = []
+        await anext(feed)
+        ids: list[str] = []
+        for _ in range(10):
+            ids += await tiny.submit(8)
+            heard += [entry.job_id for entry in (await anext(feed)).entries]
+        heard += [entry.job_id for entry in await told(feed, ids[-1])] if ids[-1] not in heard else []
+        assert heard == ids
+
+
+async def test_readers_at_work_while_others_write_hear_the_same(tiny: Tiny) -> None:
+    """Several readers from different places, beside a writer, each hear exactly the rest of the journal."""
+    await tiny.submit(30)
+    last = "00000000-0000-4000-8000-00000000beef"
+
+    async def read(after: int) -> list[Entry]:
+        async with aclosing(tiny.feed.feed(after)) as feed:
+            return await told(feed, last)
+
+    reading = [asyncio.create_task(read(after)) for after in (0, 7, 25)]
+    await tiny.submit(60)
+    await tiny.jobs.submit([Template("t")], [JobDraft(id=last)])
+    heard = await asyncio.gather(*reading)
+    truth = tiny.truth()
+    assert heard == [[entry for entry in truth if entry.position > after] for after in (0, 7, 25)]
+
+
+async def test_window_keeps_to_its_bounds_whoever_reads(tiny: Tiny) -> None:
+    """A reader that stands still holds no events in memory."""
+    async with aclosing(tiny.feed.feed(None)) as feed:
+        await anext(feed)
+        await tiny.submit(40)
+        assert tiny.feed._window.durable_position - tiny.feed._window.first_position < 3
+
+
+async def test_reader_that_leaves_gives_its_pin_back(tiny: Tiny) -> None:
+    """Closing a feed in the middle of the journal leaves no pin."""
+    await tiny.submit(600)
+    feed = tiny.feed.feed(0)
+    await anext(feed)
+    await anext(feed)
+    assert len(tiny.pins()) == 1
+    await feed.aclose()
+    assert tiny.pins() == []
+
+
+async def test_reader_that_is_cancelled_gives_its_pin_back(tiny: Tiny) -> None:
+    """A task that is cancelled while the journal is read for it leaves no pin either."""
+    await tiny.submit(300)
+    for _ in range(5):
+        reading = asyncio.create_task(told(tiny.feed.feed(0), "nobody"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+    await asyncio.to_thread(eventually, lambda: not tiny.pins(), what="the end of the thread that was reading")
+
+
+async def test_reader_that_waits_too_long_gives_its_pin_back(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that stops asking does not keep the past from being deleted; asking again, it goes on."""
+    monkeypatch.setattr("holdfast.backends.ledger.feed._PATIENCE_S", 0.0)
+    ids = await tiny.submit(600)
+    async with aclosing(tiny.feed.feed(0)) as feed:
+        await anext(feed)
+        first = await anext(feed)
+        await asyncio.to_thread(eventually, lambda: not tiny.pins(), what="the end of the reader's patience")
+        rest = await told(feed, ids[-1])
+        assert first.entries + rest == tiny.truth()
+
+
+async def test_deleted_past_is_not_found(tiny: Tiny) -> None:
+    """A position that the journal no longer reaches back to is told apart from an unknown one."""
+    await tiny.submit(600)
+    journal = tiny.serving.core.journal
+    assert journal.remove_segments(journal.segments()[-1].first_position - 1)
+    with pytest.raises(NotFoundError) as removed:
+        await anext(tiny.feed.feed(0))
+    assert removed.value.reason == "POSITION_REMOVED"
+    with pytest.raises(NotFoundError) as unknown:
+        await anext(tiny.feed.feed(10_000))
+    assert unknown.value.reason == "POSITION_UNKNOWN"
+    with pytest.raises(InvalidArgumentError):
+        await anext(tiny.feed.feed(-1))
+
+
+async def test_reader_keeps_what_it_reads_from_being_deleted(tiny: Tiny) -> None:
+    """While a feed goes through the journal, the segments that it still needs stay."""
+    ids = await tiny.submit(600)
+    journal = tiny.serving.core.journal
+    async with aclosing(tiny.feed.feed(0)) as feed:
+        await anext(feed)
+        await anext(feed)
+        assert journal.remove_segments(journal.segments()[-1].first_position - 1) == []
+        assert await told(feed, ids[-1])
+    assert journal.remove_segments(journal.segments()[-1].first_position - 1)
+
+
+async def test_history_reads_all_segments(tiny: Tiny) -> None:
+    """What happened long ago, in a segment that is sealed, is still told."""
+    (first,) = await tiny.submit()
+    await tiny.submit(600)
+    await tiny.jobs.cancel(first, "")
+    assert [entry.what for entry in await tiny.feed.history(first)] == ["submitted", "canceled"]
+    assert tiny.pins() == []
+
+
+@pytest.mark.parametrize("job_id", ["", "nobody", "t", "\ud800"])
+async def test_history_of_what_is_no_job_is_not_found(tiny: Tiny, job_id: str) -> None:
+    """Neither the empty id nor bytes that occur in frames for other reasons find anything."""
+    await tiny.submit()
+    with pytest.raises(NotFoundError):
+        await tiny.feed.history(job_id)
+
+
+async def test_readers_are_told_that_the_server_stops(tiny: Tiny) -> None:
+    """A feed does not hang when its ledger goes away."""
+    feed = tiny.feed.feed(None)
+    await anext(feed)
+    waiting = asyncio.ensure_future(anext(feed))
+    await asyncio.sleep(0)
+    tiny.feed.close()
+    with pytest.raises(UnavailableError):
+        await waiting
+
+
+async def test_memory_tells_what_its_window_still_holds() -> None:
+    """Without a journal the window is the past: within it everything is told, before it nothing is made up."""
+    tiny = await opened(None, WindowConfig(events_max=5))
+    start = tiny.feed._window.durable_position
+    ids = await tiny.submit(20)
+    with pytest.raises(NotFoundError):
+        await anext(tiny.feed.feed(start))
+    async with aclosing(tiny.feed.feed(tiny.feed._window.first_position - 1)) as feed:
+        assert [entry.job_id for entry in await told(feed, ids[-1])] == ids[-5:]
+    assert [entry.what for entry in await tiny.feed.history(ids[-1])] == ["submitted"]
+    with pytest.raises(NotFoundError):
+        await tiny.feed.history(ids[0])
+    await tiny.serving.close()
+
+
+async def test_slow_reader_of_memory_is_told_that_it_has_missed_something() -> None:
+    """Where there is nothing to fall back on, a gap is an error, never silence."""
+    tiny = await opened(None, WindowConfig(events_max=5))
+    async with aclosing(tiny.feed.feed(None)) as feed:
+        await anext(feed)
+        await tiny.submit(20)
+        with pytest.raises(NotFoundError) as caught:
+            await anext(feed)
+    assert caught.value.reason == "POSITION_REMOVED"
+    await tiny.serving.close()
+
+
+async def test_large_payloads_do_not_stay_in_the_window(tmp_path: Path) -> None:
+    """The window is bounded by bytes as well as by events."""
+    tiny = await opened(tmp_path / "data", WindowConfig(events_max=1_000, bytes_max=1_000))
+    ids = await tiny.submit(20)
+    assert tiny.feed._window._bytes <= 1_000
+    async with aclosing(tiny.feed.feed(0)) as feed:
+        assert [entry.job_id for entry in await told(feed, ids[-1])] == ids
+    await tiny.serving.close()
