@@ -9,7 +9,8 @@ from holdfast.core import commands, events
 from holdfast.core.commands import CancelReply, GrantedLease, ReportReply, ReportRow, Submitted
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import NewJob, Now, Template
+from holdfast.core.model import Extra, NewJob, Note, Now, QueueMode, Template
+from holdfast.errors import Code
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
 from holdfast.testing.disk import SimDisk
@@ -214,3 +215,54 @@ def test_epoch_that_stands_still_is_noticed() -> None:
     bench.log.epoch = 1
     with pytest.raises(Violation, match="epoch 1 follows epoch 1"):
         bench.log.recovered(*open_on(SimDisk(random.Random(1))))
+
+
+def test_job_that_is_new_twice_is_noticed(bench: Bench) -> None:
+    """A repeated submission is told that its job was there before."""
+    bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
+    bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}, frozenset({0})))
+    with pytest.raises(Violation, match="new more often"):
+        bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
+
+
+def test_job_found_under_a_key_that_it_does_not_have_is_noticed(bench: Bench) -> None:
+    """Whoever is answered with somebody else's job shares its type and unique key."""
+    other = commands.Submit([TEMPLATE], [NewJob("b", 0, b"", 0, Extra(unique_key="u"))])
+    with pytest.raises(Violation, match="another submission"):
+        bench.claims.submitted_reply(other, Submitted(["a"], 1, {}, frozenset({0})))
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"), [("JOB_ID_REUSED", "true repetition"), ("QUEUE_DRAINING", "was never drained")]
+)
+def test_refusal_without_a_cause_is_noticed(bench: Bench, reason: str, words: str) -> None:
+    """A repetition is not refused as something else, nor a job by a queue that takes jobs."""
+    refusal = commands.Refusal(Code.FAILED_PRECONDITION, reason, "")
+    with pytest.raises(Violation, match=words):
+        bench.claims.submitted_reply(submit("a"), Submitted([""], 1, {0: refusal}))
+
+
+def test_lease_from_a_paused_queue_is_noticed(bench: Bench) -> None:
+    """A lease that leaves was granted while its queue was not paused."""
+    bench.log.modes["default"] = [(1, QueueMode.PAUSED)]
+    with pytest.raises(Violation, match="paused queue"):
+        bench.claims.leased("w1", [lease(1)])
+
+
+def test_note_that_left_no_trace_or_came_from_another_is_noticed(bench: Bench) -> None:
+    """A note is acknowledged once it is in the log, to its holder."""
+    note = commands.TakeNotes("w1", [Note("a", 1, 5, "words")])
+    with pytest.raises(Violation, match="before it was durable"):
+        bench.claims.noted_reply(note, [""])
+    bench.do(note)
+    bench.claims.noted_reply(note, [""])
+    with pytest.raises(Violation, match="from nobody"):
+        bench.claims.noted_reply(commands.TakeNotes("w2", note.notes), [""])
+
+
+def test_note_under_no_lease_is_noticed(bench: Bench) -> None:
+    """A note in the log that nobody could have said is refused by the model."""
+    body = events.join([events.encode_one(events.Noted(2_000, "w1", [Note("a", 7)]))])
+    bench.log.writing(body, 1, 0)
+    with pytest.raises(ModelViolation, match="not live"):
+        bench.log.wrote(body, 1, 0, 3)

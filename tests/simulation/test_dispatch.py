@@ -7,7 +7,7 @@ from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
-from holdfast.core.model import NewJob, Template
+from holdfast.core.model import NewJob, Note, Now, QueueMode, Template
 from tests.simulation.test_sessions_without_room import Machine
 
 
@@ -34,6 +34,10 @@ class Shop:
         self.dispatcher.grant_credits(session, room)
         self.machine.pass_ms(10)
         return session, leases
+
+    def set_mode(self, queue: str, mode: QueueMode) -> None:
+        self.coordinator.call(Lane.SUBMIT, commands.SetQueueMode(queue, mode, ""), lambda _: None)
+        self.machine.pass_ms(10)
 
     def submit(self, queue: str, count: int) -> None:
         jobs = [NewJob(f"{queue}-{number}", 0) for number in range(count)]
@@ -92,3 +96,80 @@ def test_silent_worker_gets_no_job_after_a_quiet_minute() -> None:
     shop.machine.pass_ms(60_000)
     shop.submit("queue", 1)
     assert leases == []
+
+
+def test_paused_queue_feeds_nobody_until_it_is_opened() -> None:
+    """A hungry worker gets nothing of a paused queue, everything else at once, and the rest when the queue opens."""
+    shop = Shop()
+    _, leases = shop.attach("worker", 100)
+    shop.set_mode("queue", QueueMode.PAUSED)
+    shop.submit("queue", 3)
+    shop.submit("other", 2)
+    assert [lease.job_id for lease in leases] == ["other-0", "other-1"]
+    shop.set_mode("queue", QueueMode.OPEN)
+    assert [lease.job_id for lease in leases[2:]] == ["queue-0", "queue-1", "queue-2"]
+
+
+def test_paused_jobs_make_no_share_larger() -> None:
+    """What cannot be granted is not shared out: both workers get half of what can."""
+    shop = Shop()
+    shop.set_mode("other", QueueMode.PAUSED)
+    shop.submit("other", 900)
+    _, first = shop.attach("first", 100)
+    _, second = shop.attach("second", 100)
+    shop.submit("queue", 10)
+    assert (len(first), len(second)) == (5, 5)
+
+
+def test_loop_is_still_while_all_that_waits_is_paused() -> None:
+    """Jobs that are ready and not to be granted do not keep the loop turning."""
+    shop = Shop()
+    shop.set_mode("queue", QueueMode.PAUSED)
+    shop.submit("queue", 3)
+    shop.attach("worker", 100)
+    turns = 0
+
+    class Counter:
+        is_watching = False
+
+        def follow(self, now: Now) -> None:
+            nonlocal turns
+            turns += 1
+
+    shop.coordinator.followers.append(Counter())
+    shop.machine.pass_ms(10_000)
+    assert turns <= 10_000 // LoopConfig().tick_ms + 1
+
+
+def test_progress_is_known_until_the_lease_ends() -> None:
+    """A note of the holder is on the board, one of another is not, and the report takes it off."""
+    shop = Shop()
+    session, leases = shop.attach("worker", 2)
+    other, _ = shop.attach("other", 0)
+    shop.submit("queue", 2)
+    shop.dispatcher.note(session, [Note("queue-0", leases[0].token, 250, "a quarter")])
+    shop.dispatcher.note(other, [Note("queue-1", leases[1].token, 250)])
+    shop.machine.pass_ms(10)
+    known = shop.dispatcher.progress.get(leases[0].token)
+    assert known is not None
+    assert (known.permille, known.message) == (250, "a quarter")
+    assert shop.dispatcher.progress.get(leases[1].token) is None
+    shop.dispatcher.report(session, 1, [ReportRow("queue-0", leases[0].token, DONE)])
+    shop.machine.pass_ms(10)
+    assert len(shop.dispatcher.progress) == 0
+
+
+def test_worker_can_be_asked_to_drain() -> None:
+    """The current session of a connected worker hears it, and others see that it drains; nobody else can be asked."""
+    shop = Shop()
+    heard: list[Push] = []
+    session = Session(Hello("worker", frozenset({"type"})), heard.append, lambda: None)
+    shop.dispatcher.attach(session)
+    shop.machine.pass_ms(10)
+    assert shop.dispatcher.ask_drain("worker")
+    assert [push.is_drain_asked for push in heard] == [False, True]
+    (info,) = shop.dispatcher.registry.all()
+    assert info.is_draining
+    shop.dispatcher.detach(session)
+    assert not shop.dispatcher.ask_drain("worker")
+    assert not shop.dispatcher.ask_drain("nobody")

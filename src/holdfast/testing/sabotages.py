@@ -202,6 +202,13 @@ VARIANTS = (
         "",
     ),
     Variant(
+        "paused-jobs-shared-out",
+        SESSIONS,
+        "sum(lane.ready for lane in lanes if lane.key[0] not in paused)",
+        "sum(lane.ready for lane in lanes)",
+        test="tests/simulation/test_dispatch.py::test_paused_jobs_make_no_share_larger",
+    ),
+    Variant(
         "draining-queue-takes-jobs",
         INTAKE,
         "        if job.template in closed:\n",
