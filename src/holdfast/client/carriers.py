@@ -1,6 +1,6 @@
 """What carries calls to a server, and how the server's errors come back."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
@@ -18,7 +18,7 @@ class Carrier(Protocol):
         """The answer. `UnavailableError` and `DeadlineExceededError` leave open whether the call took effect."""
         ...
 
-    def stream(self, method: str, request: Message, response: type[Response]) -> AsyncIterator[Response]:
+    def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
         """The answers, as they come; whoever reads slowly holds nobody else up. A failure ends it."""
         ...
 

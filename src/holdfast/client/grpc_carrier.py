@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
@@ -35,7 +35,7 @@ class GrpcCarrier:
         raise_refusal(reply)
         return response.FromString(reply.body)
 
-    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncIterator[Response]:
+    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
         """The answers, over a stream of their own."""
         path = f"/{_PACKAGE}.{method}"
         start = self._channel.unary_stream(path, lambda message: message.SerializeToString(), response.FromString)

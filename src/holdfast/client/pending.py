@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
-from holdfast.errors import DeadlineExceededError, HoldfastError
+from holdfast import limits
+from holdfast.errors import DeadlineExceededError, HoldfastError, InvalidArgumentError
 from holdfast.proto import holdfast_pb2 as pb
 
 Send = Callable[[pb.Call], None]
+
+#: One message and what goes around it; a longer one would end the conversation for everybody in it.
+_BODY_BYTES_MAX = limits.MESSAGE_BYTES_MAX - 1_024
 
 
 class PendingCalls:
@@ -19,6 +23,9 @@ class PendingCalls:
 
     async def call(self, send: Send, method: str, body: bytes, deadline_s: float | None) -> pb.Reply:
         """Sends a call and waits for its reply; one that is given up is called off."""
+        if len(body) > _BODY_BYTES_MAX:
+            message = f"expected a request of at most {_BODY_BYTES_MAX} bytes, got {len(body)}; send it in parts"
+            raise InvalidArgumentError(message, reason="REQUEST_TOO_LARGE")
         self._last_id = call_id = self._last_id + 1
         future: asyncio.Future[pb.Reply] = self._loop.create_future()
         self._futures[call_id] = future

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Self
 
@@ -51,7 +51,7 @@ class SocketCarrier:
         raise_refusal(reply)
         return response.FromString(reply.body)
 
-    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncIterator[Response]:
+    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
         """The answers; whoever reads slowly slows the server down for this stream alone."""
         unread = _Unread()
         line = await connect(self._path, CONVERSATION, unread.take, unread.end)

@@ -1,6 +1,8 @@
 """`holdfast.v1.JobService`, once, for every carrier."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TypeVar, cast
 
 from holdfast import limits
 from holdfast.backends.ports import FeedPart, ResultView
@@ -12,6 +14,8 @@ from holdfast.gateway.reading import draft_of, query_of, template_of
 from holdfast.gateway.views import entry_message, job_message, refusal_message
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.enums import job_status
+
+T = TypeVar("T")
 
 #: Entries in one message of the feed, so that none outgrows what a message may be.
 _ENTRIES_MAX = 1_000
@@ -71,9 +75,10 @@ class JobCalls:
 
     async def watch(self, request: pb.WatchJobRequest) -> AsyncIterator[pb.Job]:
         """The job after each change; the last one says how it ended, without the output."""
-        async for view in self._jobs.watch(checked_id(request.job_id)):
-            result = await self._jobs.result(view.id) if view.state in TERMINAL else None
-            yield job_message(view, result and ResultView(result.state, b"", result.summary, result.runtime_ms))
+        async with closing(self._jobs.watch(checked_id(request.job_id))) as views:
+            async for view in views:
+                result = await self._jobs.result(view.id) if view.state in TERMINAL else None
+                yield job_message(view, result and ResultView(result.state, b"", result.summary, result.runtime_ms))
 
     async def cancel(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
         """Ends a queued job, asks a running one to stop."""
@@ -93,9 +98,15 @@ class JobCalls:
     async def feed(self, request: pb.FeedRequest) -> AsyncIterator[pb.FeedResponse]:
         """Everything that happens, from a position on."""
         feed = self._backend.capability(self._backend.feed, "feed")
-        async for part in feed.feed(None if request.from_now else request.after):
-            for message in feed_messages(part):
-                yield message
+        async with closing(feed.feed(None if request.from_now else request.after)) as parts:
+            async for part in parts:
+                for message in feed_messages(part):
+                    yield message
+
+
+def closing(iterator: AsyncIterator[T]) -> AbstractAsyncContextManager[AsyncIterator[T]]:
+    """Ends the iterator with the block: a port's streams are generators, which would else wait to be collected."""
+    return aclosing(cast("AsyncGenerator[T, None]", iterator))
 
 
 def feed_messages(part: FeedPart) -> Iterator[pb.FeedResponse]:

@@ -1,0 +1,54 @@
+"""Every way to a server, so that each test of a conversation runs over all of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from holdfast.backends.ports import WorkApi
+from holdfast.client.carriers import Carrier, Response
+from holdfast.client.grpc_carrier import GrpcCarrier, explained
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.socket_work import SocketWork
+from holdfast.client.work_stream import StreamWork
+from holdfast.gateway.socket import SOCKET_NAME
+from holdfast.topology.ledger_server import LedgerServer
+
+CARRIERS = ("socket", "converse", "unary")
+CONVERSATIONS = ("socket", "converse")
+
+
+class UnaryCarrier(GrpcCarrier):
+    """Plain gRPC: a call of its own for each call."""
+
+    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+        path = f"/holdfast.v1.{method}"
+        call: Any = self._channel.unary_unary(path, lambda message: message.SerializeToString(), response.FromString)
+        try:
+            return await call(request, timeout=deadline_s)  # type: ignore[no-any-return]  # what the decoder gives
+        except grpc.aio.AioRpcError as error:
+            raise explained(error, self._target) from error
+
+
+def socket_of(server: LedgerServer) -> Path:
+    return Path(server._settings.data) / SOCKET_NAME
+
+
+async def carrier_to(server: LedgerServer, kind: str) -> Carrier:
+    if kind == "socket":
+        return await SocketCarrier.connect(socket_of(server))
+    return GrpcCarrier(server.address) if kind == "converse" else UnaryCarrier(server.address)
+
+
+@asynccontextmanager
+async def remote_to(server: LedgerServer, kind: str) -> AsyncIterator[RemoteJobs]:
+    async with RemoteJobs(await carrier_to(server, kind)) as remote:
+        yield remote
+
+
+def work_of(server: LedgerServer, kind: str) -> WorkApi:
+    return SocketWork(socket_of(server)) if kind == "socket" else StreamWork(server.address)

@@ -1,0 +1,360 @@
+"""Every method over every way to a server, and what becomes of calls when something goes wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+from uuid import uuid4
+
+import pytest
+from google.protobuf.message import Message
+
+from holdfast.backends.ports import JobDraft, JobQuery
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.core.lifecycle import State
+from holdfast.core.model import FIXED, Backoff, Extra, QueueMode, Template
+from holdfast.errors import (
+    Code,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    HoldfastError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    UnimplementedError,
+)
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.socket import SocketServer
+from holdfast.proto import holdfast_pb2 as pb
+from tests.integration.carrying import CARRIERS, CONVERSATIONS, carrier_to, remote_to, socket_of
+from tests.integration.conftest import Start
+
+EVERY_CARRIER = pytest.mark.parametrize("kind", CARRIERS)
+EVERY_CONVERSATION = pytest.mark.parametrize("kind", CONVERSATIONS)
+
+FULL = Template("brew", "teas", 7, 4, 0, 5_000, Backoff(FIXED, 0, 9_000))
+
+
+class Nonsense:
+    """Something that is sent like a message."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - as protobuf names it
+        return b"\xff" * 10
+
+
+async def end_of(stream: AsyncIterator[object]) -> None:
+    """Reads until there is no more."""
+    async for _ in stream:
+        pass
+
+
+async def one(remote: RemoteJobs, template: Template | None = None, **draft: object) -> str:
+    """The id of one job that was accepted."""
+    submitted = await remote.submit([template or Template("brew")], [JobDraft(**draft)])  # type: ignore[arg-type]
+    assert not submitted.refusals
+    return submitted.job_ids[0]
+
+
+@EVERY_CARRIER
+async def test_job_comes_back_as_it_was_submitted(start: Start, kind: str) -> None:
+    """Template, keys, labels, headers, payload and due time survive the way there and back, zeros included."""
+    extra = Extra("r-1", (("a", "1"), ("b", "")), (("trace", "x"),), retry_of="earlier", unique_key="u")
+    job_id = str(uuid4())
+    async with remote_to(await start(), kind) as remote:
+        due_ms = (await remote.stats()).now_ms + 3_600_000
+        draft = JobDraft(0, b"\x00leaf", 0, due_ms, extra, job_id)
+        submitted = await remote.submit([FULL], [draft])
+        assert (submitted.job_ids, submitted.refusals, submitted.existing) == ([job_id], {}, frozenset())
+        job = await remote.get(job_id)
+        assert (job.template, job.extra, job.not_before_ms) == (FULL, extra, due_ms)
+        assert await remote.payload(job_id) == b"\x00leaf"
+
+
+@EVERY_CARRIER
+async def test_repeated_submission_finds_the_first(start: Start, kind: str) -> None:
+    """A client's id, a request id and a unique key each lead to the job that is there, and are said to."""
+    drafts = [
+        JobDraft(id=str(uuid4())),
+        JobDraft(extra=Extra(request_id="r")),
+        JobDraft(extra=Extra(unique_key="u")),
+    ]
+    async with remote_to(await start(), kind) as remote:
+        first = await remote.submit([Template("brew")], drafts)
+        second = await remote.submit([Template("brew")], drafts)
+        assert first.job_ids == second.job_ids
+        assert (first.existing, second.existing) == (frozenset(), frozenset({0, 1, 2}))
+
+
+@EVERY_CARRIER
+async def test_refused_jobs_of_a_batch_say_code_and_reason(start: Start, kind: str) -> None:
+    """Each job is accepted or refused on its own, with the code that the ledger gave."""
+    request_id = Extra(request_id="same")
+    async with remote_to(await start(), kind) as remote:
+        await one(remote, payload=b"first", extra=request_id)
+        submitted = await remote.submit(
+            [Template("brew")], [JobDraft(payload=b"other", extra=request_id), JobDraft(template=9), JobDraft()]
+        )
+        codes = {index: refusal.code for index, refusal in submitted.refusals.items()}
+        assert codes == {0: Code.FAILED_PRECONDITION, 1: Code.INVALID_ARGUMENT}
+        assert submitted.refusals[0].reason == "REQUEST_ID_REUSED"
+        assert submitted.job_ids[2]
+
+
+@EVERY_CARRIER
+async def test_cancel_settles_whoever_waits(start: Start, kind: str) -> None:
+    """The wait for a job ends with it, and tells the reason."""
+    async with remote_to(await start(), kind) as remote:
+        job_id = await one(remote)
+        waiting = asyncio.create_task(remote.settled(job_id))
+        reply = await remote.cancel(job_id, "no milk")
+        assert (reply.state, reply.was_terminal) == (State.CANCELED, False)
+        job, result = await waiting
+        assert (job.state, result.summary) == (State.CANCELED, "no milk")
+        assert (await remote.result(job_id)).summary == "no milk"
+        assert (await remote.cancel(job_id, "")).was_terminal
+
+
+@EVERY_CARRIER
+async def test_watch_tells_every_state_and_ends_with_the_job(start: Start, kind: str) -> None:
+    """The first state comes at once, and the stream ends after the last."""
+    async with remote_to(await start(), kind) as remote:
+        job_id = await one(remote)
+        seen = []
+        async for job in remote.watch(job_id):
+            seen.append(job.state)
+            if job.state == State.QUEUED:
+                await remote.cancel(job_id, "")
+        assert seen == [State.QUEUED, State.CANCELED]
+
+
+@EVERY_CARRIER
+async def test_search_goes_on_from_its_cursor(start: Start, kind: str) -> None:
+    """Parts of a search follow one another without a gap, and a numbered page is the same jobs."""
+    async with remote_to(await start(), kind) as remote:
+        drafts = [JobDraft(extra=Extra(labels=(("n", str(number % 2)),))) for number in range(9)]
+        ids = (await remote.submit([Template("brew", "teas")], drafts)).job_ids
+        query = JobQuery(frozenset({State.QUEUED}), "teas", "brew", {"n": "0"}, oldest_first=True)
+        found, cursor = [], ""
+        while True:
+            part = await remote.find(query, cursor, 2)
+            found += [job.id for job in part.jobs]
+            cursor = part.cursor
+            if not cursor:
+                break
+        assert sorted(found) == sorted(ids[::2])
+        page = await remote.page([State.QUEUED], 3, 4, newest_first=True)
+        direct = await remote.page([], 0, 9, newest_first=True)
+        assert ([job.id for job in page.jobs], page.has_more) == ([job.id for job in direct.jobs[3:7]], True)
+
+
+@EVERY_CARRIER
+async def test_retry_explanation_and_history(start: Start, kind: str) -> None:
+    """An ended job is made again, says why it ended, and has a history."""
+    async with remote_to(await start(), kind) as remote:
+        job_id = await one(remote, payload=b"again")
+        with pytest.raises(FailedPreconditionError):
+            await remote.retry(job_id)
+        await remote.cancel(job_id, "why not")
+        again = await remote.retry(job_id, "r-2")
+        assert await remote.retry(job_id, "r-2") == again
+        assert await remote.payload(again) == b"again"
+        assert "why not" in (await remote.explain(job_id)).sentence
+        assert [entry.what for entry in await remote.history(job_id)] == ["submitted", "canceled"]
+
+
+@EVERY_CARRIER
+async def test_feed_tells_what_happened_and_then_what_happens(start: Start, kind: str) -> None:
+    """From a position on nothing is missed, and the stream goes on with what comes."""
+    async with remote_to(await start(), kind) as remote:
+        first = await one(remote)
+        told: list[str] = []
+        async for part in remote.feed(0):
+            told += [entry.job_id for entry in part.entries]
+            if told == [first]:
+                second = await one(remote)
+            elif len(told) == 2:
+                break
+        assert told == [first, second]
+
+
+@EVERY_CARRIER
+async def test_operators_see_and_steer(start: Start, kind: str) -> None:
+    """Numbers, queues, modes and purges do what they say, and a worker that is not there is NOT_FOUND."""
+    async with remote_to(await start(), kind) as remote:
+        await remote.submit([Template("brew", "teas")], [JobDraft()] * 3)
+        await remote.set_queue_mode("teas", QueueMode.PAUSED, "inventory")
+        (queue,) = await remote.queues()
+        assert (queue.name, queue.mode, queue.reason, queue.ready) == ("teas", QueueMode.PAUSED, "inventory", 3)
+        assert await remote.purge("teas", "spilt") == 3
+        stats = await remote.stats()
+        assert (stats.states["CANCELED"], stats.leases, stats.epoch) == (3, 0, 1)
+        assert await remote.workers() == []
+        with pytest.raises(NotFoundError):
+            await remote.drain_worker("nobody")
+
+
+@EVERY_CARRIER
+@pytest.mark.parametrize(
+    ("job_id", "error", "reason"),
+    [
+        ("none-like-it", NotFoundError, "JOB_NOT_FOUND"),
+        ("", InvalidArgumentError, "JOB_ID_EMPTY"),
+        ("x" * 200, InvalidArgumentError, "JOB_ID_TOO_LONG"),
+    ],
+)
+async def test_errors_keep_code_and_reason(
+    start: Start, kind: str, job_id: str, error: type[HoldfastError], reason: str
+) -> None:
+    """What a server refuses is raised as the error that the ledger raised, for calls and for streams."""
+    async with remote_to(await start(), kind) as remote:
+        for call in (remote.get, remote.settled, remote.explain):
+            with pytest.raises(error) as caught:
+                await call(job_id)
+            assert caught.value.reason == reason
+        with pytest.raises(error) as caught:
+            await anext(aiter(remote.watch(job_id)))
+        assert caught.value.reason == reason
+
+
+@EVERY_CARRIER
+async def test_unknown_methods_are_unimplemented(start: Start, kind: str) -> None:
+    """A method that does not exist has an answer of its own."""
+    carrier = await carrier_to(await start(), kind)
+    with pytest.raises(UnimplementedError) as caught:
+        await carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, 5)
+    assert caught.value.reason == "METHOD_UNKNOWN"
+    await carrier.close()
+
+
+@EVERY_CARRIER
+async def test_body_that_is_no_message_is_refused(start: Start, kind: str) -> None:
+    """Bytes that cannot be a request are INVALID_ARGUMENT, and the connection goes on."""
+    carrier = await carrier_to(await start(), kind)
+    with pytest.raises(InvalidArgumentError) as caught:
+        await carrier.call("JobService/GetJob", cast("Message", Nonsense()), pb.Job, 5)
+    assert caught.value.reason == "MESSAGE_MALFORMED"
+    assert (await RemoteJobs(carrier).stats()).epoch == 1
+    await carrier.close()
+
+
+@EVERY_CONVERSATION
+async def test_thousands_of_calls_at_a_time_get_each_their_own_answer(start: Start, kind: str) -> None:
+    """Four thousand waits and as many submits share one connection, and no answer is mixed up."""
+    async with remote_to(await start(), kind) as remote:
+        ids = (await remote.submit([Template("brew")], [JobDraft()] * 1_000)).job_ids
+        waits = [asyncio.create_task(remote.settled(job_id)) for job_id in ids * 4]
+        payloads = [str(number).encode() for number in range(1_000)]
+        made = await asyncio.gather(*(one(remote, payload=payload) for payload in payloads))
+        assert await asyncio.gather(*(remote.payload(job_id) for job_id in made)) == payloads
+        assert await remote.purge("default", "") == 2_000
+        assert [job.id for job, _ in await asyncio.gather(*waits)] == ids * 4
+
+
+@EVERY_CONVERSATION
+async def test_request_that_no_message_holds_is_refused_before_it_is_sent(start: Start, kind: str) -> None:
+    """It is INVALID_ARGUMENT, and calls under way on the same connection go on."""
+    async with remote_to(await start(), kind) as remote:
+        job_id = await one(remote)
+        waiting = asyncio.create_task(remote.settled(job_id))
+        with pytest.raises(InvalidArgumentError) as caught:
+            await remote.submit([Template("brew")], [JobDraft(payload=b"x" * 1_000_000)] * 6)
+        assert caught.value.reason == "REQUEST_TOO_LARGE"
+        await remote.cancel(job_id, "")
+        assert (await waiting)[0].id == job_id
+
+
+@EVERY_CONVERSATION
+async def test_call_that_is_given_up_leaves_nothing_behind(start: Start, kind: str) -> None:
+    """A cancelled wait and one past its deadline end at the server too."""
+    server = await start()
+    carrier = await carrier_to(server, kind)
+    remote = RemoteJobs(carrier)
+    job_id = await one(remote)
+    waiting = asyncio.create_task(remote.settled(job_id))
+    await one(remote)  # goes after it on the same connection, so that it has arrived
+    waiting.cancel()
+    with pytest.raises(DeadlineExceededError):
+        await carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, 0.01)
+    await one(remote)
+    assert server.jobs._waiters._futures == {}
+    await remote.close()
+
+
+@EVERY_CARRIER
+async def test_stream_that_is_left_ends_at_the_server(start: Start, kind: str) -> None:
+    """Whoever stops reading a feed is forgotten by the server."""
+    server = await start()
+    async with remote_to(server, kind) as remote:
+        stream = remote.feed(None)
+        await anext(aiter(stream))
+        assert len(server.feed._readers) == 1
+        await stream.aclose()
+        async with asyncio.timeout(30):
+            while server.feed._readers:
+                await one(remote)
+
+
+@EVERY_CARRIER
+async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -> None:
+    """Waits and streams fail with UNAVAILABLE instead of hanging, and the server does not wait for them."""
+    server = await start()
+    carrier = await carrier_to(server, kind)
+    remote = RemoteJobs(carrier)
+    job_id = await one(remote)
+    call = carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, None)
+    waiting = asyncio.create_task(call)
+    watch, feed = aiter(remote.watch(job_id)), aiter(remote.feed(None))
+    await anext(watch)
+    await anext(feed)
+    async with asyncio.timeout(30):
+        while not server.jobs._waiters._futures:
+            await remote.get(job_id)
+        await server.stop()
+        for pending in (waiting, end_of(watch), end_of(feed)):
+            with pytest.raises(UnavailableError):
+                await pending
+    await remote.close()
+
+
+async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start) -> None:
+    """Who waits hears CONNECTION_LOST, and whoever calls later UNREACHABLE."""
+    server = await start()
+    carrier = await SocketCarrier.connect(socket_of(server))
+    job_id = await one(RemoteJobs(carrier))
+    request = pb.AwaitJobRequest(job_id=job_id)
+    waiting = asyncio.create_task(carrier.call("JobService/AwaitJob", request, pb.Job, None))
+    await one(RemoteJobs(carrier))
+    for connection in list(server._socket._connections):
+        connection.drop()
+    with pytest.raises(UnavailableError) as lost:
+        await waiting
+    with pytest.raises(UnavailableError) as later:
+        await carrier.call("JobService/AwaitJob", request, pb.Job, None)
+    assert (lost.value.reason, later.value.reason) == ("CONNECTION_LOST", "UNREACHABLE")
+    assert not carrier.is_connected
+
+
+async def test_conversation_over_grpc_is_opened_anew_after_a_restart(start: Start) -> None:
+    """A client outlives its server: the next call finds the one that took its place."""
+    server = await start()
+    async with remote_to(server, "converse") as remote:
+        job_id = await one(remote)
+        await server.stop()
+        await start(port=int(server.address.rsplit(":", 1)[1]))
+        assert (await remote.get(job_id)).state == State.QUEUED
+
+
+async def test_capability_that_a_backend_lacks_is_named(start: Start) -> None:
+    """A backend without administration and feed says so, by its name."""
+    server = await start()
+    poor = SocketServer(Backend(server.jobs, server.work, name="poor"), pb.Welcome())
+    path = socket_of(server).with_name("poor.sock")
+    await poor.start(path)
+    async with RemoteJobs(await SocketCarrier.connect(path)) as remote:
+        with pytest.raises(UnimplementedError, match="the poor backend has no administration"):
+            await remote.stats()
+        with pytest.raises(UnimplementedError, match="the poor backend has no feed"):
+            await anext(aiter(remote.feed(None)))
+        with pytest.raises(UnimplementedError, match="the poor backend has no history"):
+            await remote.history("x")
+    await poor.stop()

@@ -1,0 +1,173 @@
+"""Workers' sessions over the socket and over gRPC: the same leases, the same endings."""
+
+import asyncio
+
+import pytest
+
+from holdfast.backends.ports import Directive, Introduction, JobDraft, WorkSession
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Extra, Note, Template
+from holdfast.errors import AbortedError, InvalidArgumentError, UnavailableError
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.carrying import CONVERSATIONS, work_of
+from tests.integration.conftest import Start
+
+pytestmark = pytest.mark.parametrize("kind", CONVERSATIONS)
+
+
+async def submitted(server: LedgerServer, count: int = 1, payload: bytes = b"leaf") -> list[str]:
+    drafts = [JobDraft(payload=payload, extra=Extra(labels=(("a", "b"),)))] * count
+    return (await server.jobs.submit([Template("brew", max_losses=0)], drafts)).job_ids
+
+
+async def opened(server: LedgerServer, kind: str, held: dict[int, str] | None = None, worker: str = "w") -> WorkSession:
+    """A session that was welcomed."""
+    introduction = Introduction(worker, frozenset({"brew"}), slots=2, held=held or {})
+    session = await work_of(server, kind).open(introduction)
+    assert (await session.next()).lease_ms == server._settings.lease_ms
+    return session
+
+
+async def until(session: WorkSession, field: str) -> Directive:
+    """The next directive in which this field is filled."""
+    while not getattr(directive := await session.next(), field):
+        pass
+    return directive
+
+
+async def test_leases_come_by_credit_and_outcomes_are_acknowledged(start: Start, kind: str) -> None:
+    """A job travels to the worker with what it carries, and its output back."""
+    server = await start()
+    job_id, later = await submitted(server, 2)
+    session = await opened(server, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    assert (lease.job_id, lease.payload, lease.labels, lease.queue) == (job_id, b"leaf", {"a": "b"}, "default")
+    await session.report(1, [ReportRow(job_id, lease.token, State.DONE, b"tea")])
+    assert (await until(session, "reported")).reported == 1
+    assert (await server.jobs.result(job_id)).output == b"tea"
+    assert (await server.jobs.get(later)).state == State.QUEUED
+    await session.close()
+
+
+async def test_large_payloads_are_spread_over_messages(start: Start, kind: str) -> None:
+    """More than one message holds reaches the worker whole."""
+    server = await start()
+    for _ in range(7):
+        await submitted(server, payload=b"x" * 1_000_000)
+    session = await opened(server, kind)
+    await session.want(7)
+    leases = 0
+    while leases < 7:
+        leases += len((await session.next()).leases)
+    await session.close()
+
+
+async def test_notes_become_progress_and_history(start: Start, kind: str) -> None:
+    """What an attempt says of itself is shown with the job and kept."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    await session.note([Note(job_id, lease.token, 420, "steeping", ("hot",))])
+    await session.report(1, [ReportRow(job_id, lease.token + 1, State.DONE)])  # refused, and answered after the note
+    await until(session, "reported")
+    progress = (await server.jobs.get(job_id)).progress
+    assert progress is not None
+    assert (progress.permille, progress.message) == (420, "steeping")
+    assert any("hot" in entry.reason for entry in await server.feed.history(job_id))
+    await session.close()
+
+
+async def test_operator_asks_a_worker_to_drain(start: Start, kind: str) -> None:
+    """The worker hears of it, drains, is told when nothing is on its way, and gets no more."""
+    server = await start()
+    session = await opened(server, kind)
+    await session.want(2)
+    await server.admin.drain_worker("w")
+    assert (await until(session, "is_drain_asked")).is_drain_asked
+    await session.drain()
+    assert (await until(session, "is_drained")).leases == []
+    (job_id,) = await submitted(server)
+    await session.close()
+    assert (await server.jobs.get(job_id)).attempts == 0
+
+
+async def test_worker_that_leaves_in_good_order_costs_no_loss(start: Start, kind: str) -> None:
+    """A lease that a drained worker did not finish goes back unspent."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    await until(session, "leases")
+    await session.drain()
+    await until(session, "is_drained")
+    await session.close()
+    async for job in server.jobs.watch(job_id):
+        if job.state != State.RUNNING:
+            break
+    assert job.state == State.QUEUED
+
+
+async def test_newer_session_takes_over_with_what_it_names(start: Start, kind: str) -> None:
+    """The first session is ABORTED as superseded, and the second one's report counts."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    old = await opened(server, kind)
+    await old.want(1)
+    (lease,) = (await until(old, "leases")).leases
+    new = await opened(server, kind, {lease.token: job_id})
+    with pytest.raises(AbortedError) as caught:
+        await old.next()
+    assert caught.value.reason == "WORKER_SUPERSEDED"
+    await new.report(1, [ReportRow(job_id, lease.token, State.DONE)])
+    await until(new, "reported")
+    assert (await server.jobs.get(job_id)).state == State.DONE
+    await old.close()
+    await new.close()
+
+
+async def test_worker_keeps_its_lease_over_a_restart(start: Start, kind: str) -> None:
+    """A stopping server says so and takes nothing away; the next one takes the report."""
+    first = await start()
+    (job_id,) = await submitted(first)
+    session = await opened(first, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    await first.stop()
+    assert (await until(session, "is_stopping")).is_stopping
+    with pytest.raises(UnavailableError):
+        await session.next()
+    await session.close()
+    second = await start()
+    session = await opened(second, kind, {lease.token: job_id})
+    await session.report(1, [ReportRow(job_id, lease.token, State.DONE)])
+    await until(session, "reported")
+    assert (await second.jobs.get(job_id)).attempts == 1
+    await session.close()
+
+
+async def test_introduction_that_is_wrong_is_refused_for_good(start: Start, kind: str) -> None:
+    """A bad name is INVALID_ARGUMENT with the reason, not something to try again."""
+    server = await start()
+    session = await work_of(server, kind).open(Introduction("two words", frozenset({"brew"})))
+    with pytest.raises(InvalidArgumentError) as caught:
+        await session.next()
+    assert caught.value.reason == "NAME_INVALID"
+    await session.close()
+
+
+async def test_wait_for_a_directive_can_be_given_up(start: Start, kind: str) -> None:
+    """Nothing that comes later is lost with it."""
+    server = await start()
+    session = await opened(server, kind)
+    waiting = asyncio.create_task(session.next())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await session.want(1)
+    (job_id,) = await submitted(server)
+    (lease,) = (await until(session, "leases")).leases
+    assert lease.job_id == job_id
+    await session.close()

@@ -1,0 +1,120 @@
+"""What a client asks of its carrier: deadlines, repetitions, and nothing that it does not need."""
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from uuid import uuid4
+
+import pytest
+from google.protobuf.message import Message
+
+from holdfast import limits
+from holdfast.backends.ports import JobDraft, JobQuery
+from holdfast.client.carriers import Response, error_named
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retrying import Retrying
+from holdfast.core.model import Extra, QueueMode, Template
+from holdfast.errors import Code, InvalidArgumentError, UnavailableError
+
+Use = Callable[[RemoteJobs], Awaitable[object]]
+TEMPLATES = [Template("brew")]
+
+
+class Deaf:
+    """A carrier to nobody, which notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float | None]] = []
+
+    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+        self.asked.append((method, deadline_s))
+        raise UnavailableError("nobody is there")
+
+    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
+        yield await self.call(method, request, response, None)
+
+    async def close(self) -> None:
+        pass
+
+
+async def at_once(_: float) -> None:
+    """Sleeps no time."""
+
+
+async def asked(use: Use) -> list[tuple[str, float | None]]:
+    """Every attempt that is made, with its deadline."""
+    carrier = Deaf()
+    with pytest.raises(UnavailableError):
+        await use(RemoteJobs(carrier, Retrying(sleep=at_once)))
+    return carrier.asked
+
+
+@pytest.mark.parametrize(
+    ("use", "deadline_s"),
+    [
+        (lambda remote: remote.submit(TEMPLATES, [JobDraft()]), 3),
+        (lambda remote: remote.cancel("x", ""), 3),
+        (lambda remote: remote.retry("x"), 3),
+        (lambda remote: remote.set_queue_mode("q", QueueMode.OPEN, ""), 3),
+        (lambda remote: remote.get("x"), 1),
+        (lambda remote: remote.result("x"), 1),
+        (lambda remote: remote.explain("x"), 1),
+        (lambda remote: remote.find(JobQuery(), "", 10), 1),
+        (lambda remote: remote.page([], 0, 10, newest_first=True), 1),
+        (lambda remote: remote.settled("x"), None),
+    ],
+)
+async def test_calls_bring_the_deadlines_of_the_contract(use: Use, deadline_s: float | None) -> None:
+    """What changes something may take three seconds, what reads one, and a wait for a job's end as long as it takes."""
+    assert {deadline for _, deadline in await asked(use)} == {deadline_s}
+
+
+@pytest.mark.parametrize(
+    ("drafts", "attempts"),
+    [
+        ([JobDraft()], 1),
+        ([JobDraft(extra=Extra(unique_key="u"))], 1),
+        ([JobDraft(id=str(uuid4()))], limits.RETRY_ATTEMPTS),
+        ([JobDraft(extra=Extra(request_id="r"))], limits.RETRY_ATTEMPTS),
+        ([JobDraft(id=str(uuid4())), JobDraft()], 1),
+    ],
+    ids=["plain", "unique", "id", "request-id", "mixed"],
+)
+async def test_submit_is_repeated_only_if_no_second_job_could_come_of_it(drafts: list[JobDraft], attempts: int) -> None:
+    """Every job of the batch must have an id or a request id; a unique key is free again once its job has ended."""
+    assert len(await asked(lambda remote: remote.submit(TEMPLATES, drafts))) == attempts
+
+
+async def test_only_safe_calls_are_repeated() -> None:
+    """Reading and cancelling are tried four times, purging and a retry without a request id once."""
+    assert len(await asked(lambda remote: remote.get("x"))) == limits.RETRY_ATTEMPTS
+    assert len(await asked(lambda remote: remote.cancel("x", ""))) == limits.RETRY_ATTEMPTS
+    assert len(await asked(lambda remote: remote.retry("x", "r"))) == limits.RETRY_ATTEMPTS
+    assert len(await asked(lambda remote: remote.retry("x"))) == 1
+    assert len(await asked(lambda remote: remote.purge("q", ""))) == 1
+
+
+async def test_simulated_work_is_not_submitted_as_something_else() -> None:
+    """The message has no place for it, so it is refused before it is sent."""
+    with pytest.raises(InvalidArgumentError):
+        await RemoteJobs(Deaf()).submit([Template("brew", simulated=True)], [JobDraft()])
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_code_comes_back_as_its_error(code: Code) -> None:
+    """The name of a status code is enough to raise what the server raised."""
+    error = error_named(code.value, "WHY", "because")
+    assert (error.code, error.reason, error.message) == (code, "WHY", "because")
+
+
+def test_code_that_nobody_knows_is_internal() -> None:
+    """A newer server may know more."""
+    assert error_named("BRAND_NEW", "", "").code == Code.INTERNAL
+
+
+def test_client_of_a_directory_does_not_import_grpc() -> None:
+    """A process that uses a directory does not pay for gRPC."""
+    modules = "holdfast.client.remote, holdfast.client.socket_carrier, holdfast.client.socket_work"
+    server = "holdfast.gateway.socket"
+    program = f"import sys, {modules}, {server}; sys.exit(any(name.split('.')[0] == 'grpc' for name in sys.modules))"
+    subprocess.run([sys.executable, "-c", program], check=True)
