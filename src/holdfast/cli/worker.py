@@ -3,9 +3,9 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.worker.config import WorkerConfig
     from holdfast.worker.handlers import Handler
     from holdfast.worker.loading import App
+    from holdfast.worker.runtime import Worker
 
 _FIELDS: Fields = fields_of(WorkerSettings)
 _ADDRESS = re.compile(r"(?:holdfast://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^/:\s\[\]]+):(?P<port>\d{1,5}))/?")
@@ -52,15 +53,17 @@ def worker(
     """Runs jobs until TERM or INT."""
     flags = {name: value for name, value in locals().items() if name in _FIELDS}
     loaded = load_as(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
-    if _work(loaded, has_lifeline=has_lifeline):
+    ended = _work(loaded, has_lifeline=has_lifeline)
+    if ended.is_recycling:
         # The same process begins anew, with the same arguments: whoever watches over it sees no end.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
+    if ended.has_left_behind:
+        sys.stdout.flush()
+        os._exit(0)  # a coroutine that cannot be cancelled would keep the process for ever
 
 
-def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> bool:
-    """Works to the end; whether a fresh process should follow."""
-    import uvloop
-
+def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> "Worker":
+    """Works to the end; returns the worker as it ended."""
     from holdfast.observe import logging
     from holdfast.observe.stream import BackgroundStream
     from holdfast.topology.worker_process import run_worker
@@ -75,11 +78,24 @@ def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> bool:
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        return uvloop.run(run_worker(api, handlers, _config(settings), where))
+        return _run(run_worker(api, handlers, _config(settings), where))
     finally:
         if found is not None and hasattr(found, "close"):
             found.close()
         stream.close()
+
+
+def _run(work: "Coroutine[Any, Any, Worker]") -> "Worker":
+    """Runs the loop; closes it in good order unless a coroutine prevents that."""
+    import uvloop
+
+    loop = uvloop.new_event_loop()
+    ended = loop.run_until_complete(work)
+    if not ended.has_left_behind:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+    return ended
 
 
 def _load(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":

@@ -28,8 +28,8 @@ def default_worker_id() -> str:
     return f"{host}-{os.getpid()}"[-limits.NAME_CHARS_MAX :]
 
 
-async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig, where: str) -> bool:
-    """Works until TERM or INT; prints one line once jobs can be run. Whether a fresh process should follow."""
+async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig, where: str) -> Worker:
+    """Works until TERM or INT; prints one line once jobs can be run. Returns the worker as it ended."""
     worker = Worker(api, handlers, config)
     with on_stop(worker.stop):
         running = asyncio.create_task(worker.run())
@@ -39,7 +39,7 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
         if not running.done():
             print(json.dumps({"event": "ready", "worker_id": config.worker_id, "grpc": where}), flush=True)
         await running
-    return worker.is_recycling
+    return worker
 
 
 class WorkerChild:

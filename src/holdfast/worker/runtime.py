@@ -64,6 +64,11 @@ class Worker:
         """What has happened so far."""
         return self._slots.tally
 
+    @property
+    def has_left_behind(self) -> bool:
+        """Whether a coroutine goes on that does not let itself be cancelled; its loop can never be closed in order."""
+        return bool(self._slots.tasks.left_behind)
+
     def stop(self) -> None:
         """Once: take no more jobs and finish those that run. Again: hand them back now."""
         if self.is_recycling:

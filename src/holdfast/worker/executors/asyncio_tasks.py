@@ -29,6 +29,11 @@ class TaskExecutor:
         return len(self._tasks)
 
     @property
+    def left_behind(self) -> int:
+        """How many tasks go on although they were cancelled again and again."""
+        return len(self._left_behind)
+
+    @property
     def job_ids(self) -> list[str]:
         """Whose code runs on the loop."""
         return [context.job_id for context in self._tasks]

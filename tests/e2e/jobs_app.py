@@ -1,0 +1,204 @@
+"""An app whose handlers behave in every way that a worker must survive; the payload is the path of a file or empty.
+
+Each function is there as `thread.NAME` and as `process.NAME`, each coroutine as `async.NAME`.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment
+from holdfast.worker.context import current
+from holdfast.worker.handlers import Handler, Mode
+
+HOUR_S = 3_600.0
+
+
+class UnshowableError(Exception):
+    """Has no words."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def echo(assignment: Assignment) -> bytes:
+    return assignment.payload
+
+
+def segfault(_: Assignment) -> bytes:
+    return ctypes.string_at(0)
+
+
+def leave(_: Assignment) -> bytes:
+    os._exit(3)
+
+
+def kill(_: Assignment) -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+def allocate(_: Assignment) -> bytes:
+    return bytes(1 << 45)
+
+
+def large(_: Assignment) -> bytes:
+    return bytes(limits.OUTPUT_BYTES_MAX + 1)
+
+
+def text(_: Assignment) -> bytes:
+    return "no bytes"  # type: ignore[return-value]
+
+
+def bad(_: Assignment) -> bytes:
+    raise ValueError("bad \udcff")
+
+
+def unshowable(_: Assignment) -> bytes:
+    raise UnshowableError
+
+
+def leave_politely(_: Assignment) -> bytes:
+    raise SystemExit(3)
+
+
+def interrupt(_: Assignment) -> bytes:
+    raise KeyboardInterrupt
+
+
+def spin(assignment: Assignment) -> bytes:
+    """An endless loop, once it has said that it runs."""
+    _tell_pid(assignment)
+    while True:
+        pass
+
+
+def stuck(assignment: Assignment) -> bytes:
+    """Waits where no exception reaches it."""
+    _tell_pid(assignment)
+    threading.Event().wait(HOUR_S)
+    return b""
+
+
+def stubborn(assignment: Assignment) -> bytes:
+    """Ignores whatever it is told."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _tell_pid(assignment)
+    time.sleep(HOUR_S)
+    return b""
+
+
+def parent(assignment: Assignment) -> bytes:
+    """Starts a process of its own and waits for it."""
+    with subprocess.Popen(["/bin/sleep", "3600"]) as child:
+        Path(assignment.payload.decode()).write_text(str(child.pid))
+        child.wait()
+    return b""
+
+
+def hold(assignment: Assignment) -> bytes:
+    """Runs until its file is gone; asks whether it should stop."""
+    file = _tell_pid(assignment)
+    while file.exists():
+        current().raise_if_cancelled()
+        time.sleep(0.01)
+    return b"held"
+
+
+def clean_up(assignment: Assignment) -> bytes:
+    """Is told to stop, and leaves a word."""
+    try:
+        hold(assignment)
+    finally:
+        Path(assignment.payload.decode()).write_text("cleaned")
+    return b""
+
+
+def say(_: Assignment) -> bytes:
+    """Speaks, and prints what must not disturb anybody."""
+    print("\x00\x00\x00\x04 not a frame", flush=True)  # noqa: T201 - what it is for
+    context = current()
+    context.log("a line")
+    context.progress(0.25, "a quarter")
+    return context.type.encode()
+
+
+def count(assignment: Assignment) -> bytes:
+    """Leaves a line for each run."""
+    with Path(assignment.payload.decode()).open("a") as file:
+        file.write(f"{assignment.job_id}\n")
+    return str(os.getpid()).encode()
+
+
+def nap(_: Assignment) -> bytes:
+    time.sleep(0.3)
+    return str(os.getpid()).encode()
+
+
+def grow(_: Assignment) -> bytes:
+    """Keeps what it takes."""
+    _KEPT.append(b"." * (32 << 20))
+    return str(os.getpid()).encode()
+
+
+async def ahold(assignment: Assignment) -> bytes:
+    file = _tell_pid(assignment)
+    while file.exists():  # noqa: ASYNC110 - another process takes it away
+        await asyncio.sleep(0.01)
+    return b"held"
+
+
+async def swallow(assignment: Assignment) -> bytes:
+    """Does not let itself be cancelled while its file is there."""
+    file = _tell_pid(assignment)
+    while file.exists():
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            continue
+    return b""
+
+
+async def block(_: Assignment) -> bytes:
+    time.sleep(1.6)  # noqa: ASYNC251 - what it is for
+    return b""
+
+
+async def abad(_: Assignment) -> bytes:
+    raise ValueError("bad")
+
+
+def _tell_pid(assignment: Assignment) -> Path:
+    file = Path(assignment.payload.decode())
+    file.with_suffix(".new").write_text(str(os.getpid()))
+    file.with_suffix(".new").rename(file)
+    return file
+
+
+_KEPT: list[bytes] = []
+_FUNCTIONS: tuple[Callable[[Assignment], bytes], ...] = (
+    *(echo, segfault, leave, kill, allocate, large, text, bad, unshowable, leave_politely, interrupt),
+    *(spin, stuck, stubborn, parent, hold, clean_up, say, count, nap, grow),
+)
+_COROUTINES: tuple[Callable[[Assignment], Awaitable[bytes]], ...] = (ahold, swallow, block, abad)
+
+
+class JobsApp:
+    """What `holdfast worker -A` is given."""
+
+    def handlers(self) -> dict[str, Handler]:
+        found = {f"async.{function.__name__}": Handler(function, Mode.ASYNC) for function in _COROUTINES}
+        for function in _FUNCTIONS:
+            found[f"thread.{function.__name__}"] = Handler(function, Mode.THREAD)
+            found[f"process.{function.__name__}"] = Handler(function, Mode.PROCESS)
+        return found
+
+
+app = JobsApp()

@@ -1,0 +1,62 @@
+"""Jobs that would take a worker with them: each is contained, counted, and bounded by its attempts."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.app_jobs import app_worker, one
+from tests.e2e.fleet import Fleet
+from tests.e2e.history import checked
+
+POISON = {
+    "segfault": "PROCESS_DIED: killed by signal 11 (SIGSEGV)",
+    "leave": "PROCESS_DIED: exited with status 3",
+    "kill": "PROCESS_DIED: killed by signal 9 (SIGKILL)",
+    "allocate": "MemoryError: ",
+    "spin": "TIMEOUT",
+    "large": "OUTPUT_TOO_LARGE",
+    "text": "OUTPUT_NOT_BYTES",
+    "unshowable": "UnshowableError: it cannot be shown",
+}
+#: Trying again cannot help these.
+FINAL = {"large", "text"}
+
+
+@pytest.mark.parametrize("isolation", ["as they say", "process"])
+def test_poison_in_processes_is_contained(fleet: Fleet, tmp_path: Path, isolation: str) -> None:
+    """Each kind fails by its attempts and for its reason; the worker lives, and healthy jobs beside them are done."""
+    server, wire = fleet.server()
+    forced = isolation == "process"
+    worker = app_worker(fleet, wire, "-c", "2", "--child-memory-mb", "1024", *(["--isolation", "process"] * forced))
+    mode = "thread" if forced else "process"
+    ids = {name: one(wire, f"{mode}.{name}", tmp_path / name, timeout_ms=1_000, max_attempts=2) for name in POISON}
+    healthy = [one(wire, "thread.echo", "fine") for _ in range(20)]
+    assert {wire.wait_for(job_id).status for job_id in healthy} == {public.DONE}
+    reasons = {name: wire.wait_for(job_id).failure_reason for name, job_id in ids.items()}
+    assert reasons == POISON
+    assert len(worker.lines("child_died")) == 6
+    assert worker.stop() == 0
+    server.stop()
+    jobs = checked(tmp_path / "data").jobs
+    attempts = {name: (jobs[job_id].attempts, jobs[job_id].losses) for name, job_id in ids.items()}
+    assert attempts == {name: (1 if name in FINAL else 2, 0) for name in POISON}
+
+
+def test_poison_in_a_thread_costs_the_worker_and_no_other_job(fleet: Fleet, tmp_path: Path) -> None:
+    """Without isolation a segfault is a lost worker: bounded by the losses, and what ran beside it runs again."""
+    server, wire = fleet.server()
+    doomed = app_worker(fleet, wire, "-c", "4")
+    beside = one(wire, "thread.hold", tmp_path / "hold")
+    wire.wait_for(beside, public.RUNNING)
+    poison = one(wire, "thread.segfault")
+    assert doomed.wait() == -11
+    (tmp_path / "hold").unlink(missing_ok=True)
+    while wire.status(poison).status != public.FAILED:
+        app_worker(fleet, wire, "-c", "4").wait()
+    heir = app_worker(fleet, wire, "-c", "4", "--isolation", "process")
+    wire.wait_for(beside, public.RUNNING)
+    (tmp_path / "hold").unlink(missing_ok=True)
+    assert heir.stop() == 0
+    server.stop()
+    assert checked(tmp_path / "data").jobs[poison].losses >= 3

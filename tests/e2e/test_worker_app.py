@@ -1,0 +1,44 @@
+"""`holdfast worker -A`: what is said when the app cannot be had."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ExitCode
+from tests.e2e.fleet import Fleet
+
+BROKEN = "def load():\n    raise RuntimeError('no database')\n\nload()\n"
+
+
+@pytest.mark.parametrize(
+    ("app", "said"),
+    [
+        ("nowhere:app", "there is no module 'nowhere' in {folder} or in what is installed"),
+        ("broken", "expected app to be module:attribute, got 'broken'"),
+        ("empty:app", "the module 'empty' ({folder}/empty.py) has no 'app'"),
+        ("empty:number", "expected 'empty:number' to be an app, got int"),
+        ("lacking:app", "ModuleNotFoundError: No module named 'not_installed'"),
+        ("broken:app", "RuntimeError: no database"),
+        ("leaving:app", "importing 'leaving' failed:"),
+    ],
+)
+def test_app_that_cannot_be_had_is_explained(fleet: Fleet, tmp_path: Path, app: str, said: str) -> None:
+    """A sentence that says where was looked and what to do; for the user's own errors, their traceback and no more."""
+    (tmp_path / "empty.py").write_text("number = 1\n")
+    (tmp_path / "lacking.py").write_text("import not_installed\n")
+    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "leaving.py").write_text("raise SystemExit(0)\n")
+    worker = fleet.start("worker", "-A", app, "--connect", "127.0.0.1:1")
+    assert worker.wait() == ExitCode.USAGE
+    assert said.format(folder=tmp_path) in worker.log
+    assert "holdfast/worker" not in worker.log
+    if app == "broken:app":
+        assert 'broken.py", line 2, in load' in worker.log
+
+
+def test_jobs_in_processes_need_an_app(fleet: Fleet) -> None:
+    """Isolation changes nothing for the built-in coroutines, so a worker without an app may ask for it."""
+    _, wire = fleet.server()
+    worker = fleet.worker(wire.target, "--isolation", "process")
+    assert wire.wait_for(wire.new()).failure_reason == ""
+    assert worker.stop() == 0

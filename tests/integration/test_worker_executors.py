@@ -1,0 +1,275 @@
+"""Attempts in threads, in real child processes and on the loop: what they may do, and what becomes of them."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends.ports import Assignment
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.core.model import Note
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.context import JobContext
+from holdfast.worker.executors.port import Ended
+from holdfast.worker.slots import Slots
+from tests.e2e.jobs_app import app
+
+LIMIT = 1 << 30
+
+
+class Bench:
+    """Slots, and what comes out of them."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.rows: asyncio.Queue[ReportRow] = asyncio.Queue()
+        self.notes: list[Note] = []
+        self.slots = Slots(app.handlers(), config, self._ended, lambda _: None)
+        self._token = 0
+
+    def _ended(self, ended: list[Ended]) -> None:
+        for context, row in ended:
+            note = context.take_note()
+            self.notes += [note] if note else []
+            self.rows.put_nowait(row)
+
+    def start(self, job_type: str, file: Path | str = "", timeout_ms: int = 0) -> JobContext:
+        self._token += 1
+        payload = str(file).encode()
+        self.slots.take([Assignment(self._token, f"job-{self._token}", job_type, payload, timeout_ms=timeout_ms)])
+        return self.slots.contexts[self._token]
+
+    async def run(self, job_type: str, file: Path | str = "", timeout_ms: int = 0) -> ReportRow:
+        self.start(job_type, file, timeout_ms)
+        return await self.rows.get()
+
+
+@asynccontextmanager
+async def bench(**config: object) -> AsyncIterator[Bench]:
+    chosen = {"app_path": "tests.e2e.jobs_app:app", "slots": 2, "kill_grace_ms": 200, "child_memory_bytes": LIMIT}
+    made = Bench(WorkerConfig("w", **{**chosen, **config}))  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        await made.slots.close()
+
+
+@pytest.fixture(autouse=True)
+def at_the_top(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children find the app from here."""
+    monkeypatch.chdir(root)
+
+
+async def appears(file: Path) -> str:
+    """What the file says, once it is there."""
+    while not os.path.exists(file):  # noqa: ASYNC110, ASYNC240, PTH110 - another process makes it
+        await asyncio.sleep(0.01)
+    return _text(file)
+
+
+async def is_gone(pid: int) -> None:
+    """Waits until there is no such process, or only what is left of it."""
+    while " Z " not in _text(Path(f"/proc/{pid}/stat"), " Z "):  # noqa: ASYNC110 - the kernel tells nobody
+        await asyncio.sleep(0.01)
+
+
+def _text(file: Path, otherwise: str = "") -> str:
+    try:
+        return file.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return otherwise
+
+
+FOUND_BY: list[tuple[str, str, bool]] = [
+    ("allocate", "MemoryError: ", True),
+    ("large", "OUTPUT_TOO_LARGE", False),
+    ("text", "OUTPUT_NOT_BYTES", False),
+    ("bad", "ValueError: bad ?", True),
+    ("unshowable", "UnshowableError: it cannot be shown", True),
+    ("leave_politely", "SystemExit: 3", True),
+    ("interrupt", "KeyboardInterrupt: ", True),
+]
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+async def test_whatever_job_code_does_is_a_failure_of_its_attempt(mode: str) -> None:
+    """Each has its reason, and the executor runs the next job as if nothing had been."""
+    async with bench() as here:
+        for name, reason, is_retryable in FOUND_BY:
+            row = await here.run(f"{mode}.{name}")
+            assert (row.state, row.failure_reason, row.is_retryable) == (FAILED, reason, is_retryable)
+        row = await here.run(f"{mode}.echo", "still here")
+        assert (row.state, row.output) == (DONE, b"still here")
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+async def test_exception_leaves_its_type_its_words_and_the_users_traceback(mode: str) -> None:
+    """What a result shows is the user's code, without a frame of ours."""
+    async with bench() as here:
+        shown = json.loads((await here.run(f"{mode}.bad")).output)
+        assert (shown["type"], shown["message"]) == ("ValueError", "bad ?")
+        assert "jobs_app.py" in shown["traceback"]
+        assert "holdfast/worker" not in shown["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("segfault", "killed by signal 11 (SIGSEGV)"),
+        ("leave", "exited with status 3"),
+        ("kill", "killed by signal 9 (SIGKILL)"),
+    ],
+)
+async def test_child_that_dies_costs_its_attempt_only(name: str, how: str) -> None:
+    """The attempt fails with the cause, may be tried again, and is counted; a new child takes the slot."""
+    async with bench(slots=1) as here:
+        row = await here.run(f"process.{name}")
+        assert (row.state, row.failure_reason, row.is_retryable) == (FAILED, f"PROCESS_DIED: {how}", True)
+        assert here.slots.tally.children_died == 1
+        assert (await here.run("process.echo", "x")).state == DONE
+
+
+async def test_killed_child_is_noticed(tmp_path: Path) -> None:
+    """Somebody else's kill -9 is told like the child's own death."""
+    async with bench() as here:
+        here.start("process.hold", tmp_path / "pid")
+        os.kill(int(await appears(tmp_path / "pid")), signal.SIGKILL)
+        assert (await here.rows.get()).failure_reason == "PROCESS_DIED: killed by signal 9 (SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    "job_type", ["thread.spin", "process.spin", "process.stuck", "process.stubborn", "async.ahold"]
+)
+async def test_attempt_that_takes_too_long_is_ended(tmp_path: Path, job_type: str) -> None:
+    """TIMEOUT is a failure, counted, and its slot is free again."""
+    async with bench(slots=1) as here:
+        row = await here.run(job_type, tmp_path / "pid", timeout_ms=100)
+        assert (row.state, row.failure_reason) == (FAILED, "TIMEOUT")
+        assert here.slots.tally.timeouts == 1
+        if job_type.startswith("process"):
+            await is_gone(int((tmp_path / "pid").read_text()))
+        assert (await here.run("thread.echo", "x")).state == DONE
+
+
+@pytest.mark.parametrize(
+    "job_type", ["thread.spin", "thread.clean_up", "process.spin", "process.stubborn", "async.ahold"]
+)
+async def test_running_attempt_is_cancelled(tmp_path: Path, job_type: str) -> None:
+    """A cancel ends what runs, whether or not it looks at its context."""
+    async with bench(slots=1) as here:
+        context = here.start(job_type, tmp_path / "pid")
+        await appears(tmp_path / "pid")
+        here.slots.interrupt(context)
+        assert (await here.rows.get()).state == CANCELED
+        assert (await here.run("thread.echo", "x")).state == DONE
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+async def test_cancelled_job_can_clean_up(tmp_path: Path, mode: str) -> None:
+    """Its `finally` runs before it is gone."""
+    async with bench(kill_grace_ms=60_000) as here:
+        context = here.start(f"{mode}.clean_up", tmp_path / "word")
+        await appears(tmp_path / "word")
+        here.slots.interrupt(context)
+        assert (await here.rows.get()).state == CANCELED
+        assert (tmp_path / "word").read_text() == "cleaned"
+
+
+async def test_kill_takes_what_the_job_has_started(tmp_path: Path) -> None:
+    """A grandchild does not outlive the attempt that was ended."""
+    async with bench() as here:
+        context = here.start("process.parent", tmp_path / "pid")
+        grandchild = int(await appears(tmp_path / "pid"))
+        here.slots.interrupt(context)
+        assert (await here.rows.get()).state == CANCELED
+        await is_gone(grandchild)
+
+
+@pytest.mark.parametrize("job_type", ["thread.stuck", "async.swallow"])
+async def test_what_does_not_end_is_written_off_and_its_slot_replaced(tmp_path: Path, job_type: str) -> None:
+    """The attempt is reported, counted and left behind; others run in its place."""
+    async with bench(slots=1) as here:
+        row = await here.run(job_type, tmp_path / "pid", timeout_ms=50)
+        assert (row.state, row.failure_reason) == (FAILED, "TIMEOUT")
+        assert here.slots.tally.written_off == 1
+        (tmp_path / "pid").unlink()
+        assert (await here.run("thread.echo", "x")).output == b"x"
+
+
+@pytest.mark.parametrize("job_type", ["thread.echo", "process.echo", "async.abad"])
+async def test_cancelled_backlog_never_runs(tmp_path: Path, job_type: str) -> None:
+    """What waits for a slot is dropped at once, and reported."""
+    async with bench(slots=1) as here:
+        here.start("thread.hold", tmp_path / "pid")
+        await appears(tmp_path / "pid")
+        here.slots.interrupt(here.start(job_type))
+        row = await here.rows.get()
+        assert (row.state, row.job_id) == (CANCELED, "job-2")
+        (tmp_path / "pid").unlink()
+        assert (await here.rows.get()).output == b"held"
+
+
+async def test_modes_share_the_slots(tmp_path: Path) -> None:
+    """With one slot one job runs at a time, and who came first is first, whatever the modes."""
+    async with bench(slots=1) as here:
+        here.start("thread.hold", tmp_path / "pid")
+        await appears(tmp_path / "pid")
+        for job_type in ("async.abad", "thread.echo", "process.echo", "thread.echo"):
+            here.start(job_type)
+        assert here.slots.backlog == 4
+        (tmp_path / "pid").unlink()
+        tokens = [(await here.rows.get()).token for _ in range(5)]
+        assert tokens[:2] == [1, 2]
+        assert sorted(tokens) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+async def test_job_speaks_and_prints(mode: str) -> None:
+    """Progress and lines arrive from everywhere; what job code prints disturbs nobody."""
+    async with bench() as here:
+        assert (await here.run(f"{mode}.say")).output == f"{mode}.say".encode()
+        assert here.notes == [Note("job-1", 1, 250, "a quarter", ("a line",))]
+
+
+async def test_children_are_kept_warm_and_replaced_by_age() -> None:
+    """One child serves several jobs, and no more than it should."""
+    async with bench(slots=1, max_jobs=2) as here:
+        pids = [(await here.run("process.nap")).output for _ in range(4)]
+        assert pids[0] == pids[1]
+        assert pids[2] == pids[3]
+        assert pids[0] != pids[2]
+        assert here.slots.tally.children_recycled == 2
+
+
+async def test_children_are_replaced_by_size() -> None:
+    """A child that holds more than it may is not used again."""
+    async with bench(slots=1, max_memory_bytes=60 << 20) as here:
+        pids = {(await here.run("process.grow")).output for _ in range(3)}
+        assert len(pids) >= 2
+
+
+async def test_children_end_with_the_worker(tmp_path: Path) -> None:
+    """Nothing is left behind, busy or not."""
+    async with bench() as here:
+        here.start("process.stubborn", tmp_path / "pid")
+        pid = int(await appears(tmp_path / "pid"))
+    await is_gone(pid)
+
+
+async def test_many_threads_and_interrupts_lose_no_attempt() -> None:
+    """Cancels that meet attempts at every point of their short lives leave one outcome each, and no dead slot."""
+    async with bench(slots=4) as here:
+        for _ in range(300):
+            contexts = [here.start("thread.echo", "x") for _ in range(5)]
+            await asyncio.sleep(0)
+            for context in contexts:
+                here.slots.interrupt(context)
+        states = {(await here.rows.get()).state for _ in range(1_500)}
+        assert states <= {DONE, CANCELED}
+        assert here.slots.contexts == {}
+        assert (await here.run("thread.echo", "x")).state == DONE
