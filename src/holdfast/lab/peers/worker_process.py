@@ -3,13 +3,15 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.lab.peers import place
 
-_STAT_SESSION = 3  # counted after the name of the command, which may hold blanks
+_ALIVE = "RSDTtIK"  # states of a process; not among them are Z and X, for the dead
+_POLL_S = 0.001
 
 
 @contextmanager
@@ -24,21 +26,25 @@ def worker(command: list[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """`kill -9` for the worker and every process that it has started."""
-    for pid in _session_of(process.pid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """`kill -9` for the worker and every process that it has started; all are gone when this returns."""
+    while pids := _alive_in(process.pid):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_S)
     process.wait()
 
 
-def _session_of(leader: int) -> list[int]:
+def _alive_in(session: int) -> list[int]:
+    """Processes of the session that are not merely waiting to be reaped."""
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [pid for pid in pids if _session(pid) == leader]
+    return [pid for pid in pids if _state_and_session(pid) in ((state, session) for state in _ALIVE)]
 
 
-def _session(pid: int) -> int:
+def _state_and_session(pid: int) -> tuple[str, int]:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return int(stat.rpartition(")")[2].split()[_STAT_SESSION])
+        return "", 0
+    fields = stat.rpartition(")")[2].split()  # what stands before is the command, which may hold blanks
+    return fields[0], int(fields[3])
