@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from holdfast.coordinator import time_travel
-from holdfast.core.events import AnyEvent, Created, Reported
+from holdfast.core.events import AnyEvent, Noted, Reported
 from holdfast.core.history import Entry
 from holdfast.core.ledger import Ledger
 from holdfast.errors import NotFoundError
@@ -51,11 +51,12 @@ MEMORY_WINDOW = WindowConfig(events_max=200_000, bytes_max=64 << 20)
 class EventWindow:
     """The newest events, by reference. An observer of the loop."""
 
-    def __init__(self, position: int, config: WindowConfig) -> None:
-        """`position` is the last one before the window begins; it is durable."""
+    def __init__(self, position: int, config: WindowConfig, held: int = 0) -> None:
+        """`position` is the last one before the window begins; it is durable. `held` is what the book holds there."""
         self._config = config
         self._events: deque[tuple[AnyEvent, int]] = deque()
         self._bytes = 0
+        self._held = held
         self._first = position + 1
         self._durable = position
         self.listeners: set[Callable[[], None]] = set()
@@ -72,7 +73,11 @@ class EventWindow:
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Keeps the event; it is not told yet."""
-        size = _size(event)
+        size = _EVENT_BYTES + _ROW_BYTES * len(ledger.book.moves) + _words(event)
+        # What it has added to the book is what it carries of payloads and outputs; looking at each would cost more.
+        held = ledger.book.bytes_held
+        size += max(0, held - self._held)
+        self._held = held
         self._events.append((event, size))
         self._bytes += size
 
@@ -98,13 +103,11 @@ class EventWindow:
         return [(at, event) for at, (event, _) in enumerate(found, position + 1)]
 
 
-def _size(event: AnyEvent) -> int:
-    """About what it takes in memory: quick to say, and never far too little."""
-    if isinstance(event, Created):
-        return _EVENT_BYTES + sum([_ROW_BYTES + len(job.payload) for job in event.jobs])
-    if isinstance(event, Reported):
-        return _EVENT_BYTES + sum([_ROW_BYTES + len(result.output) for result in event.results])
-    return _EVENT_BYTES
+def _words(event: AnyEvent) -> int:
+    """What an event carries of text that no job keeps."""
+    if isinstance(event, Noted):
+        return sum(_ROW_BYTES + len(note.message) + sum(map(len, note.lines)) for note in event.notes)
+    return _ROW_BYTES * len(event.refused) if isinstance(event, Reported) else 0
 
 
 class JournalWalk(Generic[T]):

@@ -17,10 +17,12 @@ from holdfast.coordinator.time_travel import no_history
 from holdfast.core.history import Entry, entries
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 
-#: Events that are looked at together, and entries from which on a part is told: no message, and no turn, may
-#: grow large.
+#: Events that are looked at together, and the size from which on a part is told: no message, and no turn, may grow large.
 _SLICE_EVENTS = 256
-_PART_ENTRIES = 500
+_PART_CHARS = 128 * 1024
+#: About what an entry has besides its reason.
+_ENTRY_CHARS = 200
+#: Events that a history looks at before it lets others go on.
 _STEP_EVENTS = 16
 #: After so many positions that say nothing of any job, the position alone is told: it is where to go on from.
 _SILENT_POSITIONS = 1_000
@@ -42,7 +44,9 @@ class LedgerFeed:
     @classmethod
     def over(cls, coordinator: Coordinator, past: JournalPast | None) -> Self:
         """A feed of all that a coordinator does from now on, and of the journal that it writes."""
-        window = EventWindow(coordinator.ledger.position, MEMORY_WINDOW if past is None else WindowConfig())
+        ledger = coordinator.ledger
+        config = MEMORY_WINDOW if past is None else WindowConfig()
+        window = EventWindow(ledger.position, config, ledger.book.bytes_held)
         coordinator.observers.append(window)
         return cls(window, past)
 
@@ -176,9 +180,12 @@ class LedgerFeed:
 def parts_of(events: list[At]) -> Iterator[FeedPart]:
     """What these events mean for the jobs that they name; the last part ends with the last of them."""
     found: list[Entry] = []
+    size = 0
     for position, event in events:
-        found += entries(position, event)
-        if len(found) >= _PART_ENTRIES:
+        more = list(entries(position, event))
+        found += more
+        size += sum([_ENTRY_CHARS + len(entry.reason) for entry in more])
+        if size >= _PART_CHARS:
             yield FeedPart(found, position)
-            found = []
+            found, size = [], 0
     yield FeedPart(found, events[-1][0])
