@@ -1,8 +1,78 @@
 """Holdfast: a durable, distributed job queue and scheduler.
 
-The public names of the SDK will stand here, and nothing else.
+The public names of the SDK, and nothing else. Each is imported when it is first used, so that `import holdfast` costs
+next to nothing.
 """
 
-__all__ = ["__version__"]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+    from holdfast.backends.ports import JobView, Progress
+    from holdfast.core.lifecycle import State
+    from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError, UnavailableError
+    from holdfast.sdk.errors import (
+        JobCanceledError,
+        JobFailedError,
+        PermanentError,
+        ResultTimeoutError,
+        Retry,
+        SubmitManyError,
+    )
+    from holdfast.sdk.function import JobFunction
+    from holdfast.sdk.job import Job
+    from holdfast.sdk.options import Backoff
+    from holdfast.worker.context import JobContext, current
+
+__all__ = [
+    "Backoff",
+    "Holdfast",
+    "HoldfastError",
+    "InvalidArgumentError",
+    "Job",
+    "JobCanceledError",
+    "JobContext",
+    "JobFailedError",
+    "JobFunction",
+    "JobView",
+    "NotFoundError",
+    "PermanentError",
+    "Progress",
+    "ResultTimeoutError",
+    "Retry",
+    "State",
+    "SubmitManyError",
+    "UnavailableError",
+    "__version__",
+    "current",
+]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "holdfast.app": ("Holdfast",),
+    "holdfast.backends.ports": ("JobView", "Progress"),
+    "holdfast.core.lifecycle": ("State",),
+    "holdfast.errors": ("HoldfastError", "InvalidArgumentError", "NotFoundError", "UnavailableError"),
+    "holdfast.sdk.errors": (
+        *("JobCanceledError", "JobFailedError", "PermanentError", "ResultTimeoutError", "Retry", "SubmitManyError"),
+    ),
+    "holdfast.sdk.function": ("JobFunction",),
+    "holdfast.sdk.job": ("Job",),
+    "holdfast.sdk.options": ("Backoff",),
+    "holdfast.worker.context": ("JobContext", "current"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,6 +7,7 @@ portal of the parent alone.
 import asyncio
 import contextlib
 import contextvars
+import ctypes
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar, cast
@@ -51,7 +52,7 @@ class Portal:
     """Runs coroutines for callers of any thread and of any loop. It starts when made."""
 
     def __init__(self, name: str = "holdfast") -> None:
-        self._loop = _new_loop()
+        self._loop = new_loop()
         self._is_closed = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -117,6 +118,11 @@ class Portal:
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
+    def disown(self) -> None:
+        """In a forked child: the thread is the parent's. The loop is kept for ever, because it must not be finalized."""
+        self._is_closed = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._loop))
+
     @property
     def is_here(self) -> bool:
         """Whether the caller runs on the portal's own thread."""
@@ -157,7 +163,8 @@ class Portal:
             waiter.task.cancel()
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The quick loop, where there is one."""
     try:
         import uvloop  # noqa: PLC0415 - only who opens something pays for it
     except ImportError:

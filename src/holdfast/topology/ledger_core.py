@@ -7,13 +7,14 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast import limits
 from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
+from holdfast.coordinator.feed import JournalPast
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
 from holdfast.coordinator.ports import Clock, Storage
 from holdfast.coordinator.recovery import recover
@@ -28,6 +29,9 @@ from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.settings import Settings
 from holdfast.topology.snapshot_process import SnapshotProcess
+
+if TYPE_CHECKING:
+    from holdfast.proto.holdfast_pb2 import Welcome
 
 Fatal = Callable[[BaseException], None]
 
@@ -93,7 +97,8 @@ class LedgerCore:
         self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
         self._keep_snapshots()
         self.work = LedgerWork(self.coordinator, SessionConfig(settings.lease_ms, settings.worker_timeout_ms))
-        self.jobs = LedgerJobs(self.coordinator, self.work.dispatcher.registry.all)
+        dispatcher = self.work.dispatcher
+        self.jobs = LedgerJobs(self.coordinator, dispatcher.registry.all, progress=dispatcher.progress)
         return self.coordinator
 
     def start(self) -> None:
@@ -119,6 +124,23 @@ class LedgerCore:
         """In a forked child: the claim on the directory is the parent's, and must not outlive it here."""
         if self._disk is not None:
             self._disk.unlock()
+
+    def past(self) -> JournalPast | None:
+        """What the journal still holds of what happened; None for a ledger in memory."""
+        if isinstance(self.journal, FileJournal) and self._disk is not None:
+            return JournalPast(self.journal, self._disk)
+        return None
+
+    def welcome(self) -> "Welcome":
+        """What every worker is told first."""
+        from holdfast.proto.holdfast_pb2 import Welcome  # noqa: PLC0415 - a ledger that nobody reaches needs no protobuf
+
+        return Welcome(
+            lease_ms=self.settings.lease_ms,
+            heartbeat_ms=self.settings.heartbeat_ms,
+            epoch=self.journal.epoch,
+            cluster_id=self.journal.cluster_id.hex(),
+        )
 
     def _keep_snapshots(self) -> None:
         if isinstance(self.journal, FileJournal):

@@ -19,7 +19,7 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class Link(Protocol):
-    """A way to whoever answers; it outlives any one of them. All of it but `work_api` belongs to one loop."""
+    """A way to whoever answers; it outlives any one of them. It belongs to one loop."""
 
     async def call(self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True) -> T:
         """The answer. What is repeatable is asked again of whoever answers next; else `UnavailableError`."""
@@ -29,8 +29,8 @@ class Link(Protocol):
         """What a stream yields; after a loss it begins anew with whoever answers next, so items may come again."""
         ...
 
-    def work_api(self) -> WorkApi:
-        """Where a worker of this process gets its work; its sessions may be opened on any loop."""
+    async def work(self) -> WorkApi:
+        """Where a worker of this process gets its work now; its sessions may be opened on any loop."""
         ...
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from holdfast import limits
 from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.coordinator.sessions import Dispatcher, Hello, Push, Session
 from holdfast.core.commands import GrantedLease, ReportRow
+from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra, Note
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
 
@@ -39,10 +40,17 @@ class LocalWork:
         if self._is_closed:
             raise UnavailableError(_STOPPED, reason="STOPPING")
         session = LocalSession(self._loop, self._dispatcher, self._terms, _hello(introduction))
-        self._sessions.add(session)
         session.on_end = self._sessions.discard
-        session.attach()
+        session.tell(self._begin, session)
         return session
+
+    def _begin(self, session: "LocalSession") -> None:
+        """On the coordinator's loop, where nothing comes between the question and the answer."""
+        if self._is_closed:
+            session.end(UnavailableError(_STOPPED, reason="STOPPING"))
+        else:
+            self._sessions.add(session)
+            session.attach()
 
     def close(self) -> None:
         """Ends every session; the leases stay with their workers, who name them when they come again."""
@@ -69,8 +77,8 @@ class LocalSession:
         self.on_end: Callable[[LocalSession], None] = lambda _: None
 
     def attach(self) -> None:
-        """Says hello."""
-        self._say(self._dispatcher.attach, self._session)
+        """On the coordinator's loop: says hello."""
+        self._dispatcher.attach(self._session)
 
     async def next(self) -> Directive:
         """All that has been said since the last time, in one."""
@@ -84,34 +92,38 @@ class LocalSession:
 
     async def want(self, count: int) -> None:
         """More room."""
-        self._say(self._dispatcher.grant_credits, self._session, min(count, _WANT_MAX))
+        self.tell(self._dispatcher.grant_credits, self._session, min(count, _WANT_MAX))
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Outcomes."""
-        self._say(self._dispatcher.report, self._session, report_id, list(rows))
+        for row in rows:
+            if row.state not in TERMINAL:
+                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
+                raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
+        self.tell(self._dispatcher.report, self._session, report_id, list(rows))
 
     async def note(self, notes: Sequence[Note]) -> None:
         """Words of running attempts."""
-        self._say(self._dispatcher.note, self._session, list(notes))
+        self.tell(self._dispatcher.note, self._session, list(notes))
 
     async def extend(self) -> None:
         """A heartbeat."""
-        self._say(self._dispatcher.heartbeat, self._session)
+        self.tell(self._dispatcher.heartbeat, self._session)
 
     async def release(self, tokens: Collection[int]) -> None:
         """Leases handed back."""
-        self._say(self._dispatcher.release, self._session, frozenset(tokens))
+        self.tell(self._dispatcher.release, self._session, frozenset(tokens))
 
     async def drain(self) -> None:
         """No more leases."""
-        self._say(self._dispatcher.drain, self._session)
+        self.tell(self._dispatcher.drain, self._session)
 
     async def close(self) -> None:
         """Leaves; what is still held goes back at once, unless it is the coordinator that went away."""
         if not self._is_left:
             self._is_left = True
             with contextlib.suppress(HoldfastError):
-                self._say(self._leave)
+                self.tell(self._leave)
             self._ending = self._ending or UnavailableError("the session was closed")
             self._news.set()
 
@@ -125,7 +137,8 @@ class LocalSession:
         self.on_end(self)
         self._dispatcher.detach(self._session, is_orderly=self._session.is_draining)
 
-    def _say(self, function: Callable[..., None], *args: object) -> None:
+    def tell(self, function: Callable[..., None], *args: object) -> None:
+        """Has something called on the coordinator's loop."""
         self._refuse_if_ended()
         try:
             self._home.call_soon_threadsafe(function, *args)

@@ -1,0 +1,327 @@
+"""`Holdfast`: the app, from which job functions, handles and workers come."""
+
+import atexit
+import os
+import re
+import weakref
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
+
+from holdfast import limits
+from holdfast.backends.ports import JobQuery, QueueView, Stats, WorkerView
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode
+from holdfast.errors import InvalidArgumentError
+from holdfast.sdk.codec import encode
+from holdfast.sdk.connection import Connection
+from holdfast.sdk.function import FunctionInfo, JobFunction
+from holdfast.sdk.job import Job
+from holdfast.sdk.opening import opener
+from holdfast.sdk.options import Backoff, JobOptions, OptionChanges, Plan, changed
+from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
+from holdfast.sdk.submitting import Item, Submitter
+
+if TYPE_CHECKING:
+    from holdfast.backends.ports import WorkApi
+    from holdfast.coordinator.ports import Clock
+    from holdfast.sdk.portal import Portal
+    from holdfast.sdk.worker import AppWorker
+    from holdfast.worker.handlers import Handler
+
+P = ParamSpec("P")
+R = TypeVar("R")
+States = State | str | Collection[State | str]
+_NO_CHANGES: OptionChanges = {}
+
+
+class Decorator:
+    """What `app.job(...)` gives: takes a function, returns it as a job function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], JobFunction[Any, Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
+        return self._make(function)
+
+
+class Holdfast:
+    """Jobs in a directory, in memory, or on a server; nothing is opened until the first use.
+
+    Every method `name` that asks for something has a twin `aname` to be awaited on any event loop. The sync ones block
+    the thread that calls them, and with it an event loop that runs there.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] = "./holdfast-data",
+        *,
+        settings: Mapping[str, object] | None = None,
+        clock: "Clock | None" = None,
+    ) -> None:
+        """`settings` are those of a server, for a directory or memory; a `clock` of one's own is for tests."""
+        self.url = os.fspath(url)
+        self._connection = Connection(opener(self.url, dict(settings or {}), clock))
+        self._submitter = Submitter(self._connection)
+        self._functions: dict[str, FunctionInfo] = {}
+        _OPEN.add(self._connection)
+
+    def __repr__(self) -> str:
+        return f"<Holdfast {self.url}>"
+
+    # -- job functions
+
+    def job(  # noqa: PLR0913 - the options of a job are what there is to say of it
+        self,
+        *,
+        name: str | None = None,
+        queue: str = limits.QUEUE_DEFAULT,
+        priority: int = limits.PRIORITY_DEFAULT,
+        max_attempts: int = limits.ATTEMPTS_DEFAULT,
+        max_losses: int = limits.LOSSES_DEFAULT,
+        timeout_s: float = 0,
+        backoff: Backoff | None = None,
+        no_retry: tuple[type[BaseException], ...] = (),
+        isolation: str = "thread",
+    ) -> Decorator:
+        """Makes a function's calls submittable as jobs; the function stays an ordinary one."""
+        changes: OptionChanges = {
+            "queue": queue, "priority": priority, "max_attempts": max_attempts, "max_losses": max_losses,
+            "timeout_s": timeout_s,
+        }  # fmt: skip
+        if backoff is not None:
+            changes["backoff"] = backoff
+        options = changed(JobOptions(), changes)
+
+        def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
+            if not callable(function):
+                raise InvalidArgumentError(f"expected a function, got {function!r}; say @app.job()")
+            info = FunctionInfo(function, name or _type_name(function), no_retry, isolation)
+            return self._declare(info, options)
+
+        return Decorator(decorate)
+
+    def _declare(self, info: FunctionInfo, options: JobOptions) -> JobFunction[Any, Any, Any]:
+        known = self._functions.get(info.name)
+        if known is not None and not _is_redefinition(known.function, info.function):
+            raise InvalidArgumentError(
+                f"two functions of this app are called {info.name!r}; give one of them another name=",
+                reason="JOB_NAME_TAKEN",
+            )
+        declared: JobFunction[Any, Any, Any] = JobFunction(self._submitter, info, options)
+        self._functions[info.name] = info
+        return declared
+
+    def handlers(self) -> "dict[str, Handler]":
+        """What a worker of this app can run, by type; the built-in types included."""
+        from holdfast.worker.builtin import BUILTIN  # noqa: PLC0415 - a process that only submits needs no handlers
+
+        return {**BUILTIN, **{name: info.handler() for name, info in self._functions.items()}}
+
+    # -- jobs by name and by id
+
+    def submit(self, type_name: str, arguments: object = None, **options: Unpack[OptionChanges]) -> Job[Any]:
+        """Has a job of this type run: `arguments` by name in a dict, in order in a list, or bytes as they are."""
+        return self._submitter.one(_item(type_name, arguments, options))
+
+    async def asubmit(self, type_name: str, arguments: object = None, **options: Unpack[OptionChanges]) -> Job[Any]:
+        """The same, to be awaited."""
+        return await self._submitter.aone(_item(type_name, arguments, options))
+
+    def job_handle(self, job_id: str) -> Job[Any]:
+        """A handle of a job, without asking whether there is one."""
+        if not isinstance(job_id, str) or not job_id:
+            raise InvalidArgumentError(f"expected the id of a job, got {job_id!r}", reason="JOB_ID_INVALID")
+        return Job(self._connection, job_id)
+
+    async def _get(self, job_id: str) -> Job[Any]:
+        """A handle of a job that is there, with what is `seen` of it now; NotFoundError if there is none."""
+        self.job_handle(job_id)
+        view = await self._connection.call(lambda ports: ports.jobs.get(job_id))
+        return Job(self._connection, job_id, self._codec_of(view.template.type), seen=view)
+
+    def _codec_of(self, type_name: str) -> Any:  # noqa: ANN401 - what makes a codec, or None
+        info = self._functions.get(type_name)
+        return info.codec if info is not None else None
+
+    async def _find(
+        self,
+        *,
+        state: States = (),
+        queue: str = "",
+        type: str = "",  # noqa: A002 - the glossary's word
+        labels: Mapping[str, str] | None = None,
+        oldest_first: bool = False,
+    ) -> AsyncIterator[Job[Any]]:
+        """Jobs that match all that is given, newest first; each has what was `seen` of it."""
+        query = JobQuery(_states(state), queue, type, dict(labels or {}), oldest_first=oldest_first)
+        cursor, is_more = "", True
+        while is_more:
+            at = cursor
+            found = await self._connection.call(lambda ports: ports.jobs.find(query, at, limits.PAGE_SIZE_MAX))  # noqa: B023
+            for view in found.jobs:
+                yield Job(self._connection, view.id, self._codec_of(view.template.type), seen=view)
+            cursor, is_more = found.cursor, bool(found.cursor)
+
+    get, aget = waiting(_get), awaiting(_get)
+    find, afind = iterating(_find), aiterating(_find)
+
+    # -- administration
+
+    async def _stats(self) -> Stats:
+        """The whole system in numbers."""
+        return await self._connection.call(lambda ports: ports.admin.stats())
+
+    async def _queues(self) -> list[QueueView]:
+        """Every queue that has jobs or is not open."""
+        return await self._connection.call(lambda ports: ports.admin.queues())
+
+    async def _pause(self, queue: str, reason: str = "") -> None:
+        """The queue takes jobs and gives none out, until it is resumed."""
+        await self._set_mode(queue, QueueMode.PAUSED, reason)
+
+    async def _resume(self, queue: str, reason: str = "") -> None:
+        """The queue is open again."""
+        await self._set_mode(queue, QueueMode.OPEN, reason)
+
+    async def _drain(self, queue: str, reason: str = "") -> None:
+        """The queue gives jobs out and takes no new ones, until it is resumed."""
+        await self._set_mode(queue, QueueMode.DRAINING, reason)
+
+    async def _set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        await self._connection.call(lambda ports: ports.admin.set_queue_mode(queue, mode, reason))
+
+    async def _purge(self, queue: str, reason: str = "") -> int:
+        """Cancels what waits in the queue; how many jobs that were."""
+        return await self._connection.call(lambda ports: ports.admin.purge(queue, reason), is_repeatable=False)
+
+    async def _workers(self) -> list[WorkerView]:
+        """Every worker that is there."""
+        return await self._connection.call(lambda ports: ports.admin.workers())
+
+    stats, astats = waiting(_stats), awaiting(_stats)
+    queues, aqueues = waiting(_queues), awaiting(_queues)
+    pause, apause = waiting(_pause), awaiting(_pause)
+    resume, aresume = waiting(_resume), awaiting(_resume)
+    drain, adrain = waiting(_drain), awaiting(_drain)
+    purge, apurge = waiting(_purge), awaiting(_purge)
+    workers, aworkers = waiting(_workers), awaiting(_workers)
+
+    # -- work
+
+    def worker(
+        self, *, slots: int = 8, queues: Collection[str] = (), worker_id: str = "", drain_s: float = 30
+    ) -> "AppWorker":
+        """A worker in this process: `app.worker().run()`, or `with app.worker(): ...` in the background."""
+        from holdfast.sdk.worker import AppWorker, fresh_worker_id  # noqa: PLC0415 - only who works pays for it
+        from holdfast.worker.runtime import WorkerConfig  # noqa: PLC0415
+
+        if not 1 <= slots <= limits.SLOTS_MAX:
+            raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")
+        config = WorkerConfig(
+            worker_id or fresh_worker_id(), slots, frozenset(queues), drain_ms=max(0, round(drain_s * 1_000))
+        )
+        return AppWorker(self._connection, self.handlers(), config)
+
+    def work_api(self) -> "WorkApi":
+        """Where a worker of this app gets its work, on whatever loop it runs."""
+        from holdfast.sdk.worker import AppWork  # noqa: PLC0415 - only who works pays for it
+
+        return AppWork(self._connection)
+
+    # -- the end
+
+    def close(self) -> None:
+        """Ends everything; a directory that this process served is handed over at once. Harmless to repeat."""
+        self._connection.close()
+        _OPEN.discard(self._connection)
+
+    async def aclose(self) -> None:
+        """The same, without blocking the caller's loop."""
+        import asyncio  # noqa: PLC0415 - whoever awaits has it already
+
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _portal(self) -> "Portal":
+        return self._connection.portal()
+
+
+def _item(type_name: str, arguments: object, options: OptionChanges) -> Item:
+    plan = Plan(type_name, changed(JobOptions(), options))
+    if arguments is None:
+        return Item(plan, b"")
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        return Item(plan, _checked_size(bytes(arguments)))
+    if isinstance(arguments, str) or not isinstance(arguments, Mapping | Sequence):
+        raise InvalidArgumentError(
+            f"expected the arguments to be a dict, a list or bytes, got {type(arguments).__name__}",
+            reason="ARGUMENTS_INVALID",
+        )
+    return Item(plan, encode(arguments))
+
+
+def _checked_size(payload: bytes) -> bytes:
+    if len(payload) > limits.PAYLOAD_BYTES_MAX:
+        message = f"expected the payload to be at most {limits.PAYLOAD_BYTES_MAX} bytes, got {len(payload)}"
+        raise InvalidArgumentError(message, reason="PAYLOAD_TOO_LARGE")
+    return payload
+
+
+def _states(given: States) -> frozenset[State]:
+    some = [given] if isinstance(given, State | str) else given
+    try:
+        return frozenset(one if isinstance(one, State) else State[one.upper()] for one in some)
+    except KeyError as error:
+        known = ", ".join(state.name for state in State)
+        raise InvalidArgumentError(f"expected a state to be one of {known}, got {error.args[0]!r}") from None
+
+
+def _type_name(function: Callable[..., Any]) -> str:
+    """The function's name as a type; what stands around it is not part of it."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if not re.fullmatch(limits.NAME_PATTERN, name):
+        raise InvalidArgumentError(f"{name!r} cannot be the type of a job; give a name=", reason="JOB_TYPE_INVALID")
+    return name
+
+
+def _is_redefinition(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """A module that is loaded again, or a cell that is run again, defines the same function anew."""
+    return _place(old) == _place(new)
+
+
+def _place(function: Callable[..., Any]) -> tuple[object, object]:
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+
+
+#: What must be closed when the interpreter ends, and let go of when it forks.
+_OPEN: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for connection in list(_OPEN):
+        connection.close()
+
+
+def _disown_all() -> None:
+    for connection in list(_OPEN):
+        connection.disown()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,92 @@
+"""What one app has open: a portal, and on it a link to whoever answers. Nothing is opened before the first use."""
+
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.core.owner import uuid4
+from holdfast.errors import UnavailableError
+from holdfast.sdk.portal import Portal
+
+if TYPE_CHECKING:
+    from holdfast.backends.ports import WorkApi
+    from holdfast.topology.link import Link, Ports
+
+T = TypeVar("T")
+
+
+class Connection:
+    """One portal and one link for all threads of this process."""
+
+    def __init__(self, open_link: "Callable[[], Link]") -> None:
+        """`open_link` is called on the portal's loop."""
+        self._open_link = open_link
+        self._lock = threading.Lock()
+        self._portal: Portal | None = None
+        self._link: Link | None = None
+        self._is_closed = False
+        #: What a forked child keeps, so that nothing of its parent's is ever finalized there.
+        self._inherited: list[object] = []
+
+    def portal(self) -> Portal:
+        """The portal, started if need be."""
+        portal = self._portal
+        if portal is not None:
+            return portal
+        with self._lock:
+            if self._is_closed:
+                raise UnavailableError("the app is closed", reason="APP_CLOSED")
+            if self._portal is None:
+                self._portal = Portal()
+            return self._portal
+
+    def link(self) -> "Link":
+        """On the portal's loop: the link, opened if need be."""
+        if self._link is None:
+            if self._is_closed:
+                raise UnavailableError("the app is closed", reason="APP_CLOSED")
+            self._link = self._open_link()
+        return self._link
+
+    async def call(self, use: "Callable[[Ports], Awaitable[T]]", *, is_repeatable: bool = True) -> T:
+        """On the portal's loop: the answer of whoever answers."""
+        return await self.link().call(use, is_repeatable=is_repeatable)
+
+    def stream(self, use: "Callable[[Ports], AsyncIterator[T]]") -> AsyncIterator[T]:
+        """On the portal's loop: what a stream yields."""
+        return self.link().stream(use)
+
+    async def work(self) -> "WorkApi":
+        """On the portal's loop: where a worker gets its work now."""
+        return await self.link().work()
+
+    def mint(self) -> str:
+        """An id that nobody else has."""
+        return uuid4(os.urandom(16))
+
+    def close(self) -> None:
+        """Hands over what this process serves, and ends the thread. Harmless when closed or never opened."""
+        with self._lock:
+            self._is_closed = True
+            portal, self._portal = self._portal, None
+        if portal is not None:
+            try:
+                portal.run(self._close_link)
+            finally:
+                portal.close()
+
+    async def _close_link(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    def disown(self) -> None:
+        """In a forked child: the portal, its loop and what it served are the parent's; begins afresh."""
+        self._inherited += [self._portal, self._link]
+        if self._link is not None:
+            self._link.disown()
+        if self._portal is not None:
+            self._portal.disown()
+        self._lock = threading.Lock()
+        self._portal = self._link = None

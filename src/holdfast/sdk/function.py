@@ -1,0 +1,124 @@
+"""A function whose calls can be jobs."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+
+from holdfast import limits
+from holdfast.errors import InvalidArgumentError
+from holdfast.sdk.codec import Codec
+from holdfast.sdk.job import Job
+from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
+from holdfast.sdk.submitting import Item, Submitter
+
+if TYPE_CHECKING:
+    from holdfast.worker.handlers import Handler
+
+P = ParamSpec("P")
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class FunctionInfo:
+    """What all variants of one job function share."""
+
+    __slots__ = ("_codec", "function", "isolation", "name", "no_retry")
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, no_retry: tuple[type[BaseException], ...], isolation: str
+    ) -> None:
+        if isolation not in ("thread", "process"):
+            raise InvalidArgumentError(
+                f"expected isolation to be 'thread' or 'process', got {isolation!r}", reason="OPTION_INVALID"
+            )
+        self.function = function
+        self.name = name
+        self.no_retry = no_retry
+        self.isolation = isolation
+        self._codec: Codec | None = None
+
+    def codec(self) -> Codec:
+        """Made at the first use: annotations may name what is defined further down in the module."""
+        if self._codec is None:
+            self._codec = Codec(self.function)
+        return self._codec
+
+    def handler(self) -> "Handler":
+        """How a worker runs it."""
+        from holdfast.sdk.running import handler_of  # noqa: PLC0415 - a process that only submits needs no handlers
+
+        return handler_of(self.function, self.codec, self.no_retry, self.isolation)
+
+
+class JobFunction(Generic[P, C, R]):
+    """Still an ordinary callable; `submit` makes a job of a call instead."""
+
+    def __init__(self, submitter: Submitter, info: FunctionInfo, options: JobOptions) -> None:
+        self._submitter = submitter
+        self._info = info
+        self._plan = Plan(info.name, options)
+        update_wrapper(self, info.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """Calls the function here and now; no job is made."""
+        result: C = self._info.function(*args, **kwargs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<JobFunction {self._info.name}>"
+
+    def __get__(self, instance: object, owner: type | None = None) -> "JobFunction[P, C, R]":
+        return self
+
+    @property
+    def name(self) -> str:
+        """The type of its jobs."""
+        return self._info.name
+
+    @property
+    def options(self) -> JobOptions:
+        """How its jobs are kept and run."""
+        return self._plan.options
+
+    def with_options(self, **changes: Unpack[OptionChanges]) -> "JobFunction[P, C, R]":
+        """The same function with some options said anew."""
+        return JobFunction(self._submitter, self._info, changed(self._plan.options, changes))
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Has the call run as a job; durable when this returns."""
+        return self._submitter.one(self._item(args, kwargs))
+
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same, to be awaited."""
+        return await self._submitter.aone(self._item(args, kwargs))
+
+    def submit_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+        """A job for each call: a tuple of positional arguments, or a dict of named ones.
+
+        Raises SubmitManyError if some are refused; it has the handles of those that are not.
+        """
+        return self._submitter.many([self._item_of(call) for call in calls])
+
+    async def asubmit_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+        """The same, to be awaited."""
+        items = []
+        for call in calls:
+            items.append(self._item_of(call))
+            if len(items) % limits.BATCH_JOBS_MAX == 0:
+                await asyncio.sleep(0)  # others on the caller's loop have their turn
+        return await self._submitter.amany(items)
+
+    def _item_of(self, call: Sequence[Any] | Mapping[str, Any]) -> Item:
+        if isinstance(call, Mapping):
+            return self._item((), call)
+        if isinstance(call, str | bytes) or not isinstance(call, Sequence):
+            raise InvalidArgumentError(
+                f"expected each call to be a tuple or a dict of arguments, got {type(call).__name__};"
+                " a single argument is (value,)",
+                reason="ARGUMENTS_INVALID",
+            )
+        return self._item(call, {})
+
+    def _item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Item:
+        return Item(self._plan, self._info.codec().encode(args, kwargs), self._info.codec)

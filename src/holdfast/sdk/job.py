@@ -1,0 +1,136 @@
+"""A handle of one job: ask it, wait for it, stop it, from a thread or from any event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from holdfast.backends.ports import JobView, Progress, ResultView
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import CANCELED, DONE, State
+from holdfast.errors import HoldfastError
+from holdfast.sdk.codec import Codec, decode_any
+from holdfast.sdk.errors import JobCanceledError, JobFailedError, ResultTimeoutError
+from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
+from holdfast.sdk.running import failure_of
+
+if TYPE_CHECKING:
+    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.portal import Portal
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """One job that was accepted. Every method `name` that asks for something has a twin `aname` to be awaited."""
+
+    __slots__ = ("_codec", "_connection", "id", "is_existing", "seen")
+
+    def __init__(
+        self,
+        connection: "Connection",
+        job_id: str,
+        codec: Callable[[], Codec] | None = None,
+        *,
+        seen: JobView | None = None,
+        is_existing: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._codec = codec
+        self.id = job_id
+        #: The job as it was when a search found it.
+        self.seen = seen
+        #: It was there before it was submitted now: by its request id or its unique key.
+        self.is_existing = is_existing
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.aresult().__await__()
+
+    async def _view(self) -> JobView:
+        """Everything that is kept of the job, as it is now."""
+        return await self._connection.call(lambda ports: ports.jobs.get(self.id))
+
+    async def _status(self) -> State:
+        """Its state now."""
+        return (await self._view()).state
+
+    async def _progress(self) -> Progress | None:
+        """How far its attempt says it is; None if it says nothing."""
+        return (await self._view()).progress
+
+    async def _why(self) -> str:
+        """A sentence that says why the job is where it is."""
+        return (await self._connection.call(lambda ports: ports.jobs.explain(self.id))).sentence
+
+    async def _history(self) -> list[Entry]:
+        """Everything that happened to it, oldest first."""
+        return await self._connection.call(lambda ports: ports.feed.history(self.id))
+
+    async def _cancel(self, reason: str = "") -> State:
+        """Ends it if it is queued, asks it to stop if it runs; its state after that."""
+        return (await self._connection.call(lambda ports: ports.jobs.cancel(self.id, reason))).state
+
+    async def _retry(self) -> "Job[T]":
+        """A new job like this one, which has ended."""
+        # The name of the request makes it repeatable; each call asks for a job of its own.
+        request_id = f"retry-{self._connection.mint()}"
+        job_id = await self._connection.call(lambda ports: ports.jobs.retry(self.id, request_id))
+        return Job(self._connection, job_id, self._codec)
+
+    async def _result(self, timeout_s: float | None = None) -> T:
+        """What the job returned, once it has ended.
+
+        Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                job, result = await self._connection.call(lambda ports: ports.jobs.settled(self.id))
+        except TimeoutError as error:
+            if isinstance(error, HoldfastError) or timeout_s is None:
+                raise
+            raise ResultTimeoutError(self.id, timeout_s, await self._why_briefly()) from None
+        return self._outcome(job, result)
+
+    async def _why_briefly(self) -> str:
+        try:
+            async with asyncio.timeout(1):
+                return await self._why()
+        except (HoldfastError, TimeoutError):
+            return ""
+
+    def _outcome(self, job: JobView, result: ResultView) -> T:
+        if result.state == DONE:
+            return cast("T", self._codec().decode_result(result.output) if self._codec else decode_any(result.output))
+        if result.state == CANCELED:
+            raise JobCanceledError(self.id, result.summary)
+        failure = failure_of(result.output)
+        raise JobFailedError(self.id, job.failure_reason or result.summary, failure.type, failure.traceback)
+
+    async def _events(self) -> AsyncIterator[JobView]:
+        """The job now and after each change, until it has ended; changes may be merged, the last one never is."""
+        last: JobView | None = None
+        async for view in self._connection.stream(lambda ports: ports.jobs.watch(self.id)):
+            if view != last:
+                last = view
+                yield view
+
+    view, aview = waiting(_view), awaiting(_view)
+    status, astatus = waiting(_status), awaiting(_status)
+    progress, aprogress = waiting(_progress), awaiting(_progress)
+    why, awhy = waiting(_why), awaiting(_why)
+    history, ahistory = waiting(_history), awaiting(_history)
+    cancel, acancel = waiting(_cancel), awaiting(_cancel)
+    retry, aretry = waiting(_retry), awaiting(_retry)
+    result, aresult = waiting(_result), awaiting(_result)
+    events, aevents = iterating(_events), aiterating(_events)
+
+    def _portal(self) -> "Portal":
+        return self._connection.portal()

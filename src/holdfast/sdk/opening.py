@@ -1,0 +1,92 @@
+"""From a URL to a link: a path, `memory://` or `holdfast://host:port`."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from holdfast.coordinator.ports import Clock
+    from holdfast.topology.link import Link
+
+MEMORY = "memory://"
+_SERVER = "holdfast://"
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s/:@\[\]]+):(?P<port>[0-9]{1,5})/?")
+_PORT_MAX = 65_535
+
+
+def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Callable[[], Link]":
+    """What opens the link, later and on the portal's loop; a URL or setting that cannot be is refused now."""
+    if url.startswith(_SERVER):
+        address = _address(url)
+        if settings or clock:
+            raise InvalidArgumentError("a server has settings of its own; give none here", reason="SETTINGS_INVALID")
+        return lambda: _to_server(address)
+    if "://" in url and url != MEMORY:
+        raise InvalidArgumentError(
+            f"expected the URL to be a path, memory:// or holdfast://host:port, got {url!r}", reason="URL_INVALID"
+        )
+    if not url or "\0" in url:
+        raise InvalidArgumentError(f"expected the path of a directory, got {url!r}", reason="URL_INVALID")
+    _check_settings(settings)
+    return lambda: _to_ledger(url, settings, clock)
+
+
+def _address(url: str) -> str:
+    found = _ADDRESS.fullmatch(url.removeprefix(_SERVER))
+    if found is None or not 0 < int(found["port"]) <= _PORT_MAX:
+        raise InvalidArgumentError(f"expected holdfast://host:port, got {url!r}", reason="URL_INVALID")
+    return f"{found['host']}:{found['port']}"
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    if settings:
+        _settings(MEMORY, settings)
+
+
+def _settings(data: str, given: Mapping[str, object]) -> Any:  # noqa: ANN401 - imported only by who serves
+    from holdfast.settings import FIELDS, Settings, SettingsError, wanted  # noqa: PLC0415 - see above
+
+    problems = []
+    for name, value in given.items():
+        if name not in FIELDS or name == "data":
+            problems.append(f"expected every setting to be a known one, got {name}")
+            continue
+        try:
+            msgspec.convert(value, FIELDS[name].type)
+        except msgspec.ValidationError:
+            problems.append(f"expected {name} to be {wanted(name)}, got {value!r}")
+    if problems:
+        raise SettingsError(problems)
+    return Settings(data=data, **given)  # type: ignore[arg-type]  # each was checked above
+
+
+def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Link":
+    if url == MEMORY:
+        from holdfast.topology.memory import Memory  # noqa: PLC0415 - an app opens one of these
+
+        return Memory(_settings(url, settings), embedded_log(), clock)
+    from holdfast.topology.directory import Directory  # noqa: PLC0415
+
+    return Directory(_settings(url, settings), embedded_log(), clock)
+
+
+def _to_server(address: str) -> "Link":
+    from holdfast.topology.remote import Remote  # noqa: PLC0415
+
+    return Remote(address)
+
+
+def embedded_log() -> Any:  # noqa: ANN401 - a bound logger of structlog
+    """A logger over the standard one named `holdfast`: whoever embeds us decides, and without a word sees warnings."""
+    import structlog  # noqa: PLC0415 - only who opens something pays for it
+
+    return structlog.wrap_logger(
+        logging.getLogger("holdfast"),
+        processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )

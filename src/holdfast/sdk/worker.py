@@ -1,0 +1,134 @@
+"""`app.worker()`: runs jobs in this process, on a loop of its own, so that no job's code can hold up a coordinator."""
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Self
+
+from holdfast import limits
+from holdfast.backends.ports import Introduction, WorkApi, WorkSession
+from holdfast.errors import FailedPreconditionError
+from holdfast.sdk.connection import Connection
+from holdfast.sdk.portal import Portal, new_loop
+from holdfast.worker.handlers import Handler
+from holdfast.worker.runtime import Worker, WorkerConfig
+
+
+class AppWork:
+    """A `WorkApi` over an app's connection, for a worker on any loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def open(self, introduction: Introduction) -> WorkSession:
+        """A session with whoever answers now, which may turn out to be this process."""
+        work: WorkApi = await self._connection.portal().arun(self._connection.work)
+        return await work.open(introduction)
+
+
+class AppWorker:
+    """One worker of this process: `run` it here, or use it in a `with` block to have it in the background."""
+
+    def __init__(self, connection: Connection, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
+        self._connection = connection
+        self._handlers = handlers
+        self._config = config
+        self._portal: Portal | None = None
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        """Its name among the workers."""
+        return self._config.worker_id
+
+    def run(self) -> None:
+        """Works until TERM or INT, or until `stop`; a second signal hands running jobs back."""
+        self._refuse_second()
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(self._work_here())
+
+    async def _work_here(self) -> None:
+        worker = self._make()
+        with _signals(worker.stop):
+            await worker.run()
+
+    def start(self) -> Self:
+        """Works in the background; returns once jobs can be run."""
+        self._refuse_second()
+        self._portal = Portal(f"holdfast-worker-{self.id}"[:15])
+        try:
+            self._portal.run(self._begin)
+        except BaseException:
+            self._portal.close()
+            raise
+        return self
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Takes no more jobs and finishes those that run; those that take longer are handed back."""
+        portal, self._portal = self._portal, None
+        if portal is not None:
+            try:
+                portal.run(lambda: self._end(timeout_s))
+            finally:
+                portal.close()
+                self._worker = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _refuse_second(self) -> None:
+        if self._worker is not None:
+            raise FailedPreconditionError("this worker runs already; make another for more", reason="WORKER_RUNNING")
+
+    def _make(self) -> Worker:
+        self._worker = Worker(AppWork(self._connection), self._handlers, self._config)
+        return self._worker
+
+    async def _begin(self) -> None:
+        worker = self._make()
+        self._task = asyncio.create_task(worker.run())
+        attached = asyncio.create_task(worker.attached.wait())
+        await asyncio.wait([self._task, attached], return_when=asyncio.FIRST_COMPLETED)
+        attached.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def _end(self, timeout_s: float | None) -> None:
+        assert self._worker is not None
+        assert self._task is not None
+        if not self._task.done():
+            self._worker.stop()
+            done, _ = await asyncio.wait([self._task], timeout=timeout_s)
+            if not done:
+                self._worker.stop()
+        await self._task
+
+
+def fresh_worker_id() -> str:
+    """The host, the process and something of its own: several workers of one process must differ."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"[-limits.NAME_CHARS_MAX :]
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """TERM and INT end the work, where this thread may say so."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,47 @@
+"""`memory://`: a ledger in this process, gone with it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from holdfast.backends.ports import WorkApi
+from holdfast.coordinator.ports import Clock
+from holdfast.settings import Settings
+from holdfast.topology.link import Ports
+from holdfast.topology.serving import Serving
+
+T = TypeVar("T")
+
+
+class Memory:
+    """A link to a ledger that nobody else can reach."""
+
+    def __init__(self, settings: Settings, log: Any, clock: Clock | None = None) -> None:  # noqa: ANN401 - structlog's
+        self.serving = Serving(settings, log, clock)
+        self._is_open = False
+
+    async def _opened(self) -> Serving:
+        if not self._is_open:
+            self._is_open = True  # nothing is awaited on the way: whoever comes next finds it open
+            self.serving.open_at_once()
+        return self.serving
+
+    async def call(self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True) -> T:
+        """The answer."""
+        return await (await self._opened()).call(use)
+
+    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """What a stream yields."""
+        async for item in (await self._opened()).stream(use):
+            yield item
+
+    async def work(self) -> WorkApi:
+        """Sessions without a wire."""
+        return (await self._opened()).work()
+
+    async def close(self) -> None:
+        """Forgets everything."""
+        if self._is_open:
+            await self.serving.close()
+
+    def disown(self) -> None:
+        """A child begins with an empty ledger of its own."""

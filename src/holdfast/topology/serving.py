@@ -1,0 +1,151 @@
+"""A ledger that this process serves: to itself over its ports, and to others over the socket of its directory.
+
+When the journal fails, what is durable is unknown: every call under way is given up as unanswered, and the directory can
+only be opened anew.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.backends.ledger.admin import LedgerAdmin
+from holdfast.backends.ledger.feed import LedgerFeed
+from holdfast.backends.ports import WorkApi
+from holdfast.coordinator.feed import JournalPast
+from holdfast.coordinator.ports import Clock
+from holdfast.errors import UnavailableError
+from holdfast.settings import Settings
+from holdfast.topology.ledger_core import LedgerCore
+from holdfast.topology.link import Ports
+from holdfast.topology.local_work import LocalWork
+
+if TYPE_CHECKING:
+    from holdfast.gateway.socket import SocketServer
+
+T = TypeVar("T")
+
+
+class Serving:
+    """One reign over one ledger. `lost` is set when it is over, however that came."""
+
+    def __init__(self, settings: Settings, log: Any, clock: Clock | None = None) -> None:  # noqa: ANN401 - structlog's
+        self._log = log
+        self._settings = settings
+        self.core = LedgerCore(settings, log, self._fail, clock)
+        self.lost = asyncio.Event()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._is_failed = False
+        self._socket: SocketServer | None = None
+        self._local: LocalWork
+        self.ports: Ports
+
+    async def open(self) -> None:
+        """Recovers and serves. `DirectoryLockedError` if somebody else does."""
+        recovering = asyncio.ensure_future(asyncio.to_thread(self.core.open))
+        try:
+            await asyncio.shield(recovering)
+        except asyncio.CancelledError:
+            # Whoever opens gave up; the thread cannot, and what it gets must be given back.
+            recovering.add_done_callback(self._give_back)
+            raise
+        try:
+            self._start()
+            await self._listen()
+        except BaseException:
+            await self.close()
+            raise
+
+    def open_at_once(self) -> None:
+        """Serves a ledger in memory: there is nothing to wait for, and nobody to listen to."""
+        self.core.open()
+        self._start()
+
+    def _give_back(self, recovering: "asyncio.Future[None]") -> None:
+        if not recovering.cancelled() and recovering.exception() is None:
+            self.core.abandon()
+
+    def _start(self) -> None:
+        core, settings = self.core, self._settings
+        coordinator = core.prepare()
+        self._feed = LedgerFeed.over(coordinator, core.past())
+        admin = LedgerAdmin(
+            coordinator, core.work.dispatcher, epoch=core.journal.epoch, cluster_id=core.journal.cluster_id.hex()
+        )
+        self.ports = Ports(core.jobs, admin, self._feed)
+        self._local = LocalWork(
+            core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms
+        )
+        core.start()
+
+    async def _listen(self) -> None:
+        # Only who serves others pays for protobuf.
+        from holdfast.gateway.backend import Backend  # noqa: PLC0415
+        from holdfast.gateway.socket import SOCKET_NAME, SocketServer  # noqa: PLC0415
+
+        backend = Backend(self.core.jobs, self.core.work, self.ports.admin, self._feed)
+        server = SocketServer(backend, self.core.welcome())
+        await server.start(Path(self._settings.data).absolute() / SOCKET_NAME)
+        self._socket = server
+
+    async def call(self, use: Callable[[Ports], Awaitable[T]]) -> T:
+        """The answer; `UnavailableError` if the journal fails before there is one."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            return await use(self.ports)
+        except asyncio.CancelledError:
+            if not self._is_failed or task.uncancel():
+                raise
+            raise UnavailableError("the journal failed before there was an answer", reason="JOURNAL_FAILED") from None
+        finally:
+            self._calls.discard(task)
+
+    def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """What a stream yields."""
+        return use(self.ports)
+
+    def work(self) -> WorkApi:
+        """Sessions without a wire."""
+        return self._local
+
+    async def close(self) -> None:
+        """Tells everybody, answers what was decided, and gives the directory back. Leases stay with their workers."""
+        if self._is_failed:
+            return
+        self.lost.set()
+        if hasattr(self, "ports"):
+            self._local.close()
+            self.core.jobs.close()
+            self._feed.close()
+        if self._socket is not None:
+            await self._socket.stop()
+        await self.core.close()
+
+    def disown(self) -> None:
+        """In a forked child: the claim on the directory is the parent's alone."""
+        self.core.disown()
+
+    def _fail(self, error: BaseException) -> None:
+        """The journal failed, in the middle of a decision: everything else happens after it."""
+        if not self._is_failed:
+            self._is_failed = True
+            self._log.critical("journal_failed", message=str(error))
+            asyncio.get_running_loop().call_soon(self._abandon)
+
+    def _abandon(self) -> None:
+        self._local.close()
+        self.core.jobs.close()
+        self._feed.close()
+        for task in self._calls:
+            task.cancel()
+        self._closing = asyncio.ensure_future(self._end())
+
+    async def _end(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(Exception):
+                await self._socket.stop(0)
+        self.core.abandon()
+        self.lost.set()
