@@ -180,39 +180,24 @@ class Coordinator:
 
     def call(self, lane: Lane, command: AnyCommand, done: Done) -> None:
         """Decides the command in its turn and calls `done` with the reply or a refusal, once durable."""
-        if self._enqueue(lane, command, done):
-            self._wake_for_backlog()
-
-    def call_now(self, lane: Lane, command: AnyCommand, done: Done) -> None:
-        """As `call`, but takes the turn before it returns: for a caller that has nothing to do but to wait for it."""
-        if self._enqueue(lane, command, done):
-            if self._is_syncing or self._is_in_turn:
-                self._wake_for_backlog()
-            else:
-                self._turn()
+        self._enqueue(lane, command, done)
 
     def read(self, lane: Lane, query: Read, done: Done) -> None:
         """Calls `done` with the query's answer once everything that it saw is durable."""
-        if self._enqueue(lane, query, done):
-            self._wake_for_backlog()
+        self._enqueue(lane, query, done)
 
-    def _enqueue(self, lane: Lane, what: AnyCommand | Read, done: Done) -> bool:
-        """Whether it waits for its turn now; otherwise it has been refused."""
+    def _enqueue(self, lane: Lane, what: AnyCommand | Read, done: Done) -> None:
         if self._state != "serving":
             done(STOPPING)
-            return False
-        if len(self._lanes[lane]) >= self._config.waiting_max:
+        elif len(self._lanes[lane]) >= self._config.waiting_max:
             done(OVERLOADED)
-            return False
-        self._lanes[lane].append((what, done))
-        self._backlog += _weight(what)
-        return True
-
-    def _wake_for_backlog(self) -> None:
-        # No answer can leave before the sync that is under way and the one after it: a small backlog waits for
-        # the first and is decided in one go; a large one is decided meanwhile.
-        if not self._is_syncing or self._backlog >= self._config.overlap_jobs:
-            self.wake()
+        else:
+            self._lanes[lane].append((what, done))
+            self._backlog += _weight(what)
+            # No answer can leave before the sync that is under way and the one after it: a small backlog waits for
+            # the first and is decided in one go; a large one is decided meanwhile.
+            if not self._is_syncing or self._backlog >= self._config.overlap_jobs:
+                self.wake()
 
     def wake(self) -> None:
         """There is something to do: takes a turn soon."""

@@ -65,7 +65,7 @@ async def embedded(runs: int, say: Say) -> list[Measure]:
             measured = await _run(str(Path(folder) / "data"), "beside_the_disk", 2_000)
         pairs = zip(measured["ours"], measured["bare"], strict=True)
         values.append(statistics.median(ours / bare for ours, bare in pairs))
-    return [at_least("one-by-one durable submits, embedded in one process, to bare fdatasync", values, 0.5)]
+    return [at_least("one-by-one durable submits, embedded in one process, to bare appends with fdatasync", values, 0.5)]
 
 
 async def throughput(runs: int, say: Say) -> list[Measure]:
