@@ -24,7 +24,7 @@ from holdfast.coordinator.sessions import SessionConfig
 from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.errors import FailedPreconditionError
+from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.gateway.socket import SOCKET_NAME, SocketServer
@@ -100,8 +100,12 @@ class LedgerServer:
     async def _serve_directory(self) -> None:
         """Whoever else opens the directory finds this server through the socket in it."""
         self._socket = SocketServer(self.backend, self._welcome())
-        if not self._settings.is_in_memory:
+        if self._settings.is_in_memory:
+            return
+        try:
             await self._socket.start(Path(self._settings.data) / SOCKET_NAME)
+        except UnavailableError as error:  # not every file system can hold a socket
+            self._log.warning("socket_unavailable", message=error.message)
 
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""
