@@ -40,6 +40,11 @@ class SocketCarrier:
         """Whether somebody answers still."""
         return self._line is not None and self._line.is_open
 
+    async def lost(self) -> None:
+        """Returns once nobody answers any more."""
+        if self._line is not None:
+            await self._line.closed.wait()
+
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
         """The answer; a lost connection fails it with CONNECTION_LOST, and those after it with UNREACHABLE."""
         line = self._line

@@ -1,5 +1,6 @@
 """What one app has open: a portal, and on it a link to whoever answers. Nothing is opened before the first use."""
 
+import ctypes
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -49,9 +50,11 @@ class Connection:
             self._link = self._open_link()
         return self._link
 
-    async def call(self, use: "Callable[[Ports], Awaitable[T]]", *, is_repeatable: bool = True) -> T:
+    async def call(
+        self, use: "Callable[[Ports], Awaitable[T]]", *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
         """On the portal's loop: the answer of whoever answers."""
-        return await self.link().call(use, is_repeatable=is_repeatable)
+        return await self.link().call(use, is_repeatable=is_repeatable, is_waiting=is_waiting)
 
     def stream(self, use: "Callable[[Ports], AsyncIterator[T]]") -> AsyncIterator[T]:
         """On the portal's loop: what a stream yields."""
@@ -84,9 +87,8 @@ class Connection:
     def disown(self) -> None:
         """In a forked child: the portal, its loop and what it served are the parent's; begins afresh."""
         self._inherited += [self._portal, self._link]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._inherited))
         if self._link is not None:
             self._link.disown()
-        if self._portal is not None:
-            self._portal.disown()
         self._lock = threading.Lock()
         self._portal = self._link = None

@@ -92,12 +92,15 @@ class Job(Generic[T]):
         """
         try:
             async with asyncio.timeout(timeout_s):
-                job, result = await self._connection.call(lambda ports: ports.jobs.settled(self.id))
+                job, result = await self._settled()
         except TimeoutError as error:
             if isinstance(error, HoldfastError) or timeout_s is None:
                 raise
             raise ResultTimeoutError(self.id, timeout_s, await self._why_briefly()) from None
         return self._outcome(job, result)
+
+    async def _settled(self) -> tuple[JobView, ResultView]:
+        return await self._connection.call(lambda ports: ports.jobs.settled(self.id), is_waiting=True)
 
     async def _why_briefly(self) -> str:
         try:

@@ -7,7 +7,6 @@ portal of the parent alone.
 import asyncio
 import contextlib
 import contextvars
-import ctypes
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar, cast
@@ -117,11 +116,6 @@ class Portal:
             self._loop.call_soon_threadsafe(self._loop.stop)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
-
-    def disown(self) -> None:
-        """In a forked child: the thread is the parent's. The loop is kept for ever, because it must not be finalized."""
-        self._is_closed = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._loop))
 
     @property
     def is_here(self) -> bool:

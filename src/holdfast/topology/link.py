@@ -21,8 +21,13 @@ class Ports(msgspec.Struct, frozen=True):
 class Link(Protocol):
     """A way to whoever answers; it outlives any one of them. It belongs to one loop."""
 
-    async def call(self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True) -> T:
-        """The answer. What is repeatable is asked again of whoever answers next; else `UnavailableError`."""
+    async def call(
+        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
+        """The answer. What is repeatable is asked again of whoever answers next; else `UnavailableError`.
+
+        A call that waits for something to happen (`is_waiting`) is not hurried by any deadline.
+        """
         ...
 
     def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:

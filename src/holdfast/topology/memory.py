@@ -25,7 +25,9 @@ class Memory:
             self.serving.open_at_once()
         return self.serving
 
-    async def call(self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True) -> T:
+    async def call(
+        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
         """The answer."""
         return await (await self._opened()).call(use)
 
