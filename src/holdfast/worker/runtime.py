@@ -88,7 +88,7 @@ class Worker:
 
     async def run(self) -> None:
         """Works until stopped; a lost session is opened again with jitter, for as long as it takes."""
-        watch = asyncio.create_task(watch_loop(lambda: self._slots.tasks.job_ids))
+        watch = asyncio.create_task(watch_loop(self._slots.tasks))
         try:
             await self._run()
         finally:

@@ -1,86 +1,21 @@
 """The worker's loop against a backend made by hand: what it keeps, what it gives up, what it sends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Directive, Introduction
-from holdfast.core.commands import ReportRow
+from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.lifecycle import CANCELED, FAILED
-from holdfast.core.model import Note
 from holdfast.errors import UnavailableError
 from holdfast.worker import runtime
 from holdfast.worker.handlers import Handler, Mode
-from holdfast.worker.runtime import Worker, WorkerConfig
-
-LEASE_MS = 30_000
+from tests.unit.worker.backend import LEASE_MS, working
 
 
-class Session:
-    """One session: says what the test puts in, and keeps what the worker says."""
-
-    def __init__(self, heartbeat_ms: int) -> None:
-        self.directives: asyncio.Queue[Directive | UnavailableError] = asyncio.Queue()
-        self.rows: asyncio.Queue[ReportRow] = asyncio.Queue()
-        self.beats: asyncio.Queue[None] = asyncio.Queue()
-        self.tell(Directive(lease_ms=LEASE_MS, heartbeat_ms=heartbeat_ms))
-
-    def tell(self, directive: Directive | UnavailableError) -> None:
-        self.directives.put_nowait(directive)
-
-    async def next(self) -> Directive:
-        directive = await self.directives.get()
-        if isinstance(directive, UnavailableError):
-            raise directive
-        return directive
-
-    async def want(self, count: int) -> None: ...
-
-    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        for row in rows:
-            self.rows.put_nowait(row)
-        self.tell(Directive(reported=report_id))
-
-    async def note(self, notes: Sequence[Note]) -> None: ...
-
-    async def extend(self) -> None:
-        self.beats.put_nowait(None)
-
-    async def release(self, tokens: Collection[int]) -> None: ...
-
-    async def drain(self) -> None:
-        self.tell(Directive(is_drained=True))
-
-    async def close(self) -> None: ...
-
-
-class Backend:
-    """Opens sessions and remembers who introduced itself how."""
-
-    def __init__(self, heartbeat_ms: int) -> None:
-        self._heartbeat_ms = heartbeat_ms
-        self.opened: asyncio.Queue[tuple[Introduction, Session]] = asyncio.Queue()
-
-    async def open(self, introduction: Introduction) -> Session:
-        session = Session(self._heartbeat_ms)
-        self.opened.put_nowait((introduction, session))
-        return session
-
-
-@asynccontextmanager
-async def working(
-    run: Callable[[Assignment], Awaitable[bytes]], *, heartbeat_ms: int = 1_000
-) -> AsyncIterator[tuple[Worker, Backend]]:
-    backend = Backend(heartbeat_ms)
-    worker = Worker(backend, {"t": Handler(run, Mode.ASYNC)}, WorkerConfig("w"))
-    running = asyncio.create_task(worker.run())
-    yield worker, backend
-    worker.stop()
-    worker.stop()
-    await running
+def of(run: Callable[[Assignment], Awaitable[bytes]]) -> dict[str, Handler]:
+    return {"t": Handler(run, Mode.ASYNC)}
 
 
 async def for_ever(_: Assignment) -> bytes:
@@ -102,7 +37,7 @@ async def test_job_that_outlasts_its_first_lease_survives_a_lost_session(monkeyp
     """Heartbeats have extended the lease, so a restart of the server finds the worker still at it."""
     clock = Clock()
     monkeypatch.setattr(runtime, "time", clock)
-    async with working(for_ever, heartbeat_ms=1) as (_, backend):
+    async with working(of(for_ever), heartbeat_ms=1) as (_, backend):
         _, session = await backend.opened.get()
         session.tell(Directive(leases=[Assignment(7, "job", "t")]))
         await session.beats.get()
@@ -125,7 +60,7 @@ async def test_job_is_given_up_once_its_lease_must_have_run_out(monkeypatch: pyt
         is_running.set()
         return await for_ever(assignment)
 
-    async with working(run) as (_, backend):
+    async with working(of(run)) as (_, backend):
         _, session = await backend.opened.get()
         session.tell(Directive(leases=[Assignment(7, "job", "t")]))
         await is_running.wait()
@@ -137,7 +72,7 @@ async def test_job_is_given_up_once_its_lease_must_have_run_out(monkeypatch: pyt
 
 async def test_job_stopped_before_its_first_step_is_reported() -> None:
     """A lease and its cancel that come together leave no slot behind that nothing runs in."""
-    async with working(for_ever) as (worker, backend):
+    async with working(of(for_ever)) as (worker, backend):
         _, session = await backend.opened.get()
         await worker.attached.wait()
         await worker._take(Directive(leases=[Assignment(7, "job", "t")]))
@@ -152,7 +87,7 @@ async def test_words_of_a_handler_are_cut_to_what_a_message_can_carry() -> None:
     async def raises(_: Assignment) -> bytes:
         raise ValueError("\udcff" * 10_000_000)
 
-    async with working(raises) as (_, backend):
+    async with working(of(raises)) as (_, backend):
         _, session = await backend.opened.get()
         session.tell(Directive(leases=[Assignment(7, "job", "t")]))
         row = await session.rows.get()
@@ -182,7 +117,7 @@ async def test_whatever_a_handler_raises_is_a_failure_that_is_reported(error: Ba
     async def raises(_: Assignment) -> bytes:
         raise error
 
-    async with working(raises) as (_, backend):
+    async with working(of(raises)) as (_, backend):
         _, session = await backend.opened.get()
         session.tell(Directive(leases=[Assignment(7, "job", "t")]))
         row = await session.rows.get()
@@ -195,7 +130,7 @@ async def test_output_that_is_no_bytes_fails_its_job_and_not_the_worker() -> Non
     async def returns(_: Assignment) -> bytes:
         return "text"  # type: ignore[return-value]
 
-    async with working(returns) as (_, backend):
+    async with working(of(returns)) as (_, backend):
         _, session = await backend.opened.get()
         session.tell(Directive(leases=[Assignment(7, "job", "t")]))
         row = await session.rows.get()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 
 import structlog
@@ -22,6 +23,8 @@ class TaskExecutor:
         self._timers: dict[JobContext, asyncio.TimerHandle] = {}
         self._left_behind: set[asyncio.Task[None]] = set()
         self._ended: list[Ended] = []
+        #: Jobs that have ended since somebody last cleared this.
+        self.just_ended: deque[str] = deque(maxlen=20)
 
     @property
     def running(self) -> int:
@@ -35,8 +38,8 @@ class TaskExecutor:
 
     @property
     def job_ids(self) -> list[str]:
-        """Whose code runs on the loop."""
-        return [context.job_id for context in self._tasks]
+        """Whose code runs on the loop, or has just run there."""
+        return [*(context.job_id for context in self._tasks), *self.just_ended]
 
     def start(self, context: JobContext) -> None:
         """Makes the task; it begins with the loop's next turn."""
@@ -102,6 +105,7 @@ class TaskExecutor:
         if self._tasks.pop(context, None) is None:
             return
         self._drop_timer(context)
+        self.just_ended.append(context.assignment.job_id)
         if not self._ended:  # those that end in one turn of the loop are told together
             asyncio.get_running_loop().call_soon(self._tell)
         self._ended.append((context, row))

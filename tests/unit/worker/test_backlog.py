@@ -1,0 +1,139 @@
+"""How much a worker asks for, and what it does with more than it can run."""
+
+import asyncio
+
+import pytest
+
+from holdfast.backends.ports import Assignment, Directive
+from holdfast.core.lifecycle import CANCELED
+from holdfast.worker.handlers import Handler, Mode
+from holdfast.worker.prefetch import BACKLOG_MAX, Pace
+from holdfast.worker.runtime import Worker, WorkerConfig
+from tests.unit.worker.backend import Backend, Session, working
+
+
+def leases(*tokens: int) -> Directive:
+    return Directive(leases=[Assignment(token, f"job-{token}", "t") for token in tokens])
+
+
+async def for_ever(_: Assignment) -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+async def at_once(_: Assignment) -> bytes:
+    return b""
+
+
+async def attached(worker: Worker, backend: Backend) -> Session:
+    _, session = await backend.opened.get()
+    await worker.attached.wait()
+    return session
+
+
+def test_nothing_is_hoarded_before_anything_is_known() -> None:
+    """A worker that has run nothing asks for its slots and no more."""
+    assert Pace().backlog(slots=8) == 0
+
+
+@pytest.mark.parametrize(("each_s", "expected"), [(1e-6, BACKLOG_MAX), (0.01, 40), (0.05, 8), (0.051, 0), (10.0, 0)])
+def test_backlog_is_worth_a_fixed_time(each_s: float, expected: int) -> None:
+    """Short jobs stream, long ones are not hoarded."""
+    pace = Pace()
+    pace.learn(each_s * 100, 100)
+    assert pace.backlog(slots=8) == expected
+
+
+def test_pace_follows_a_change() -> None:
+    """A few reports of slow jobs end the backlog that fast ones have earned."""
+    pace = Pace()
+    pace.learn(1e-6 * 1_000, 1_000)
+    for _ in range(10):
+        pace.learn(8.0, 8)
+    assert pace.backlog(slots=8) == 0
+
+
+async def test_free_slots_are_offered_once() -> None:
+    """Each freed slot is offered again, and none twice."""
+    async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=3) as (worker, backend):
+        session = await attached(worker, backend)
+        assert await session.wants.get() == 3
+        session.tell(leases(1, 2))
+        session.tell(Directive(cancels=[1]))
+        assert (await session.rows.get()).token == 1
+        assert await session.wants.get() == 1
+        assert session.wants.empty()
+
+
+async def test_what_waits_for_longer_than_a_heartbeat_goes_back() -> None:
+    """The lease is released unrun, and the next offer knows that jobs take longer than was thought."""
+    async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=20) as (worker, backend):
+        session = await attached(worker, backend)
+        session.tell(leases(1, 2, 3))
+        assert await session.released.get() == [2, 3]
+        assert worker.tally.released == 2
+        assert worker._slots.pace.backlog(slots=1) == 0 or worker._slots.pace.average_s >= 0.02
+
+
+async def test_stop_hands_the_backlog_back_at_once() -> None:
+    """Whoever drains finishes what runs, and lets others have what does not."""
+    async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=60_000) as (worker, backend):
+        session = await attached(worker, backend)
+        session.tell(leases(1, 2))
+        while worker._slots.backlog != 1:  # noqa: ASYNC110 - the worker tells nobody
+            await asyncio.sleep(0)
+        worker.stop()
+        assert await session.released.get() == [2]
+
+
+async def test_asked_to_drain_is_like_the_first_stop() -> None:
+    """The backend may ask for it, again and again, and what runs is finished."""
+    ending = asyncio.Event()
+
+    async def until_told(_: Assignment) -> bytes:
+        await ending.wait()
+        return b"finished"
+
+    backend = Backend(1_000)
+    worker = Worker(backend, {"t": Handler(until_told, Mode.ASYNC)}, WorkerConfig("w"))
+    running = asyncio.create_task(worker.run())
+    session = await attached(worker, backend)
+    session.tell(leases(1))
+    session.tell(Directive(is_drain_asked=True))
+    session.tell(Directive(is_drain_asked=True))
+    await session.drained.wait()
+    ending.set()
+    assert (await session.rows.get()).output == b"finished"
+    await running
+    assert not worker.is_recycling
+
+
+async def test_cancelled_backlog_is_reported_unrun() -> None:
+    """A cancel of what waits needs no slot."""
+    async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=60_000) as (worker, backend):
+        session = await attached(worker, backend)
+        session.tell(leases(1, 2))
+        session.tell(Directive(cancels=[2]))
+        row = await session.rows.get()
+        assert (row.token, row.state) == (2, CANCELED)
+
+
+async def test_worker_that_is_old_ends_to_be_replaced() -> None:
+    """After its share of jobs it drains, and says that a fresh one should follow; a stop makes that an end."""
+    backend = Backend(1_000)
+    worker = Worker(backend, {"t": Handler(at_once, Mode.ASYNC)}, WorkerConfig("w", max_jobs=2))
+    running = asyncio.create_task(worker.run())
+    session = await attached(worker, backend)
+    session.tell(leases(1, 2))
+    await running
+    assert worker.is_recycling
+    worker.stop()
+    assert not worker.is_recycling
+
+
+async def test_drain_without_jobs_ends_at_once() -> None:
+    """There is nothing to wait for."""
+    async with working({"t": Handler(at_once, Mode.ASYNC)}) as (worker, backend):
+        session = await attached(worker, backend)
+        worker.stop()
+        await session.drained.wait()
