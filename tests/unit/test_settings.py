@@ -2,10 +2,24 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import pytest
 
-from holdfast.settings import FIELDS, Loaded, Settings, SettingsError, load
+from holdfast.settings import (
+    FIELDS,
+    MASK,
+    SECRET,
+    Loaded,
+    Settings,
+    SettingsError,
+    WorkerSettings,
+    fields_of,
+    load,
+    load_as,
+    shown,
+)
 
 
 def load_from(
@@ -153,3 +167,49 @@ def test_every_default_is_valid(tmp_path: Path) -> None:
     """Each default passes the validation of its own field."""
     flags = {name: field.default for name, field in FIELDS.items()}
     assert load_from(tmp_path, flags=flags).settings == Settings()
+
+
+def test_one_file_serves_all_commands(tmp_path: Path) -> None:
+    """Each command takes what concerns it, and is not bothered by what concerns another."""
+    (tmp_path / "holdfast.toml").write_text('queues = "high,low"\nlease_ms = 1000\nslots = 3\n')
+    worker = load_as(WorkerSettings, flags={}, environment={"HOLDFAST_PORT": "x"}, folder=tmp_path)
+    assert worker.settings.queue_names == {"high", "low"}
+    assert worker.settings.slots == 3
+    assert worker.origins["queues"] == "file holdfast.toml"
+    assert load_from(tmp_path).settings.lease_ms == 1000
+
+
+@pytest.mark.parametrize("queues", ["a,,b", "a b", ",", "a," * 3])
+def test_queues_of_a_worker_must_be_names(tmp_path: Path, queues: str) -> None:
+    """A list that names nothing, or no queue that could be, is refused."""
+    with pytest.raises(SettingsError, match="names of queues, with commas"):
+        load_as(WorkerSettings, flags={"queues": queues}, environment={}, folder=tmp_path)
+
+
+def test_metrics_need_a_port_of_their_own(tmp_path: Path) -> None:
+    """Two servers on one port would be one too many."""
+    problems = problems_of(tmp_path, flags={"port": 9000, "metrics_port": 9000})
+    assert problems == ("expected metrics_port to be another than port, got 9000 for both",)
+
+
+class Keeper(msgspec.Struct, frozen=True):
+    """Settings with a secret."""
+
+    token: Annotated[str, msgspec.Meta(description="text"), SECRET] = ""
+    url: Annotated[str, msgspec.Meta(description="text")] = ""
+
+
+def test_secrets_are_shown_to_nobody() -> None:
+    """A secret is masked where there is one, and so are the credentials in an address."""
+    fields = fields_of(Keeper)
+    assert shown(fields["token"], "hunter2") == MASK
+    assert shown(fields["token"], "") == ""
+    assert shown(fields["url"], "postgresql://me:hunter2@db:5432/x") == f"postgresql://{MASK}@db:5432/x"
+    assert shown(fields["url"], "./a@b") == "./a@b"
+
+
+def test_refused_address_does_not_show_its_password(tmp_path: Path) -> None:
+    """A problem quotes what was given, without what nobody should read in a log."""
+    problems = problems_of(tmp_path, environment={"HOLDFAST_DATA": "postgresql://me:hunter2@db/x"})
+    assert "hunter2" not in problems[0]
+    assert f"postgresql://{MASK}@db/x" in problems[0]

@@ -1,26 +1,20 @@
 """`holdfast journal`: look into a journal, prove it, travel in it, repair its end. All but `repair` only read."""
 
-import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from holdfast.cli.text import Json, as_time, print_table, printable
-from holdfast.coordinator import time_travel
-from holdfast.core.history import Entry, entries
-from holdfast.core.overview import Overview, overview
+from holdfast.cli.text import Json, as_time, print_json, print_table
 from holdfast.errors import InvalidArgumentError, NotFoundError
-from holdfast.journal.manifest import MANIFEST_NAME
-from holdfast.journal.os_disk import OsDisk
-from holdfast.journal.recovery import RepairReport
-from holdfast.journal.recovery import repair as repair_journal
-from holdfast.journal.segment import segment_names
+
+if TYPE_CHECKING:
+    from holdfast.coordinator.time_travel import Moment
+    from holdfast.core.overview import Overview
+    from holdfast.journal.os_disk import OsDisk
+    from holdfast.journal.recovery import RepairReport
 
 app = typer.Typer(help="Look into a journal, prove it, travel in it, repair its end.", no_args_is_help=True)
 
@@ -39,12 +33,20 @@ def journal() -> None:
 
 
 @app.command()
-def repair(directory: Directory) -> None:
+def repair(directory: Directory, as_json: Json = False) -> None:
     """Cut a damaged last frame, keeping a copy. Only what a damaged end needs; refuses everything else."""
-    print(_sentence(repair_journal(_disk(directory))))
+    import msgspec
+
+    from holdfast.journal.recovery import repair as repair_journal
+
+    report = repair_journal(_disk(directory))
+    if as_json:
+        print_json(msgspec.to_builtins(report))
+    else:
+        print(_sentence(report))
 
 
-def _sentence(report: RepairReport) -> str:
+def _sentence(report: "RepairReport") -> str:
     """What a repair did, for people."""
     parts = []
     if report.copy_name:
@@ -59,12 +61,18 @@ def _sentence(report: RepairReport) -> str:
 @app.command()
 def verify(directory: Directory, as_json: Json = False) -> None:
     """Replay all and check every promise that a log can keep; names the first position that breaks one."""
+    import msgspec
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from holdfast.coordinator import time_travel
+
     disk = _disk(directory)
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task("replaying", total=None)
         proof = time_travel.verify(disk, lambda position, end: bar.update(task, completed=position, total=end))
     if as_json:
-        print(json.dumps(msgspec.to_builtins(proof) | {"digest": f"{proof.digest:016x}"}))
+        print_json(msgspec.to_builtins(proof) | {"digest": f"{proof.digest:016x}"})
         return
     print(
         f"sound: {proof.frames} frames up to position {proof.end_position} (from {proof.first_position}), epoch"
@@ -80,12 +88,16 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show what happened, one line for each job that an event names."""
+    from holdfast.cli.views import print_entries
+    from holdfast.coordinator import time_travel
+    from holdfast.core.history import entries
+
     lines = (
         entry
         for position, event in time_travel.all_events(_disk(directory), after)
         for entry in entries(position, event)
     )
-    _print_entries([entry for entry, _ in zip(lines, range(limit), strict=False)], as_json=as_json, has_ids=True)
+    print_entries([entry for entry, _ in zip(lines, range(limit), strict=False)], as_json=as_json, has_ids=True)
 
 
 @app.command()
@@ -93,27 +105,44 @@ def history(
     directory: Directory, job_id: Annotated[str, typer.Argument(help="the job's id")], as_json: Json = False
 ) -> None:
     """Show everything that happened to one job."""
-    _print_entries(time_travel.history(_disk(directory), job_id), as_json=as_json, has_ids=False)
+    from holdfast.cli.views import print_entries
+    from holdfast.coordinator import time_travel
+
+    print_entries(time_travel.history(_disk(directory), job_id), as_json=as_json, has_ids=False)
 
 
 @app.command()
 def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
     """Show the whole system as it was: states, queues, leases, workers."""
+    import msgspec
+
+    from holdfast.coordinator import time_travel
+    from holdfast.core.overview import overview
+
     view = overview(time_travel.state_at(_disk(directory), _past(at)))
     if as_json:
-        print(json.dumps(msgspec.to_builtins(view)))
+        print_json(msgspec.to_builtins(view))
     else:
         _print_overview(view)
 
 
 @app.command()
-def digest(directory: Directory, at: At = "") -> None:
+def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
     """Print the digest of the state, equal wherever the same events were applied."""
+    from holdfast.coordinator import time_travel
+
     ledger = time_travel.state_at(_disk(directory), _past(at))
-    print(f"{ledger.digest:016x} at position {ledger.position}")
+    if as_json:
+        print_json({"digest": f"{ledger.digest:016x}", "position": ledger.position})
+    else:
+        print(f"{ledger.digest:016x} at position {ledger.position}")
 
 
-def _disk(directory: Path) -> OsDisk:
+def _disk(directory: Path) -> "OsDisk":
+    from holdfast.journal.manifest import MANIFEST_NAME
+    from holdfast.journal.os_disk import OsDisk
+    from holdfast.journal.segment import segment_names
+
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {str(directory)!r}")
     names = [path.name for path in directory.iterdir()]
@@ -122,7 +151,7 @@ def _disk(directory: Path) -> OsDisk:
     return OsDisk(directory)
 
 
-def _past(at: str) -> time_travel.Moment:
+def _past(at: str) -> "Moment":
     """Whether an event is past the moment that somebody named: a position, or a time."""
     if not at:
         return lambda _position, _event: False
@@ -140,28 +169,7 @@ def _past(at: str) -> time_travel.Moment:
 _POSITION_DIGITS_MAX = 18
 
 
-def _print_entries(found: list[Entry], *, as_json: bool, has_ids: bool) -> None:
-    if as_json:
-        print(json.dumps(msgspec.to_builtins(found)))
-        return
-    columns = ["POSITION", "TIME", *(["JOB"] if has_ids else []), "WHAT", "STATE", "WORKER", "TOKEN", "REASON"]
-    rows = [
-        [
-            str(entry.position),
-            as_time(entry.at_ms),
-            *([printable(entry.job_id)] if has_ids else []),
-            entry.what,
-            entry.state,
-            printable(entry.worker),
-            str(entry.token or ""),
-            printable(entry.reason),
-        ]
-        for entry in found
-    ]
-    print_table(columns, rows)
-
-
-def _print_overview(view: Overview) -> None:
+def _print_overview(view: "Overview") -> None:
     print(f"position {view.position}, {as_time(view.at_ms) or 'before the first event'}, digest {view.digest}")
     print("  ".join(f"{state} {count}" for state, count in view.states.items()))
     if view.queues:
@@ -174,7 +182,7 @@ def _print_overview(view: Overview) -> None:
         print_table(
             columns,
             [
-                [str(one.token), one.job_id, printable(one.type), one.worker, str(one.attempt), as_time(one.expires_ms)]
+                [str(one.token), one.job_id, one.type, one.worker, str(one.attempt), as_time(one.expires_ms)]
                 for one in view.leases
             ],
         )

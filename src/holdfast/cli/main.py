@@ -1,15 +1,17 @@
-"""The program `holdfast`: its commands, and how errors leave it."""
+"""The program `holdfast`: its commands, and how errors leave it.
+
+A module of commands imports at its top only what help needs; the rest when it runs, so that help is quick.
+"""
 
 import sys
-import tempfile
-import traceback
 from typing import Annotated
 
 import typer
 
 from holdfast import __version__
-from holdfast.cli import job, journal, server, worker
-from holdfast.errors import MAPPED, HoldfastError
+from holdfast.cli import bench, config, events, job, journal, queue, server, stats, workers
+from holdfast.cli.text import printable
+from holdfast.errors import MAPPED, ExitCode, HoldfastError
 
 app = typer.Typer(
     name="holdfast",
@@ -22,9 +24,14 @@ app = typer.Typer(
 SETTINGS = "Each option is also a variable (HOLDFAST_LEASE_MS) and a key in holdfast.toml (lease_ms)."
 app.command("up", help="Start a server and a worker; everything in one command.", epilog=SETTINGS)(server.up)
 app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
-app.command("worker", help="Start a worker for a server that is running.")(worker.worker)
+app.add_typer(workers.app, name="worker")
 app.add_typer(job.app, name="job")
+app.add_typer(queue.app, name="queue")
+app.command(short_help="Follow everything that happens to all jobs.")(events.events)
+app.command()(stats.stats)
 app.add_typer(journal.app, name="journal")
+app.add_typer(config.app, name="config")
+app.command(short_help="Measure submits and replay on this machine.")(bench.bench)
 
 
 def show_version(is_asked: bool) -> None:
@@ -47,30 +54,52 @@ def options(
 def main() -> int:
     """Runs a command; an error is a sentence on standard error and an exit code, never a traceback."""
     try:
-        status = app(standalone_mode=False)
-    except HoldfastError as error:
-        for line in error.message.splitlines():
-            print(f"holdfast: {line}", file=sys.stderr)
-        return int(MAPPED[error.code].exit_code)
-    except typer.Exit as error:
-        return error.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        return 130
-    except Exception as error:  # noqa: BLE001 - a bug of ours must not show a traceback to a user
-        if not hasattr(error, "show"):  # typer's own usage errors know how to show themselves
-            return _explain_bug()
-        error.show()
-        return int(getattr(error, "exit_code", 2))
+        # By one name however it was started, so that help, errors and completion are the same.
+        status = app(standalone_mode=False, prog_name="holdfast")
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a user sees no traceback, whatever it is
+        return _explain(error)
     return status if isinstance(status, int) else 0  # a command that ends with `typer.Exit` returns its status here
 
 
-def _explain_bug() -> int:
+def _explain(error: BaseException) -> int:
+    """Says what is wrong and what to do, and returns the exit code."""
+    if isinstance(error, HoldfastError):
+        for line in error.message.splitlines():
+            print(f"holdfast: {printable(line)}", file=sys.stderr)
+        return int(MAPPED[error.code].exit_code)
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, typer.Abort | KeyboardInterrupt):
+        return _INTERRUPTED_STATUS
+    if isinstance(error, BrokenPipeError):
+        return _explain_nothing()
+    if hasattr(error, "show"):  # typer's own usage errors know how to show themselves
+        error.show()
+        return int(getattr(error, "exit_code", ExitCode.USAGE))
+    return _explain_bug(error)
+
+
+def _explain_nothing() -> int:
+    """Whoever read our output has seen enough (`| head`); Python would complain once more when it ends."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE_STATUS
+
+
+def _explain_bug(error: BaseException) -> int:
     """A mistake of ours: a sentence for the user, and the traceback in a file for whoever mends it."""
+    import tempfile
+    import traceback
+
     with tempfile.NamedTemporaryFile("w", prefix="holdfast-bug-", suffix=".txt", delete=False) as file:
-        traceback.print_exc(file=file)
+        traceback.print_exception(error, file=file)
     print(f"holdfast: this is a bug in Holdfast; please report it with what is in {file.name}", file=sys.stderr)
     return _BUG_STATUS
 
 
+#: What the shell reports for a program that a signal has ended: 128 and its number.
+_INTERRUPTED_STATUS, _BROKEN_PIPE_STATUS = 130, 141
 #: What the system's own programs use for an internal error.
 _BUG_STATUS = 70

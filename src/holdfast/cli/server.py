@@ -5,32 +5,42 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import uvloop
 
-from holdfast.cli.worker import VARIABLES as WORKER_VARIABLES
-from holdfast.observe import logging
-from holdfast.observe.logging import ByteStream
-from holdfast.observe.stream import BackgroundStream
 from holdfast.settings import FIELDS, Settings, load, purpose
-from holdfast.topology.embedded import serve, serve_and_work
+
+if TYPE_CHECKING:
+    from holdfast.observe.logging import ByteStream
 
 
 def up(**flags: object) -> None:
     """A server and a worker, until TERM or INT."""
-    _run(flags, serve_and_work)
+    settings = _settings(flags)
+    from holdfast.topology.embedded import serve_and_work
+
+    _run(settings, serve_and_work)
 
 
 def server(**flags: object) -> None:
     """A server, until TERM or INT."""
-    _run(flags, serve)
+    settings = _settings(flags)
+    from holdfast.topology.embedded import serve
+
+    _run(settings, serve)
 
 
-def _run(flags: dict[str, object], program: Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]) -> None:
-    loaded = load(flags=flags, environment=os.environ, folder=Path.cwd(), other_variables=WORKER_VARIABLES)
-    settings = loaded.settings
+def _settings(flags: dict[str, object]) -> Settings:
+    return load(flags=flags, environment=os.environ, folder=Path.cwd()).settings
+
+
+def _run(settings: Settings, program: "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]") -> None:
+    import uvloop
+
+    from holdfast.observe import logging
+    from holdfast.observe.stream import BackgroundStream
+
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
@@ -64,6 +74,8 @@ def _metavar(name: str) -> str:
 def _default(name: str) -> str:
     """A default as people read it: large ones also in a larger unit."""
     default = FIELDS[name].default
+    if name == "metrics_port":
+        return "none"
     if default == "":
         return "made from the host's name"
     for size, unit in _LARGER_UNITS.get(_unit(name), ()):
@@ -80,6 +92,7 @@ _METAVARS = {
     "data": "DIRECTORY",
     "host": "ADDRESS",
     "port": "PORT",
+    "metrics_port": "PORT",
     "worker_id": "NAME",
     "ms": "MS",
     "bytes": "BYTES",

@@ -1,19 +1,21 @@
-"""How commands print: times, tables, and text that cannot harm a terminal."""
+"""How commands print: times, tables, JSON, and text that cannot harm a terminal."""
 
+import base64
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-Json = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
-#: Wide enough for a line of any table when nobody looks at it on a screen.
-_FILE_COLUMNS = 240
+#: Columns that would be useless if they were broken.
+_WHOLE = frozenset({"ID", "JOB", "STATE", "POSITION", "TOKEN", "QUEUE", "WORKER", "SETTING", "TIME", "CREATED"})
+#: Columns of numbers.
+_RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARD", "ATTEMPT"})
+_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def as_time(at_ms: int) -> str:
@@ -23,16 +25,84 @@ def as_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
+def as_clock(at_ms: int) -> str:
+    """A time of today."""
+    return as_time(at_ms)[11:23]
+
+
+def as_span(span_ms: int) -> str:
+    """How long, in the largest unit that says something."""
+    for size, unit in ((_DAY_MS, "d"), (_HOUR_MS, "h"), (_MINUTE_MS, "min"), (_SECOND_MS, "s")):
+        if span_ms >= size:
+            return f"{span_ms / size:.3g} {unit}"
+    return f"{span_ms} ms"
+
+
 def printable(text: str) -> str:
     """What a job carries is hostile: an escape sequence must not reach the terminal."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def printable_lines(data: bytes) -> str:
+    """Bytes for a terminal: lines stay lines, everything else that is no text is spelt out."""
+    text = data.decode(errors="backslashreplace")
+    return "".join(char if char in "\n\t" else printable(char) for char in text)
+
+
+def plain(data: bytes) -> object:
+    """Bytes for JSON: text where they are text."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def print_json(value: object) -> None:
+    """One line for programs, out at once: whoever follows a stream reads it line by line."""
+    print(json.dumps(value), flush=True)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns without lines between them; ids and states are never broken."""
-    table = Table(box=None, pad_edge=False)
+    """Columns without lines between them; what is given is hostile and is made printable here."""
+    shown = [tuple(map(printable, row)) for row in rows]
+    if sys.stdout.isatty():
+        _print_for_a_screen(columns, shown)
+    else:
+        _print_for_a_file(columns, shown)
+
+
+def _print_for_a_file(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """As wide as it is: whoever reads it can cut the lines."""
+    widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
+    is_right = [column in _RIGHT for column in columns]
+    for row in (columns, *rows):
+        cells = zip(row, widths, is_right, strict=True)
+        print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells).rstrip())
+
+
+def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """As wide as the screen; long text is broken within its column."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=column in {"ID", "JOB", "STATE", "POSITION", "TOKEN"})
+        table.add_column(column, no_wrap=column in _WHOLE, overflow="fold")
+        table.columns[-1].justify = "right" if column in _RIGHT else "left"
     for row in rows:
-        table.add_row(*map(escape, row))
-    Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS).print(table)
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """One line a field, those without a value left out."""
+    shown = [(label, value) for label, value in fields if value]
+    width = max((len(label) for label, _ in shown), default=0)
+    for label, value in shown:
+        print(f"{label:<{width}}  {printable(value)}")
+
+
+def say(text: str) -> None:
+    """A word to the person, beside what is printed for programs."""
+    print(printable(text), file=sys.stderr, flush=True)

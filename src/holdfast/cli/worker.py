@@ -1,7 +1,6 @@
 """`holdfast worker`: a worker process, for a running server or for wherever an app keeps its jobs."""
 
 import os
-import re
 import sys
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.cli.connecting import place_of
 from holdfast.settings import Fields, Loaded, WorkerSettings, fields_of, load_as, purpose
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from holdfast.worker.runtime import Worker
 
 _FIELDS: Fields = fields_of(WorkerSettings)
-_ADDRESS = re.compile(r"(?:holdfast://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^/:\s\[\]]+):(?P<port>\d{1,5}))/?")
-_PORT_MAX = 65_535
 _MIB = 1 << 20
 
 
@@ -115,20 +112,14 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
     target = loaded.settings.connect
     if isinstance(app, ConnectedApp) and loaded.origins["connect"] == "default":
         return app.work_api(), str(getattr(app, "url", loaded.settings.app))
-    if match := _ADDRESS.fullmatch(target):
-        if 0 < int(match["port"]) <= _PORT_MAX:
-            from holdfast.client.work_stream import StreamWork
+    place = place_of(target)
+    if isinstance(place, str):
+        from holdfast.client.work_stream import StreamWork
 
-            return StreamWork(match["address"]), match["address"]
-    elif "://" not in target and Path(target).is_dir():
-        from holdfast.client.socket_work import SocketWork
-        from holdfast.gateway.socket import SOCKET_NAME
+        return StreamWork(place), place
+    from holdfast.client.socket_work import SocketWork
 
-        return SocketWork(Path(target).absolute() / SOCKET_NAME), target
-    raise InvalidArgumentError(
-        f"expected --connect to be host:port, holdfast://host:port or the directory of a server, got {target!r}",
-        reason="ADDRESS_INVALID",
-    )
+    return SocketWork(place.absolute()), target
 
 
 def _config(settings: WorkerSettings) -> "WorkerConfig":

@@ -1,0 +1,102 @@
+"""Which server a command talks to, and how."""
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+
+import typer
+
+from holdfast.errors import InvalidArgumentError, UnavailableError
+from holdfast.settings import DEFAULT_CONNECT, ClientSettings, load_as
+
+if TYPE_CHECKING:
+    from holdfast.client.carriers import Carrier
+    from holdfast.client.remote import RemoteJobs
+
+T = TypeVar("T")
+
+#: Every command that asks a server takes it.
+Connect = Annotated[
+    str | None,
+    typer.Option(
+        "--connect",
+        metavar="HOST:PORT|DIRECTORY",
+        help=f"Where the server is (default: {DEFAULT_CONNECT}).",
+        show_default=False,
+    ),
+]
+
+_ADDRESS = re.compile(r"(?:holdfast://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^/:\s\[\]]+):(?P<port>\d{1,5}))/?")
+_PORT_MAX = 65_535
+
+
+class Connection:
+    """One server for the length of a command, which may ask it several things."""
+
+    def __init__(self, connect: str | None) -> None:
+        """`connect` is the option as it was given; nothing is opened before the first question."""
+        import asyncio
+
+        loaded = load_as(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
+        self._place = place_of(loaded.settings.connect)
+        if isinstance(self._place, Path) and not self._place.is_socket():
+            folder = self._place.parent
+            raise UnavailableError(
+                f"no server serves the directory {str(folder)!r}: start one with `holdfast up --data {folder}`",
+                reason="UNREACHABLE",
+            )
+        # One loop for all questions: gRPC does not bear a second one in its process.
+        self._runner = asyncio.Runner()
+        self._client: RemoteJobs | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._runner:
+            if self._client is not None:
+                self._runner.run(self._client.close())
+
+    def ask(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
+        """What the server answers."""
+        return self._runner.run(self._ask(call))
+
+    async def _ask(self, call: "Callable[[RemoteJobs], Awaitable[T]]") -> T:
+        from holdfast.client.remote import RemoteJobs
+
+        if self._client is None:
+            self._client = RemoteJobs(await _carrier(self._place))
+        return await call(self._client)
+
+
+def ask(connect: str | None, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
+    """What the server answers to the one question of a command."""
+    with Connection(connect) as connection:
+        return connection.ask(call)
+
+
+async def _carrier(place: str | Path) -> "Carrier":
+    if isinstance(place, Path):
+        from holdfast.client.socket_carrier import SocketCarrier
+
+        return await SocketCarrier.connect(place)
+    from holdfast.client.grpc_carrier import GrpcCarrier
+
+    return GrpcCarrier(place)
+
+
+def place_of(target: str) -> str | Path:
+    """The address `host:port` of a server, or the socket of its directory; an error for what is neither."""
+    match = _ADDRESS.fullmatch(target)
+    if match and 0 < int(match["port"]) <= _PORT_MAX:
+        return match["address"]
+    if not match and "://" not in target and Path(target).is_dir():
+        from holdfast.gateway.socket import SOCKET_NAME
+
+        return Path(target) / SOCKET_NAME
+    raise InvalidArgumentError(
+        f"expected --connect to be host:port, holdfast://host:port or the directory of a server, got {target!r}",
+        reason="ADDRESS_INVALID",
+    )

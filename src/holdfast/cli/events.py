@@ -1,0 +1,67 @@
+"""`holdfast events`: everything that happens to all jobs, in order and without a gap."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.text import Json, as_clock, print_json, printable, say
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.client.remote import RemoteJobs
+    from holdfast.core.history import Entry
+
+
+def events(
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="POSITION", help="Begin behind this position; 0: with all that is kept. Else now."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="End after so many lines; 0: never.")] = 0,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Print what happens to all jobs as it becomes durable, a line each, until Ctrl-C.
+
+    Whoever was cut off goes on with the last position printed; what shares that position is printed in one piece.
+    """
+    follower = _Follower(after, limit, as_json=as_json)
+    try:
+        ask(connect, follower.run)
+    except (KeyboardInterrupt, HoldfastError):
+        follower.say_where_to_go_on()
+        raise
+
+
+class _Follower:
+    """Prints entries, and knows up to where everything was printed."""
+
+    def __init__(self, after: int | None, limit: int, *, as_json: bool) -> None:
+        self._after = after
+        self._limit = limit
+        self._count = 0
+        self._as_json = as_json
+        self._is_told = False
+
+    async def run(self, client: "RemoteJobs") -> None:
+        async for part in client.feed(self._after):
+            for entry in part.entries:
+                self._print(entry)
+                self._count += 1
+                if self._count == self._limit:
+                    return
+            self._after, self._is_told = part.position, True
+
+    def say_where_to_go_on(self) -> None:
+        if self._is_told:
+            say(f"holdfast: go on with --after {self._after}")
+
+    def _print(self, entry: "Entry") -> None:
+        if self._as_json:
+            from holdfast.cli.views import entry_json
+
+            print_json(entry_json(entry))
+            return
+        words = (as_clock(entry.at_ms), entry.job_id, entry.what, entry.state, entry.worker, entry.reason)
+        print(printable("  ".join((f"{entry.position:>8}", *filter(None, words)))), flush=True)

@@ -1,0 +1,98 @@
+"""`holdfast job list`: jobs that match, newest first."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast import limits
+from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.moments import moment_ms
+from holdfast.cli.text import Json, print_json
+from holdfast.core.lifecycle import State
+from holdfast.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from holdfast.backends.ports import JobQuery, JobView
+    from holdfast.client.remote import RemoteJobs
+
+
+def complete_state() -> list[str]:
+    """What a shell offers for a state."""
+    return [state.name for state in State]
+
+
+def list_jobs(
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            *("--state", "-s"),
+            metavar="STATE",
+            help="Only jobs in this state; repeatable.",
+            autocompletion=complete_state,
+        ),
+    ] = None,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Only jobs of this queue.")] = "",
+    job_type: Annotated[str, typer.Option("--type", "-t", help="Only jobs of this type.")] = "",
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; repeatable."),
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Only jobs created since 2026-11-15T12:00, or in the last 10m.")
+    ] = "",
+    before: Annotated[str, typer.Option(metavar="TIME", help="Only jobs created before that time.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many jobs at most.")] = 20,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Begin with the oldest.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List jobs, newest first."""
+    from holdfast.backends.ports import JobQuery
+
+    query = JobQuery(
+        states=frozenset(_state(text) for text in state or ()),
+        queue=queue,
+        type=job_type,
+        labels=parse_labels(label),
+        created_from_ms=moment_ms(since, "--since"),
+        created_before_ms=moment_ms(before, "--before"),
+        oldest_first=oldest_first,
+    )
+    jobs = ask(connect, lambda client: _collect(client, query, limit))
+    from holdfast.cli.views import job_json, print_jobs
+
+    if as_json:
+        print_json([job_json(job) for job in jobs])
+    else:
+        print_jobs(jobs)
+
+
+async def _collect(client: "RemoteJobs", query: "JobQuery", limit: int) -> "list[JobView]":
+    """Part after part; a part may be empty, and more may follow."""
+    jobs: list[JobView] = []
+    cursor = ""
+    while True:
+        found = await client.find(query, cursor, min(limit - len(jobs), limits.PAGE_SIZE_MAX))
+        jobs += found.jobs
+        cursor = found.cursor
+        if not cursor or len(jobs) >= limit:
+            return jobs
+
+
+def parse_labels(given: list[str] | None) -> dict[str, str]:
+    """Labels as they are given on the command line."""
+    labels: dict[str, str] = {}
+    for text in given or ():
+        key, separator, value = text.partition("=")
+        if not (key and separator):
+            raise InvalidArgumentError(f"expected --label to be KEY=VALUE, got {text!r}")
+        labels[key] = value
+    return labels
+
+
+def _state(text: str) -> State:
+    try:
+        return State[text.upper()]
+    except KeyError:
+        known = ", ".join(state.name for state in State)
+        raise InvalidArgumentError(f"expected --state to be one of {known}, got {text!r}") from None

@@ -1,0 +1,152 @@
+"""`holdfast queue`: what waits where, and opening, pausing, draining and purging."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.text import Json, as_span, print_json, print_table, printable, say
+from holdfast.core.model import QueueMode
+from holdfast.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from holdfast.backends.ports import QueueView
+    from holdfast.client.remote import RemoteJobs
+
+app = typer.Typer(help="See what waits in which queue, and steer it.", no_args_is_help=True)
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+Reason = Annotated[str, typer.Option(help="Why; shown to whoever asks.")]
+
+_LOOK_S = 0.25
+
+
+@app.callback()
+def queue() -> None:
+    """Groups the commands."""
+
+
+@app.command("list")
+def list_queues(connect: Connect = None, as_json: Json = False) -> None:
+    """List every queue that has jobs or is not open."""
+    found = ask(connect, lambda client: client.queues())
+    if as_json:
+        print_json([_fields(one) for one in found])
+        return
+    rows = [
+        (
+            one.name,
+            one.mode.name,
+            str(one.ready),
+            str(one.delayed),
+            str(one.running),
+            as_span(one.oldest_age_ms) if one.ready else "",
+            one.reason,
+        )
+        for one in found
+    ]
+    print_table(("QUEUE", "MODE", "READY", "DELAYED", "RUNNING", "OLDEST", "REASON"), rows)
+
+
+@app.command()
+def pause(name: QueueName, reason: Reason = "", connect: Connect = None, as_json: Json = False) -> None:
+    """Grant no more jobs of a queue; it goes on taking them, and what runs goes on."""
+    with Connection(connect) as server:
+        _set_mode(server, name, QueueMode.PAUSED, reason, as_json=as_json)
+
+
+@app.command()
+def resume(name: QueueName, connect: Connect = None, as_json: Json = False) -> None:
+    """Open a queue that was paused or drained."""
+    with Connection(connect) as server:
+        _set_mode(server, name, QueueMode.OPEN, "", as_json=as_json)
+
+
+@app.command()
+def drain(
+    name: QueueName,
+    reason: Reason = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing is left in it.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Take no new jobs for a queue; those that are in it are still run."""
+    with Connection(connect) as server:
+        _set_mode(server, name, QueueMode.DRAINING, reason, as_json=as_json)
+        if wait:
+            server.ask(lambda client: _watch_until_empty(client, name))
+
+
+@app.command()
+def purge(
+    name: QueueName,
+    reason: Annotated[str, typer.Option(help="Why; kept with every job.")] = "purged",
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Cancel every job that waits in a queue; those that run go on."""
+    with Connection(connect) as server:
+        if not is_sure:
+            _confirm(server, name)
+        count = server.ask(lambda client: client.purge(name, reason))
+    if as_json:
+        print_json({"queue": name, "canceled": count})
+    else:
+        print(f"canceled {count} {'job' if count == 1 else 'jobs'}")
+
+
+def _confirm(server: Connection, name: str) -> None:
+    """Asks whoever sits at a terminal; a program must have said that it is sure."""
+    if not sys.stdin.isatty():
+        raise InvalidArgumentError(f"purging cancels every job that waits in {name!r}; say --yes if you mean it")
+    waiting = next((one for one in server.ask(lambda client: client.queues()) if one.name == name), None)
+    count = waiting.ready + waiting.delayed if waiting else 0
+    typer.confirm(printable(f"Cancel {count} waiting jobs of queue {name!r}?"), abort=True, err=True)
+
+
+def _set_mode(server: Connection, name: str, mode: QueueMode, reason: str, *, as_json: bool) -> None:
+    server.ask(lambda client: client.set_queue_mode(name, mode, reason))
+    if as_json:
+        print_json({"queue": name, "mode": mode.name, "reason": reason})
+    else:
+        print(printable(f"{name} is {mode.name.lower()}"))
+
+
+async def _watch_until_empty(client: "RemoteJobs", name: str) -> None:
+    """A bar on a terminal, elsewhere a line whenever the number has changed."""
+    import asyncio
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    left = first = await _left(client, name)
+    is_seen = sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=not is_seen, transient=True) as bar:
+        task = bar.add_task("draining", total=first)
+        while left:
+            if not is_seen:
+                say(f"{left} jobs left")
+            before = left
+            while left == before:
+                await asyncio.sleep(_LOOK_S)
+                left = await _left(client, name)
+            bar.update(task, completed=first - left)
+    say(f"{name} is empty")
+
+
+async def _left(client: "RemoteJobs", name: str) -> int:
+    return sum(one.ready + one.delayed + one.running for one in await client.queues() if one.name == name)
+
+
+def _fields(one: "QueueView") -> dict[str, object]:
+    return {
+        "queue": one.name,
+        "mode": one.mode.name,
+        "reason": one.reason,
+        "ready": one.ready,
+        "delayed": one.delayed,
+        "running": one.running,
+        "oldest_age_ms": one.oldest_age_ms,
+    }

@@ -1,0 +1,156 @@
+"""Jobs, results and entries as commands show them: as JSON by the words of the glossary, or as text."""
+
+from collections.abc import Sequence
+
+from holdfast.backends.ports import JobView, ResultView
+from holdfast.cli.text import as_span, as_time, plain, print_fields, print_json, print_table
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.model import Extra
+
+_PERMILLE_DONE = 1_000
+
+
+def job_json(job: JobView) -> dict[str, object]:
+    """Everything that is known of a job, for programs; times in milliseconds since 1970, 0 where there is none."""
+    template, extra = job.template, job.extra or Extra()
+    progress = job.progress
+    return {
+        "job_id": job.id,
+        "state": job.state.name,
+        "type": template.type,
+        "queue": template.queue,
+        "priority": template.priority,
+        "created_at_ms": job.created_ms,
+        "started_at_ms": job.started_ms,
+        "finished_at_ms": job.finished_ms,
+        "not_before_ms": job.not_before_ms,
+        "attempts": job.attempts,
+        "max_attempts": template.max_attempts,
+        "failures": job.failures,
+        "losses": job.losses,
+        "timeout_ms": template.timeout_ms,
+        "cancel_requested": job.cancel_requested,
+        "failure_reason": job.failure_reason,
+        "worker_id": job.worker,
+        "token": job.token,
+        "progress": progress and {"permille": progress.permille, "message": progress.message, "at_ms": progress.at_ms},
+        "request_id": extra.request_id,
+        "unique_key": extra.unique_key,
+        "retry_of": extra.retry_of,
+        "labels": dict(extra.labels),
+        "headers": dict(extra.headers),
+    }
+
+
+def result_json(job: JobView, result: ResultView) -> dict[str, object]:
+    """How a job ended, for programs."""
+    return {
+        "job_id": job.id,
+        "state": job.state.name,
+        "output": plain(result.output),
+        "summary": result.summary,
+        "failure_reason": job.failure_reason,
+        "runtime_ms": result.runtime_ms,
+    }
+
+
+def entry_json(entry: Entry) -> dict[str, object]:
+    """One thing that happened, for programs."""
+    return {
+        "position": entry.position,
+        "at_ms": entry.at_ms,
+        "job_id": entry.job_id,
+        "what": entry.what,
+        "state": entry.state,
+        "worker_id": entry.worker,
+        "token": entry.token,
+        "reason": entry.reason,
+    }
+
+
+def print_job(job: JobView) -> None:
+    """A job for people; what does not apply is left out."""
+    template, extra = job.template, job.extra or Extra()
+    is_over = job.state in TERMINAL
+    print_fields(
+        (
+            ("id", job.id),
+            ("state", job.state.name + (" (cancel requested)" if job.cancel_requested and not is_over else "")),
+            ("progress", progress_words(job)),
+            ("type", template.type),
+            ("queue", template.queue),
+            ("priority", str(template.priority)),
+            ("created", as_time(job.created_ms)),
+            ("due", as_time(job.not_before_ms) if job.not_before_ms > job.created_ms else ""),
+            ("started", as_time(job.started_ms)),
+            ("finished", as_time(job.finished_ms)),
+            ("attempts", _attempts(job)),
+            ("worker", job.worker),
+            ("failure", job.failure_reason),
+            ("labels", pairs(extra.labels)),
+            ("request id", extra.request_id),
+            ("unique key", extra.unique_key),
+            ("retry of", extra.retry_of),
+        )
+    )
+
+
+def print_jobs(jobs: Sequence[JobView]) -> None:
+    """One line a job."""
+    rows = [
+        (job.id, job.state.name, job.template.type, job.template.queue, as_time(job.created_ms), _note(job))
+        for job in jobs
+    ]
+    print_table(("ID", "STATE", "TYPE", "QUEUE", "CREATED", "NOTE"), rows)
+
+
+def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> None:
+    """One line for each thing that happened."""
+    if as_json:
+        print_json([entry_json(entry) for entry in found])
+        return
+    columns = ["POSITION", "TIME", *(["JOB"] if has_ids else []), "WHAT", "STATE", "WORKER", "TOKEN", "REASON"]
+    rows = [
+        [
+            str(entry.position),
+            as_time(entry.at_ms),
+            *([entry.job_id] if has_ids else []),
+            entry.what,
+            entry.state,
+            entry.worker,
+            str(entry.token or ""),
+            entry.reason,
+        ]
+        for entry in found
+    ]
+    print_table(columns, rows)
+
+
+def progress_words(job: JobView) -> str:
+    """How far a running job says it is."""
+    if job.progress is None or job.state != RUNNING:
+        return ""
+    share = f"{job.progress.permille / 10:g} %" if 0 <= job.progress.permille <= _PERMILLE_DONE else ""
+    return " ".join(part for part in (share, job.progress.message) if part)
+
+
+def pairs(labels: Sequence[tuple[str, str]]) -> str:
+    """Labels as they are given."""
+    return ", ".join(f"{key}={value}" for key, value in labels)
+
+
+def _attempts(job: JobView) -> str:
+    """How often it was tried, of how often it may fail."""
+    if not job.attempts:
+        return ""
+    losses = f", {job.losses} lost" if job.losses else ""
+    return f"{job.attempts} ({job.failures} of {job.template.max_attempts} failed{losses})"
+
+
+def _note(job: JobView) -> str:
+    """What one wants to know first: how far it is, why it failed, or how long it took."""
+    if job.state in TERMINAL:
+        took = as_span(job.finished_ms - job.started_ms) if job.started_ms else ""
+        return job.failure_reason or (f"in {took}" if took else "")
+    return progress_words(job) or ("cancel requested" if job.cancel_requested else "")

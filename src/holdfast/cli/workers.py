@@ -1,0 +1,83 @@
+"""`holdfast worker`: with no more words it is a worker; `list` and `drain` look after those that run."""
+
+import inspect
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.text import Json, as_span, print_json, print_table, printable
+from holdfast.cli.worker import worker as start
+
+if TYPE_CHECKING:
+    from holdfast.backends.ports import WorkerView
+
+app = typer.Typer(help="Start a worker, or look after those that run.")
+
+
+@app.callback(invoke_without_command=True)
+def worker(context: typer.Context, **options: object) -> None:
+    """Start a worker for a server that is running; or list those that run, or drain one."""
+    if context.invoked_subcommand is None:
+        start(**options)  # type: ignore[arg-type]  # they are its own, by the signature below
+
+
+@app.command("list")
+def list_workers(connect: Connect = None, as_json: Json = False) -> None:
+    """List the workers that are connected or were heard of lately."""
+    found = ask(connect, lambda client: client.workers())
+    if as_json:
+        print_json([_fields(one) for one in found])
+        return
+    rows = [
+        (
+            one.worker_id,
+            _state(one),
+            f"{one.running}/{one.slots}",
+            f"{as_span(one.heard_ms_ago)} ago",
+            ", ".join(one.queues) or "all",
+            ", ".join(one.types),
+        )
+        for one in found
+    ]
+    print_table(("WORKER", "STATE", "RUNNING", "HEARD", "QUEUES", "TYPES"), rows)
+
+
+@app.command()
+def drain(
+    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The worker's name.")],
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a worker to take no more jobs, to finish what it runs, and to end."""
+    ask(connect, lambda client: client.drain_worker(worker_id))
+    if as_json:
+        print_json({"worker_id": worker_id, "asked": "drain"})
+    else:
+        print(printable(f"{worker_id} was asked to drain; it ends when its jobs have"))
+
+
+def _state(one: "WorkerView") -> str:
+    if one.is_draining:
+        return "draining"
+    return "connected" if one.is_streaming else "polling"
+
+
+def _fields(one: "WorkerView") -> dict[str, object]:
+    return {
+        "worker_id": one.worker_id,
+        "types": one.types,
+        "queues": one.queues,
+        "slots": one.slots,
+        "running": one.running,
+        "is_draining": one.is_draining,
+        "is_streaming": one.is_streaming,
+        "heard_ms_ago": one.heard_ms_ago,
+    }
+
+
+_context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+# typer reads the signature; mypy does not know that functions may carry one.
+worker.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_context, *inspect.signature(start, eval_str=True).parameters.values()]
+)
