@@ -17,7 +17,7 @@ from holdfast.coordinator.time_travel import no_history
 from holdfast.core.history import Entry, entries
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 
-#: Events that are looked at together, and the size from which on a part is told: no message, and no turn, may grow large.
+#: Events looked at together, and the size from which on a part is told: neither a message nor a turn may grow large.
 _SLICE_EVENTS = 256
 _PART_CHARS = 128 * 1024
 #: About what an entry has besides its reason.
