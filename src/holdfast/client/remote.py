@@ -26,6 +26,7 @@ from holdfast.backends.ports import (
 from holdfast.client import views
 from holdfast.client.carriers import Carrier, Response
 from holdfast.client.retrying import Retrying
+from holdfast.client.views import made
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
@@ -65,8 +66,10 @@ class RemoteJobs:
         """Repeated by itself where every draft has an id or a request id, for then it finds the first one's jobs."""
         if any(template.simulated for template in templates):
             raise InvalidArgumentError("simulated work is submitted over taskqueue.v1", reason="TEMPLATE_SIMULATED")
-        request = pb.SubmitJobsRequest(
-            templates=map(views.template_message, templates), jobs=map(views.draft_message, drafts)
+        request = made(
+            pb.SubmitJobsRequest,
+            templates=map(views.template_message, templates),
+            jobs=map(views.draft_message, drafts),
         )
         is_repeatable = all(draft.id or (draft.extra and draft.extra.request_id) for draft in drafts)
         method = "JobService/SubmitJobs"
@@ -75,21 +78,23 @@ class RemoteJobs:
 
     async def get(self, job_id: str) -> JobView:
         """The job at one instant."""
-        return views.job_view(await self._call("JobService/GetJob", pb.GetJobRequest(job_id=job_id), pb.Job, _STATUS_S))
+        return views.job_view(
+            await self._call("JobService/GetJob", made(pb.GetJobRequest, job_id=job_id), pb.Job, _STATUS_S)
+        )
 
     async def result(self, job_id: str) -> ResultView:
         """Its result, if it has one yet."""
-        request = pb.GetJobRequest(job_id=job_id, with_output=True)
+        request = made(pb.GetJobRequest, job_id=job_id, with_output=True)
         return views.result_view(await self._call("JobService/GetJob", request, pb.Job, _RESULT_S))
 
     async def payload(self, job_id: str) -> bytes:
         """What its handler is given."""
-        request = pb.GetJobRequest(job_id=job_id, with_payload=True)
+        request = made(pb.GetJobRequest, job_id=job_id, with_payload=True)
         return (await self._call("JobService/GetJob", request, pb.Job, _RESULT_S)).payload
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Ends a queued job, asks a running one to stop."""
-        request = pb.CancelJobRequest(job_id=job_id, reason=reason)
+        request = made(pb.CancelJobRequest, job_id=job_id, reason=reason)
         reply = await self._call("JobService/CancelJob", request, pb.CancelJobResponse, _CANCEL_S)
         return CancelReply(State(reply.status), reply.already_ended)
 
@@ -107,20 +112,20 @@ class RemoteJobs:
 
     async def explain(self, job_id: str) -> Explanation:
         """Why it is where it is."""
-        request = pb.ExplainJobRequest(job_id=job_id)
+        request = made(pb.ExplainJobRequest, job_id=job_id)
         reply = await self._call("JobService/ExplainJob", request, pb.ExplainJobResponse, _STATUS_S)
         return Explanation(State(reply.status), reply.reason, reply.explanation)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """The job now and after each change; begin anew after an `UnavailableError`."""
-        request = pb.WatchJobRequest(job_id=job_id)
+        request = made(pb.WatchJobRequest, job_id=job_id)
         async with aclosing(self._carrier.stream("JobService/WatchJob", request, pb.Job)) as jobs:
             async for job in jobs:
                 yield views.job_view(job)
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
         """The job and its result, however long that takes."""
-        job = await self._call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, None)
+        job = await self._call("JobService/AwaitJob", made(pb.AwaitJobRequest, job_id=job_id), pb.Job, None)
         return views.job_view(job), views.result_view(job)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
@@ -134,7 +139,7 @@ class RemoteJobs:
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """The id of a new job like this one; repeated by itself only under a request id."""
-        request = pb.RetryJobRequest(job_id=job_id, request_id=request_id)
+        request = made(pb.RetryJobRequest, job_id=job_id, request_id=request_id)
         method, is_repeatable = "JobService/RetryJob", bool(request_id)
         return (await self._call(method, request, pb.RetryJobResponse, _SUBMIT_S, is_repeatable=is_repeatable)).job_id
 
@@ -142,13 +147,13 @@ class RemoteJobs:
 
     async def history(self, job_id: str) -> list[Entry]:
         """Everything that happened to a job."""
-        request = pb.GetHistoryRequest(job_id=job_id)
+        request = made(pb.GetHistoryRequest, job_id=job_id)
         reply = await self._call("JobService/GetHistory", request, pb.GetHistoryResponse, _WALK_S)
         return [views.entry_of(entry) for entry in reply.entries]
 
     async def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:
         """Everything that happens; after an `UnavailableError` go on from the last position."""
-        request = pb.FeedRequest(after=after or 0, from_now=after is None)
+        request = made(pb.FeedRequest, after=after or 0, from_now=after is None)
         async with aclosing(self._carrier.stream("JobService/Feed", request, pb.FeedResponse)) as parts:
             async for part in parts:
                 yield FeedPart([views.entry_of(entry) for entry in part.entries], part.position)
@@ -166,12 +171,12 @@ class RemoteJobs:
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
         """Opens, pauses or drains a queue."""
-        request = pb.SetQueueModeRequest(queue=queue, mode=views.mode_message(mode), reason=reason)
+        request = made(pb.SetQueueModeRequest, queue=queue, mode=views.mode_message(mode), reason=reason)
         await self._call("AdminService/SetQueueMode", request, pb.SetQueueModeResponse, _CANCEL_S)
 
     async def purge(self, queue: str, reason: str) -> int:
         """Cancels what waits; not repeated by itself, because the number would be that of the last try alone."""
-        request, method = pb.PurgeQueueRequest(queue=queue, reason=reason), "AdminService/PurgeQueue"
+        request, method = made(pb.PurgeQueueRequest, queue=queue, reason=reason), "AdminService/PurgeQueue"
         return (await self._call(method, request, pb.PurgeQueueResponse, _WALK_S, is_repeatable=False)).canceled
 
     async def workers(self) -> list[WorkerView]:
@@ -182,7 +187,7 @@ class RemoteJobs:
 
     async def drain_worker(self, worker_id: str) -> None:
         """Asks a worker to finish and end."""
-        request = pb.DrainWorkerRequest(worker_id=worker_id)
+        request = made(pb.DrainWorkerRequest, worker_id=worker_id)
         await self._call("AdminService/DrainWorker", request, pb.DrainWorkerResponse, _CANCEL_S)
 
     async def _call(

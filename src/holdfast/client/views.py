@@ -1,15 +1,19 @@
 """Values of the ports as requests, and answers of `holdfast.v1` as values of the ports."""
 
-from typing import cast
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
 
 from holdfast.backends.ports import JobDraft, JobQuery, JobView, Progress, QueueView, ResultView, Stats, WorkerView
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, QueueMode, Template
-from holdfast.errors import Code
+from holdfast.errors import Code, InvalidArgumentError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.enums import job_status
+
+Request = TypeVar("Request", bound=Message)
 
 _KINDS = {FIXED: pb.BACKOFF_KIND_FIXED, EXPONENTIAL: pb.BACKOFF_KIND_EXPONENTIAL, QUADRATIC: pb.BACKOFF_KIND_QUADRATIC}
 _KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
@@ -17,6 +21,14 @@ _NO_BACKOFF = Backoff()
 
 
 # -- requests
+
+
+def made(kind: type[Request], **fields: Any) -> Request:  # noqa: ANN401 - the fields of the message
+    """A request; `InvalidArgumentError` for what no message can hold, such as a negative size or half a character."""
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"this cannot be sent: {error}", reason="REQUEST_INVALID") from error
 
 
 def template_message(template: Template) -> pb.JobTemplate:
@@ -37,14 +49,12 @@ def template_message(template: Template) -> pb.JobTemplate:
 
 
 def draft_message(draft: JobDraft) -> pb.NewJob:
-    """One job to be submitted."""
-    message = pb.NewJob(
-        template=draft.template,
-        payload=draft.payload,
-        delay_ms=draft.delay_ms,
-        not_before_ms=draft.not_before_ms,
-        id=draft.id,
-    )
+    """One job to be submitted; most have nothing but an id and a payload, and what is not set costs nothing."""
+    message = pb.NewJob(payload=draft.payload, id=draft.id)
+    if draft.template:
+        message.template = draft.template
+    if draft.delay_ms or draft.not_before_ms:
+        message.delay_ms, message.not_before_ms = draft.delay_ms, draft.not_before_ms
     extra = draft.extra
     if extra is not None:
         message.request_id, message.unique_key, message.retry_of = extra.request_id, extra.unique_key, extra.retry_of
@@ -55,7 +65,8 @@ def draft_message(draft: JobDraft) -> pb.NewJob:
 
 def query_message(query: JobQuery, cursor: str, size: int) -> pb.FindJobsRequest:
     """What is looked for, and where to go on."""
-    return pb.FindJobsRequest(
+    return made(
+        pb.FindJobsRequest,
         status=[job_status(state) for state in query.states],
         queue=query.queue,
         type=query.type,

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import cast
 from uuid import uuid4
 
 import pytest
@@ -98,6 +99,26 @@ async def test_simulated_work_is_not_submitted_as_something_else() -> None:
     """The message has no place for it, so it is refused before it is sent."""
     with pytest.raises(InvalidArgumentError):
         await RemoteJobs(Deaf()).submit([Template("brew", simulated=True)], [JobDraft()])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda remote: remote.submit([Template("brew", priority=-1)], [JobDraft()]),
+        lambda remote: remote.submit(TEMPLATES, [JobDraft(template=-1)]),
+        lambda remote: remote.submit(TEMPLATES, [JobDraft(payload=cast("bytes", object()))]),
+        lambda remote: remote.get("\ud800"),
+        lambda remote: remote.find(JobQuery(), "", -1),
+        lambda remote: anext(remote.feed(-1)),
+    ],
+    ids=["priority", "template", "payload", "half-a-character", "size", "position"],
+)
+async def test_what_no_message_can_hold_is_refused(use: Use) -> None:
+    """It is INVALID_ARGUMENT like any other wrong value, and nothing is sent."""
+    carrier = Deaf()
+    with pytest.raises(InvalidArgumentError):
+        await use(RemoteJobs(carrier))
+    assert carrier.asked == []
 
 
 @pytest.mark.parametrize("code", list(Code))
