@@ -37,5 +37,5 @@ def _memory() -> str:
 
 def _file_system() -> str:
     """Of the folder in which stores are put: a sync in memory costs nothing."""
-    command = ["stat", "--file-system", "--format=%T", tempfile.gettempdir()]
+    command = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", tempfile.gettempdir()]
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip() or "unknown file system"

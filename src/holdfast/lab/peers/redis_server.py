@@ -17,6 +17,10 @@ MODES = {
     "default": [],  # what Redis does without a configuration: RDB snapshots now and then, no append-only file
     "always": ["--appendonly", "yes", "--appendfsync", "always"],
 }
+DURABILITY = (
+    "Redis' own: by default a job is in memory until the next snapshot, 1 to 60 min later; with `appendfsync always` "
+    "it is synced before the submit returns"
+)
 INSTALL = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "redis-server"]
 _START_S = 10
 

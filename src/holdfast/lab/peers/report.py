@@ -69,7 +69,7 @@ def about_rows(results: Results) -> Rows:
     return [[one.title, one.version, one.durability, one.settings] for one in results.systems.values()]
 
 
-ABOUT_HEADER = ["system", "version", "an accepted job survives", "settings: one worker process each"]
+ABOUT_HEADER = ["system", "version", "durability", "settings: one worker process each"]
 
 
 def leaders(results: Results) -> list[str]:
@@ -93,7 +93,8 @@ def markdown(results: Results, plot: str) -> str:
         table(speed_header(RATES), speed_rows(results, RATES)),
         TIME_WORDS,
         table(speed_header(TIMES), speed_rows(results, TIMES)),
-        "Who is first:\n\n" + "\n".join(f"- {line}" for line in leaders(results)),
+        "Who is first:\n\n"
+        + "\n".join(f"- {line}" for line in leaders(results) or ["nobody: nothing to compare with."]),
         KILL_WORDS,
         table(KILL_HEADER, kill_rows(results)),
         "### What was run\n\n" + table(ABOUT_HEADER, about_rows(results)),

@@ -12,8 +12,8 @@ OWN = "own"
 FIGURES = {
     "bulk": "bulk enqueue",
     "end_to_end": "end to end",
-    "p50": "idle latency, p50",
-    "p99": "idle latency, p99",
+    "p50": "idle p50",
+    "p99": "idle p99",
 }
 #: More is better for rates, less for times.
 RATES = ("bulk", "end_to_end")

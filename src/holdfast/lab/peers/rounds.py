@@ -91,7 +91,8 @@ async def _kills(plan: Plan, abouts: dict[str, About], say: Say) -> list[KillTri
                 say(f"kill {system} FAILED: {error}")
                 return KillTrial(system, number, error=str(error))
         abouts.setdefault(system, told.about)
-        say(f"kill {number + 1}: {system} {told.kill}")
+        assert told.kill is not None
+        say(f"kill {number + 1}: {system} finished {told.kill.finished} of {told.kill.jobs}, lost {told.kill.lost}")
         return KillTrial(system, number, told.kill)
 
     pairs = [(system, number) for number in range(plan.kills) for system in plan.systems]

@@ -7,6 +7,7 @@ from celery import group
 from redis import Redis
 
 from holdfast.lab.peers import place
+from holdfast.lab.peers.redis_server import DURABILITY
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.tasks import celery_app
 
@@ -19,7 +20,7 @@ class Celery:
         version=version("celery"),
         settings="`celery worker --pool=threads --concurrency=8`, prefetch 4 per thread (default), bulk by `group`, "
         "results in Redis, `AsyncResult.get()`",
-        durability="that of Redis",
+        durability=DURABILITY,
         after_a_kill="acknowledged before they run (default): what ran is gone; what was prefetched comes back "
         "after `visibility_timeout`, 1 h",
     )

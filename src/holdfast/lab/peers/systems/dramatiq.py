@@ -6,6 +6,7 @@ from importlib.metadata import version
 from redis import Redis
 
 from holdfast.lab.peers import place
+from holdfast.lab.peers.redis_server import DURABILITY
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.tasks import dramatiq_app
 
@@ -18,7 +19,7 @@ class Dramatiq:
         version=version("dramatiq"),
         settings="`dramatiq --processes 1 --threads 8`, prefetch 2 per thread (default), no call for many: a loop of "
         "`send`, results by the `Results` middleware, `get_result(block=True)`",
-        durability="that of Redis",
+        durability=DURABILITY,
         after_a_kill="acknowledged after they ran; comes back when the worker has been silent for 60 s and some "
         "command happens to do maintenance (1 in 1,000)",
     )

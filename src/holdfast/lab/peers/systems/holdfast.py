@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _APP = "holdfast.lab.peers.tasks.holdfast_app"
 _SETTINGS = "8 slots (default), threads, bulk by `submit_many`, `Job.result()`"
-_DURABILITY = "a stop of the machine: every job is synced to disk before its submit returns"
+_DURABILITY = "every job is synced to disk before its submit returns, always"
 _AFTER_A_KILL = "handed to another worker as soon as the connection of the killed one breaks"
 
 

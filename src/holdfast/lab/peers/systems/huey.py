@@ -3,6 +3,7 @@
 import sys
 from importlib.metadata import version
 
+from holdfast.lab.peers.redis_server import DURABILITY
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.tasks import huey_app
 
@@ -15,7 +16,7 @@ class Huey:
         version=version("huey"),
         settings="`huey_consumer --workers 8 --worker-type thread`, no prefetch, no call for many: `task.map` sends "
         "one by one, `notify_result=True` so that `Result.get(blocking=True)` does not poll",
-        durability="that of Redis",
+        durability=DURABILITY,
         after_a_kill="popped before they run: what ran is gone",
     )
 

@@ -8,6 +8,7 @@ from rq import Queue
 
 from holdfast.errors import DeadlineExceededError
 from holdfast.lab.peers import place, work
+from holdfast.lab.peers.redis_server import DURABILITY
 from holdfast.lab.peers.system import About
 
 _SETTINGS = (
@@ -23,9 +24,9 @@ class Rq:
         title="RQ",
         version=version("rq"),
         settings=f"`rq worker` (a fork for each job), {_SETTINGS}",
-        durability="that of Redis",
-        after_a_kill="declared abandoned some 90 s later and moved to the failed registry; run again only where a "
-        "`Retry` was asked for",
+        durability=DURABILITY,
+        after_a_kill="declared abandoned after 90 s, at the next maintenance (every 10 min), and moved to the failed "
+        "registry; run again only where a `Retry` was asked for",
     )
     _options: tuple[str, ...] = ()
 

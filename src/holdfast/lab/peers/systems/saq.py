@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from saq import Status
 
+from holdfast.lab.peers.redis_server import DURABILITY
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.tasks import saq_app
 
@@ -20,7 +21,7 @@ class Saq:
         version=version("saq"),
         settings="`saq`, 10 at a time (default), coroutines, no prefetch, no call for many: `enqueue` 20 at a time "
         "(its own bound), `Queue.apply` polling every ms (default: 500) for a result",
-        durability="that of Redis",
+        durability=DURABILITY,
         after_a_kill="moved to a list of active jobs; swept every 60 s once past their timeout (10 s), and aborted "
         "rather than run again, since `retries` is 1",
     )

@@ -9,6 +9,7 @@ from typing import Any
 from redis import Redis
 
 from holdfast.lab.peers import place
+from holdfast.lab.peers.redis_server import DURABILITY
 from holdfast.lab.peers.system import About
 from holdfast.lab.peers.tasks import taskiq_app
 
@@ -24,7 +25,7 @@ class Taskiq:
         version=f"{version('taskiq')} (taskiq-redis {version('taskiq-redis')})",
         settings="`taskiq worker --workers 1`, 100 at a time (default), coroutines, `RedisStreamBroker` reading 100 at "
         f"once (default), no call for many: {_LANES} `kiq` at a time, `wait_result` polling every ms (default: 200)",
-        durability="that of Redis",
+        durability=DURABILITY,
         after_a_kill="acknowledged after the result is stored; claimed by another worker after 10 min (`idle_timeout`)",
     )
 
