@@ -3,8 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import structlog
-
 from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
 from holdfast.clock import SystemClock
 from holdfast.settings import MEMORY, Settings
@@ -67,7 +65,7 @@ class LedgerHere:
         await self._open()
 
     async def _open(self) -> None:
-        self._serving = Serving(self._settings, structlog.get_logger(), self._clock)
+        self._serving = Serving(self._settings, self._clock)
         if self._folder is None:
             self._serving.open_at_once()
         else:

@@ -6,7 +6,6 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
-import structlog
 
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ports import FeedPart, JobDraft
@@ -48,7 +47,7 @@ class Tiny:
 async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> Tiny:
     """A ledger on disk, or in memory, with such a feed."""
     data = MEMORY if folder is None else str(folder)
-    serving = Serving(Settings(data=data, **settings), structlog.get_logger())  # type: ignore[arg-type]
+    serving = Serving(Settings(data=data, **settings))  # type: ignore[arg-type]
     if folder is None:
         serving.open_at_once()
     else:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from holdfast import limits
 from holdfast.backends.ledger.searching import cursor_of, place_of
@@ -19,7 +18,7 @@ from holdfast.topology.serving import Serving
 @pytest.fixture
 async def serving() -> AsyncIterator[Serving]:
     """A ledger in memory."""
-    serving = Serving(Settings(data=MEMORY), structlog.get_logger())
+    serving = Serving(Settings(data=MEMORY))
     serving.open_at_once()
     yield serving
     await serving.close()

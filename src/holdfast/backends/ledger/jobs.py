@@ -126,6 +126,7 @@ class LedgerJobs:
                     return
                 self._waiters.refuse_if_closed()
                 await changed.wait()
+                self._waiters.refuse_if_closed()
         finally:
             self._waiters.unwatch(job_id, changed)
 
