@@ -1,76 +1,69 @@
-"""The client's own deadlines, as a server sees them."""
+"""The client's own deadlines, as its carrier is given them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
-import grpc
 import pytest
+from google.protobuf.message import Message
 
-from holdfast.client.jobs import JobClient, SubmitOptions
-from holdfast.client.retrying import Retrying
-from holdfast.errors import HoldfastError
-from holdfast.gateway.grpc.status import Context
+from holdfast.backends.ports import JobDraft, JobQuery
+from holdfast.client.carriers import Response
+from holdfast.client.remote import RemoteJobs
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import FailedPreconditionError
+
+Use = Callable[[RemoteJobs], Awaitable[object]]
 
 
-class Clockwatcher(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic when it runs
+class Clockwatcher:
     """Notes how much time each call brings along, and refuses it for good."""
 
     def __init__(self) -> None:
-        self.remaining_s: dict[str, float] = {}
+        self.deadlines_s: list[float | None] = []
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        async def refuse(_request: bytes, context: Context) -> None:
-            self.remaining_s[handler_call_details.method.rsplit("/", 1)[1]] = context.time_remaining() or 0
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "seen")
+    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+        self.deadlines_s.append(deadline_s)
+        raise FailedPreconditionError("seen")
 
-        return grpc.unary_unary_rpc_method_handler(refuse)
+    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
+        yield await self.call(method, request, response, None)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
-@pytest.fixture
-async def watched() -> AsyncIterator[tuple[JobClient, Clockwatcher]]:
-    """A client and the server that watches it."""
+async def deadlines_s(use: Use) -> list[float | None]:
     watcher = Clockwatcher()
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((watcher,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with JobClient(f"127.0.0.1:{port}", Retrying()) as client:
-            yield client, watcher
-    finally:
-        await server.stop(None)
-
-
-Call = Callable[[JobClient], Awaitable[object]]
+    with pytest.raises(FailedPreconditionError, match="seen"):
+        await use(RemoteJobs(watcher))
+    return watcher.deadlines_s
 
 
 @pytest.mark.parametrize(
-    ("method", "call"),
+    "use",
     [
-        ("SubmitJobs", lambda client: client.submit("echo", b"", SubmitOptions())),
-        ("CancelJob", lambda client: client.cancel("id", "")),
+        lambda remote: remote.submit([Template("echo")], [JobDraft()]),
+        lambda remote: remote.cancel("id", ""),
+        lambda remote: remote.retry("id"),
+        lambda remote: remote.set_queue_mode("q", QueueMode.OPEN, ""),
     ],
+    ids=["submit", "cancel", "retry", "mode"],
 )
-async def test_changing_calls_wait_three_seconds(
-    watched: tuple[JobClient, Clockwatcher], method: str, call: Call
-) -> None:
+async def test_changing_calls_wait_three_seconds(use: Use) -> None:
     """Submitting and cancelling bring a deadline of 3000 ms."""
-    client, watcher = watched
-    with pytest.raises(HoldfastError, match="seen"):
-        await call(client)
-    assert 1 < watcher.remaining_s[method] < 3.1  # the two processes' clocks round differently
+    assert await deadlines_s(use) == [3.0]
 
 
 @pytest.mark.parametrize(
-    ("method", "call"),
+    "use",
     [
-        ("GetJobStatus", lambda client: client.status("id")),
-        ("GetJobResult", lambda client: client.result("id")),
-        ("ListJobs", lambda client: client.page([], "", 50, newest_first=True)),
+        lambda remote: remote.get("id"),
+        lambda remote: remote.result("id"),
+        lambda remote: remote.explain("id"),
+        lambda remote: remote.find(JobQuery(), "", 50),
+        lambda remote: remote.page([], 0, 50, newest_first=True),
     ],
+    ids=["status", "result", "explain", "find", "page"],
 )
-async def test_reading_calls_wait_one_second(watched: tuple[JobClient, Clockwatcher], method: str, call: Call) -> None:
+async def test_reading_calls_wait_one_second(use: Use) -> None:
     """Status, result and listing bring a deadline of 1000 ms."""
-    client, watcher = watched
-    with pytest.raises(HoldfastError, match="seen"):
-        await call(client)
-    assert 0 < watcher.remaining_s[method] < 1.1
+    assert await deadlines_s(use) == [1.0]

@@ -14,7 +14,7 @@ from holdfast.backends.ports import JobDraft, JobQuery
 from holdfast.client.carriers import Response, error_named
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retrying import Retrying
-from holdfast.core.model import Extra, QueueMode, Template
+from holdfast.core.model import Extra, Template
 from holdfast.errors import Code, InvalidArgumentError, UnavailableError
 
 Use = Callable[[RemoteJobs], Awaitable[object]]
@@ -50,24 +50,9 @@ async def asked(use: Use) -> list[tuple[str, float | None]]:
     return carrier.asked
 
 
-@pytest.mark.parametrize(
-    ("use", "deadline_s"),
-    [
-        (lambda remote: remote.submit(TEMPLATES, [JobDraft()]), 3),
-        (lambda remote: remote.cancel("x", ""), 3),
-        (lambda remote: remote.retry("x"), 3),
-        (lambda remote: remote.set_queue_mode("q", QueueMode.OPEN, ""), 3),
-        (lambda remote: remote.get("x"), 1),
-        (lambda remote: remote.result("x"), 1),
-        (lambda remote: remote.explain("x"), 1),
-        (lambda remote: remote.find(JobQuery(), "", 10), 1),
-        (lambda remote: remote.page([], 0, 10, newest_first=True), 1),
-        (lambda remote: remote.settled("x"), None),
-    ],
-)
-async def test_calls_bring_the_deadlines_of_the_contract(use: Use, deadline_s: float | None) -> None:
-    """What changes something may take three seconds, what reads one, and a wait for a job's end as long as it takes."""
-    assert {deadline for _, deadline in await asked(use)} == {deadline_s}
+async def test_end_of_a_job_is_waited_for_without_a_deadline() -> None:
+    """However long a job takes, the wait for it is not given up by the client."""
+    assert {deadline_s for _, deadline_s in await asked(lambda remote: remote.settled("x"))} == {None}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The table of methods, and answers that must be cut to fit."""
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import cast
 
 from holdfast.backends.ports import FeedPart, Found, JobApi, JobQuery, JobView
@@ -59,7 +60,7 @@ def test_long_part_of_the_feed_is_cut_without_a_gap() -> None:
     messages = list(feed_messages(FeedPart(entries, 5_000)))
     assert sum(len(message.entries) for message in messages) == len(entries)
     assert messages[-1].position == 5_000
-    for message, after in zip(messages, messages[1:], strict=False):
+    for message, after in pairwise(messages):
         assert message.ByteSize() < MESSAGE_BYTES_MAX
         assert all(entry.position > message.position for entry in after.entries)
 
