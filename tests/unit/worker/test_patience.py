@@ -28,8 +28,8 @@ async def test_long_outage_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch
     """The first tries are warned of, then only each that doubles their number."""
     monkeypatch.setattr(random, "uniform", lambda _low, _high: 0)
     nobody = Nobody(tries=40)
-    nobody.worker = Worker(nobody, {}, WorkerConfig("w1"))
     with capture_logs() as lines:
+        nobody.worker = Worker(nobody, {}, WorkerConfig("w1"))
         await nobody.worker.run()
     assert len(lines) == 40
     assert [line["tries"] for line in lines if line["log_level"] == "warning"] == [1, 2, 3, 5, 9, 17, 33]

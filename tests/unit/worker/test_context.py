@@ -1,0 +1,98 @@
+"""What job code can ask and say."""
+
+import asyncio
+import math
+
+import pytest
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment, Directive
+from holdfast.core.commands import ReportRow
+from holdfast.core.model import Note
+from holdfast.worker.context import JobCancelledError, JobContext, current
+from holdfast.worker.handlers import Handler, Mode
+from tests.unit.worker.backend import working
+
+
+async def nothing(_: Assignment) -> bytes:
+    return b""
+
+
+def context_of(**fields: object) -> JobContext:
+    assignment = Assignment(7, "job", "t", **fields)  # type: ignore[arg-type]
+    return JobContext(assignment, Handler(nothing), 0.0, lambda _: None)
+
+
+def test_outside_of_a_job_there_is_no_context() -> None:
+    """The error says when to ask."""
+    with pytest.raises(LookupError, match="only inside a handler"):
+        current()
+
+
+def test_context_tells_who_it_is() -> None:
+    """Everything of the lease that job code may need."""
+    context = context_of(attempt=2, queue="q", labels={"a": "b"}, headers={"c": "d"}, timeout_ms=1_000)
+    assert (context.job_id, context.type, context.queue, context.attempt) == ("job", "t", "q", 2)
+    assert (context.token, context.labels, context.headers) == (7, {"a": "b"}, {"c": "d"})
+    assert context.timeout_ms == 1_000
+    assert context.remaining_s is not None
+    assert 0 < context.remaining_s <= 1
+    assert context_of().remaining_s is None
+
+
+def test_cancelled_context_raises() -> None:
+    """Nothing happens before, the interrupt comes after."""
+    context = context_of()
+    context.raise_if_cancelled()
+    assert [context.is_cancelled, context_of().is_cancelled] == [False, False]
+    context.interrupt = JobCancelledError
+    assert [context.is_cancelled, context_of().is_cancelled] == [True, False]
+    with pytest.raises(JobCancelledError):
+        context.raise_if_cancelled()
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1, math.nan, math.inf])
+def test_impossible_progress_is_refused(fraction: float) -> None:
+    """A mistake of the job's author is told where it is made."""
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        context_of().progress(fraction)
+
+
+def test_words_are_cut_to_what_a_note_may_carry() -> None:
+    """Endless text, text that is none, and too many lines are all made to fit."""
+    context = context_of()
+    context.progress(1, "\udcff" * 10_000)
+    for number in range(1_000):
+        context.log(f"{number} " + "x" * 10_000)
+    note = context.take_note()
+    assert note is not None
+    assert (note.permille, len(note.message)) == (1_000, limits.NOTE_MESSAGE_CHARS_MAX)
+    assert len(note.lines) == limits.NOTE_LINES_MAX
+    assert note.lines[0] == "(901 lines before this one were too many)"
+    assert note.lines[-1].startswith("999 ")
+    assert max(map(len, note.lines)) == limits.NOTE_LINE_CHARS_MAX
+    assert context.take_note() is None
+
+
+async def test_words_go_out_with_heartbeats_and_the_last_ones_before_the_outcome() -> None:
+    """Many words between two heartbeats are one note, and none is lost at the end."""
+    going_on = asyncio.Event()
+
+    async def speaks(_: Assignment) -> bytes:
+        for number in range(5):
+            current().log(f"early {number}")
+            current().progress(number / 10, f"{number}")
+        await going_on.wait()
+        current().log("late")
+        return b"done"
+
+    async with working({"t": Handler(speaks, Mode.ASYNC)}, heartbeat_ms=10) as (_, backend):
+        _, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        early = tuple(f"early {number}" for number in range(5))
+        assert await session.said.get() == Note("job", 7, 400, "4", early)
+        going_on.set()
+        assert await session.said.get() == Note("job", 7, -1, "4", ("late",))
+        row = await session.said.get()
+        assert isinstance(row, ReportRow)
+        assert row.output == b"done"

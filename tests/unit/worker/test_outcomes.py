@@ -1,0 +1,96 @@
+"""From what a handler returned or raised to what the backend is told."""
+
+import json
+
+import pytest
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.worker.context import JobCancelledError, JobContext, JobTimeoutError
+from holdfast.worker.handlers import AttemptFailedError, Handler
+from holdfast.worker.outcomes import TRACEBACK_CHARS_MAX, cut, failed, succeeded
+
+
+def context_of() -> JobContext:
+    async def run(_: Assignment) -> bytes:
+        return b""
+
+    return JobContext(Assignment(7, "job", "t"), Handler(run), 0.0, lambda _: None)
+
+
+def raised(error: BaseException) -> BaseException:
+    """The error with a traceback."""
+    try:
+        raise error  # noqa: TRY301 - that is what it is for
+    except BaseException as caught:  # noqa: BLE001 - that is what it is for
+        return caught
+
+
+def endless(depth: int) -> None:
+    if depth:
+        endless(depth - 1)
+    raise ValueError("x" * 100_000)
+
+
+def test_attempt_decides_on_its_retry_and_output() -> None:
+    """What a handler says of its failure is kept, within the limits."""
+    error = AttemptFailedError("FULL", is_retryable=False, retry_after_ms=1 << 60, output=b"why")
+    row = failed(context_of(), error)
+    assert (row.state, row.failure_reason, row.is_retryable, row.output) == (FAILED, "FULL", False, b"why")
+    assert row.retry_after_ms == limits.DELAY_MS_MAX
+
+
+def test_output_of_a_failure_that_is_too_large_is_left_out() -> None:
+    """The reason is worth more than the output."""
+    row = failed(context_of(), AttemptFailedError("R", output=bytes(limits.OUTPUT_BYTES_MAX + 1)))
+    assert (row.failure_reason, row.output) == ("R", b"")
+
+
+def test_traceback_keeps_its_end_and_fits() -> None:
+    """However deep and wordy, an error is a small output."""
+    try:
+        endless(500)
+    except ValueError as error:
+        row = failed(context_of(), error)
+    shown = json.loads(row.output)
+    assert len(shown["traceback"]) <= TRACEBACK_CHARS_MAX
+    assert len(shown["message"]) <= TRACEBACK_CHARS_MAX
+    assert shown["traceback"].endswith("xxx\n")
+    assert len(row.output) < limits.OUTPUT_BYTES_MAX
+
+
+def test_type_is_named_in_full() -> None:
+    """Errors of the user's modules carry their module; those of Python do not."""
+    assert json.loads(failed(context_of(), raised(KeyError("k"))).output)["type"] == "KeyError"
+    named = json.loads(failed(context_of(), raised(json.JSONDecodeError("m", "", 0))).output)["type"]
+    assert named == "json.decoder.JSONDecodeError"
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "expected"), [(JobTimeoutError, (FAILED, "TIMEOUT")), (JobCancelledError, (CANCELED, ""))]
+)
+def test_whatever_is_raised_after_an_interrupt_is_the_interrupt(
+    interrupt: type[JobTimeoutError | JobCancelledError], expected: tuple[int, str]
+) -> None:
+    """Job code that turns it into an error of its own does not hide why it ended."""
+    context = context_of()
+    context.interrupt = interrupt
+    row = failed(context, ValueError("confused"))
+    assert (row.state, row.failure_reason) == expected
+
+
+def test_job_that_is_done_in_spite_of_an_interrupt_is_done() -> None:
+    """What has been done is done."""
+    context = context_of()
+    context.interrupt = JobCancelledError
+    assert succeeded(context, b"done").state == DONE
+
+
+def test_reports_fit_into_messages() -> None:
+    """Outcomes are cut by size, in order, and none is lost."""
+    rows = [ReportRow("job", token, DONE, bytes(limits.OUTPUT_BYTES_MAX)) for token in range(40)]
+    parts = list(cut(rows))
+    assert [row for part in parts for row in part] == rows
+    assert max(sum(len(row.output) for row in part) for part in parts) <= limits.BATCH_BYTES_MAX
