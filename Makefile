@@ -13,7 +13,7 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 
-.PHONY: help setup check fmt test sim bench bench-peers proto docs clean
+.PHONY: help setup demo check fmt test sim bench bench-peers proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ $(STAMP): pyproject.toml scripts/find_python
 	@echo 'setup: installing the pinned packages into .venv (about half a minute)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+demo: $(STAMP) ## watch jobs run, fail, recover from a killed worker: 15 seconds, leaves nothing behind
+	@$(BIN)/python -m holdfast.lab.demo
 
 check: $(STAMP) ## format, lint, types, layers, generated code and generated docs
 	$(BIN)/ruff format --check .

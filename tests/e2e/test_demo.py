@@ -1,0 +1,121 @@
+"""`make demo`: everything that it shows is true, and nothing of it is left behind."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast import Job, JobView, State
+from holdfast.lab.demo import plan
+from holdfast.lab.demo.jobs import app
+from tests.e2e.fleet import clean_environment
+from tests.e2e.waiting import DEADLINE_S, eventually
+
+DEMO = (sys.executable, "-m", "holdfast.lab.demo")
+
+
+@contextmanager
+def demo(folder: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The demo, keeping its directory in this folder; it has ended after the block."""
+    environment = clean_environment({"TMPDIR": str(folder), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"})
+    process = subprocess.Popen(DEMO, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Files of the demo, and processes that were started with its folder in their environment."""
+    processes = [str(path) for path in Path("/proc").glob("[0-9]*") if speaks_of(path, folder)]
+    return [*(str(path) for path in folder.iterdir()), *processes]
+
+
+def speaks_of(process: Path, folder: Path) -> bool:
+    try:
+        return f"DEMO_DATA={folder}".encode() in (process / "environ").read_bytes()
+    except OSError:  # it has ended, or is somebody else's
+        return False
+
+
+def workers_ready(log: Path) -> bool:
+    return "Why does the report not run?" in log.read_text()
+
+
+@pytest.mark.slow
+def test_demo_shows_a_recovered_job_and_leaves_nothing(tmp_path: Path) -> None:
+    """Without a terminal it prints plain lines, ends well, and the history has the lost lease and the second grant."""
+    place = tmp_path / "place"
+    place.mkdir()
+    with (tmp_path / "out").open("wb") as out, demo(place, out.fileno()) as process:
+        assert process.wait(DEADLINE_S) == 0, (tmp_path / "out").read_text()
+    text = (tmp_path / "out").read_text()
+    assert "\x1b" not in text
+    assert re.search(r"granted.*\n(?:.*progress.*\n)*.*lease lost.*disconnected.*\n.*granted.*RUNNING", text)
+    assert "ZeroDivisionError" in text
+    assert "Everything is as expected" in text
+    assert left_behind(place) == []
+
+
+@pytest.mark.slow
+def test_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
+    """A Ctrl-C in the middle ends the workers and removes the directory."""
+    place = tmp_path / "place"
+    place.mkdir()
+    log = tmp_path / "out"
+    with log.open("wb") as out, demo(place, out.fileno()) as process:
+        eventually(lambda: workers_ready(log), what="the first line of the running demo")
+        assert len(left_behind(place)) >= 2, "the directory, and a worker that lives"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert left_behind(place) == []
+
+
+@pytest.mark.slow
+def test_demo_draws_bars_on_a_terminal(tmp_path: Path) -> None:
+    """On a terminal there is a bar for each kind of job."""
+    master, slave = pty.openpty()
+    with demo(tmp_path, slave) as process:
+        os.close(slave)
+        text = b"".join(iter(lambda: read(master), b"")).decode()
+        assert process.wait(DEADLINE_S) == 0, text
+    os.close(master)
+    assert "\x1b[" in text
+    assert "24/24" in text
+
+
+def read(terminal: int) -> bytes:
+    """What comes next; nothing once the other end is closed."""
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""
+
+
+def test_demo_notices_what_is_wrong(tmp_path: Path) -> None:
+    """A job in another state than expected, a retry or a recovery that did not happen: each is a problem."""
+    with app:
+        submitted = plan.submit(tmp_path)
+        seen = {job.id: job.seen for job in app.find() if job.seen}
+        right = {job.id: ended(job, seen[job.id], submitted) for job in plan.all_jobs(submitted.groups)}
+        assert len(plan.problems(submitted, right, "anna")) == 1, "nobody was killed"
+        broken = {**right, submitted.flaky.id: msgspec.structs.replace(right[submitted.flaky.id], failures=0)}
+        assert len(plan.problems(submitted, broken, "anna")) == 2
+        assert len(plan.problems(submitted, seen, "anna")) > len(right)
+
+
+def ended(job: Job[object], view: JobView, submitted: plan.Plan) -> JobView:
+    """The job as it should end."""
+    expected = next(group.expected for group in submitted.groups if job in group.jobs)
+    failures = 2 if job == submitted.flaky else 0
+    return msgspec.structs.replace(view, state=State(expected), failures=failures)
