@@ -5,8 +5,7 @@ import os
 import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from holdfast import limits
 from holdfast.backends.ports import JobQuery, QueueView, Stats, WorkerView
@@ -32,7 +31,20 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 States = State | str | Collection[State | str]
-_NO_CHANGES: OptionChanges = {}
+
+
+class Declaration(TypedDict, total=False):
+    """What a function's decorator may say of its jobs."""
+
+    name: str | None
+    queue: str
+    priority: int
+    max_attempts: int
+    max_losses: int
+    timeout_s: float
+    backoff: Backoff
+    no_retry: tuple[type[BaseException], ...]
+    isolation: str
 
 
 class Decorator:
@@ -75,35 +87,31 @@ class Holdfast:
 
     # -- job functions
 
-    def job(  # noqa: PLR0913 - the options of a job are what there is to say of it
-        self,
-        *,
-        name: str | None = None,
-        queue: str = limits.QUEUE_DEFAULT,
-        priority: int = limits.PRIORITY_DEFAULT,
-        max_attempts: int = limits.ATTEMPTS_DEFAULT,
-        max_losses: int = limits.LOSSES_DEFAULT,
-        timeout_s: float = 0,
-        backoff: Backoff | None = None,
-        no_retry: tuple[type[BaseException], ...] = (),
-        isolation: str = "thread",
-    ) -> Decorator:
-        """Makes a function's calls submittable as jobs; the function stays an ordinary one."""
-        changes: OptionChanges = {
-            "queue": queue, "priority": priority, "max_attempts": max_attempts, "max_losses": max_losses,
-            "timeout_s": timeout_s,
-        }  # fmt: skip
-        if backoff is not None:
-            changes["backoff"] = backoff
-        options = changed(JobOptions(), changes)
+    @overload
+    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+    @overload
+    def job(self, **declaration: Unpack[Declaration]) -> Decorator: ...
+    def job(
+        self, function: Callable[..., Any] | None = None, /, **declaration: Any
+    ) -> Decorator | JobFunction[Any, Any, Any]:
+        """Makes a function's calls submittable as jobs; the function stays an ordinary one.
+
+        `@app.job` or `@app.job(queue=..., priority=..., max_attempts=..., max_losses=..., timeout_s=..., backoff=...,
+        no_retry=(ValueError,), isolation="thread" or "process", name=...)`.
+        """
+        declared = dict(declaration)
+        name, isolation = str(declared.pop("name", "") or ""), str(declared.pop("isolation", "thread"))
+        no_retry = _exceptions(declared.pop("no_retry", ()))
+        options = changed(JobOptions(), declared)
 
         def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
             if not callable(function):
-                raise InvalidArgumentError(f"expected a function, got {function!r}; say @app.job()")
-            info = FunctionInfo(function, name or _type_name(function), no_retry, isolation)
-            return self._declare(info, options)
+                raise InvalidArgumentError(f"expected a function, got {function!r}", reason="ARGUMENTS_INVALID")
+            return self._declare(FunctionInfo(function, name or _type_name(function), no_retry, isolation), options)
 
-        return Decorator(decorate)
+        return Decorator(decorate) if function is None else decorate(function)
 
     def _declare(self, info: FunctionInfo, options: JobOptions) -> JobFunction[Any, Any, Any]:
         known = self._functions.get(info.name)
@@ -298,6 +306,13 @@ def _type_name(function: Callable[..., Any]) -> str:
     if not re.fullmatch(limits.NAME_PATTERN, name):
         raise InvalidArgumentError(f"{name!r} cannot be the type of a job; give a name=", reason="JOB_TYPE_INVALID")
     return name
+
+
+def _exceptions(given: object) -> tuple[type[BaseException], ...]:
+    some = given if isinstance(given, tuple) else (given,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in some):
+        raise InvalidArgumentError(f"expected no_retry to be classes of exceptions, got {given!r}")
+    return some
 
 
 def _is_redefinition(old: Callable[..., Any], new: Callable[..., Any]) -> bool:

@@ -1,13 +1,12 @@
 """What is written down when a request is not answered, whatever carried it."""
 
-import structlog
-
 from holdfast.errors import HoldfastError, InternalError
+from holdfast.logs import get_logger
 
 
 def log_refusal(error: HoldfastError, method: str, peer: str, job_id: str = "") -> None:
     """One line for each request that is refused."""
-    structlog.get_logger().warning(
+    get_logger().warning(
         "refused",
         method=method,
         grpc_code=error.code.value,
@@ -20,5 +19,5 @@ def log_refusal(error: HoldfastError, method: str, peer: str, job_id: str = "") 
 
 def hidden(error: BaseException, method: str) -> InternalError:
     """Logs a bug with its insides; the caller is told none of them."""
-    structlog.get_logger().error("bug", method=method, exc_info=error)
+    get_logger().error("bug", method=method, exc_info=error)
     return InternalError("the request could not be answered; the server's log says why")

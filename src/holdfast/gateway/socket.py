@@ -11,7 +11,6 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
 from google.protobuf.message import DecodeError
 
 from holdfast import limits
@@ -19,6 +18,7 @@ from holdfast.errors import FailedPreconditionError, HoldfastError, UnavailableE
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import Table, table
 from holdfast.gateway.talks import PEER, CallTalk, Talk, WorkTalk
+from holdfast.logs import get_logger
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import CONVERSATION, WORKER, FramedProtocol, MalformedFrameError
 
@@ -147,7 +147,7 @@ class _Connection(FramedProtocol):
 
     def spoiled(self, error: MalformedFrameError) -> None:
         """Said once for each connection."""
-        structlog.get_logger().warning("connection_dropped", peer=PEER, message=str(error))
+        get_logger().warning("connection_dropped", peer=PEER, message=str(error))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It may send its first byte."""

@@ -185,9 +185,7 @@ def _decoder(kind: Any, what: str) -> msgspec.json.Decoder[Any]:  # noqa: ANN401
     try:
         return msgspec.json.Decoder(kind)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"{what} cannot be JSON: {error}", reason="ANNOTATION_INVALID"
-        ) from error
+        raise InvalidArgumentError(f"{what} cannot be JSON: {error}", reason="ANNOTATION_INVALID") from error
 
 
 def _field(parameter: Parameter, hint: Any) -> tuple[str, Any, Any]:  # noqa: ANN401 - any annotation

@@ -1,6 +1,5 @@
 """From a URL to a link: a path, `memory://` or `holdfast://host:port`."""
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -69,24 +68,13 @@ def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") 
     if url == MEMORY:
         from holdfast.topology.memory import Memory  # noqa: PLC0415 - an app opens one of these
 
-        return Memory(_settings(url, settings), embedded_log(), clock)
+        return Memory(_settings(url, settings), clock)
     from holdfast.topology.directory import Directory  # noqa: PLC0415
 
-    return Directory(_settings(url, settings), embedded_log(), clock)
+    return Directory(_settings(url, settings), clock)
 
 
 def _to_server(address: str) -> "Link":
     from holdfast.topology.remote import Remote  # noqa: PLC0415
 
     return Remote(address)
-
-
-def embedded_log() -> Any:  # noqa: ANN401 - a bound logger of structlog
-    """A logger over the standard one named `holdfast`: whoever embeds us decides, and without a word sees warnings."""
-    import structlog  # noqa: PLC0415 - only who opens something pays for it
-
-    return structlog.wrap_logger(
-        logging.getLogger("holdfast"),
-        processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )

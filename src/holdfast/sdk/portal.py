@@ -1,7 +1,6 @@
 """The portal: one background thread with an event loop, on which everything of an app happens.
 
-Invariants: a caller never waits on the portal's own thread; a caller that gives up takes its call with it; a fork leaves the
-portal of the parent alone.
+Invariants: a caller never waits on the portal's own thread; a caller that gives up takes its call with it.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """A directory of jobs, opened by as many processes as like: one of them serves it, the others talk to that one.
 
-Whoever opens the directory tries to take its lock. With the lock, it recovers the journal and listens on `holdfast.sock`;
-without it, it connects. When the connection is lost, it tries both again, so that the directory passes on to the next process, and
-calls under way are asked again there.
+Whoever opens the directory tries to take its lock. With the lock, it recovers the journal and listens on
+`holdfast.sock`; without it, it connects. When the connection is lost, it tries both again, so that the directory passes
+on to the next process, and calls under way are asked again there.
 
-Invariants: only the holder of the lock touches the journal or the socket's file; a side that is lost is never used again.
+Invariants: only the holder of the lock touches the journal or the socket's file; a side that is lost is not used again.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -95,11 +95,10 @@ Side = Serving | Connected
 class Directory:
     """A link to whoever serves the directory, which may be this process."""
 
-    def __init__(self, settings: Settings, log: Any, clock: Clock | None = None) -> None:  # noqa: ANN401 - structlog's
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         # The working directory may change; the jobs stay where they were.
         self._settings = msgspec.structs.replace(settings, data=str(Path(settings.data).absolute()))
         self._path = Path(self._settings.data) / SOCKET_NAME
-        self._log = log
         self._clock = clock
         self._side: Side | None = None
         self._opening: asyncio.Task[Side] | None = None
@@ -188,7 +187,7 @@ class Directory:
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     async def _serve_or_connect(self, deadline_s: float) -> Side | None:
-        serving = Serving(self._settings, self._log, self._clock)
+        serving = Serving(self._settings, self._clock)
         try:
             await serving.open()
         except DirectoryLockedError as locked:

@@ -1,8 +1,8 @@
 """What a forked child must let go of.
 
-A child has copies of all descriptors. While it keeps those of a directory's socket, a connection that its parent lost by
-dying looks alive to the other side, and a connection to a dead server is accepted by nobody. The loops and transports that
-own them are the parent's, and must not be touched: so the numbers stay, and lead nowhere.
+A child has copies of all descriptors. While it keeps those of a directory's socket, a connection that its parent lost
+by dying looks alive to the other side, and one to a dead server waits for nobody. The loops and transports that own
+them are the parent's, and must not be touched: so the numbers stay, and lead nowhere.
 """
 
 import contextlib

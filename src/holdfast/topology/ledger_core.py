@@ -7,7 +7,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast import limits
 from holdfast.backends.ledger.jobs import LedgerJobs
@@ -27,6 +27,7 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
+from holdfast.logs import get_logger
 from holdfast.settings import Settings
 from holdfast.topology.snapshot_process import SnapshotProcess
 
@@ -39,10 +40,10 @@ Fatal = Callable[[BaseException], None]
 class LedgerCore:
     """Everything between a directory and the ports. It cannot be started again."""
 
-    def __init__(self, settings: Settings, log: Any, fatal: Fatal, clock: Clock | None = None) -> None:  # noqa: ANN401
-        """`log` is a logger of structlog; `fatal` hears that the journal failed: nothing may be answered after it."""
+    def __init__(self, settings: Settings, fatal: Fatal, clock: Clock | None = None) -> None:
+        """`fatal` hears that the journal failed: nothing may be answered after it."""
         self.settings = settings
-        self._log = log
+        self._log = get_logger()
         self._fatal = fatal
         self._clock = clock or SystemClock()
         self._disk: OsDisk | None = None

@@ -62,9 +62,7 @@ class LocalWork:
 class LocalSession:
     """One worker beside its coordinator."""
 
-    def __init__(
-        self, home: asyncio.AbstractEventLoop, dispatcher: Dispatcher, terms: Directive, hello: Hello
-    ) -> None:
+    def __init__(self, home: asyncio.AbstractEventLoop, dispatcher: Dispatcher, terms: Directive, hello: Hello) -> None:
         self._home = home
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher

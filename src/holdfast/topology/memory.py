@@ -1,7 +1,7 @@
 """`memory://`: a ledger in this process, gone with it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from holdfast.backends.ports import WorkApi
 from holdfast.coordinator.ports import Clock
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Memory:
     """A link to a ledger that nobody else can reach."""
 
-    def __init__(self, settings: Settings, log: Any, clock: Clock | None = None) -> None:  # noqa: ANN401 - structlog's
-        self.serving = Serving(settings, log, clock)
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.serving = Serving(settings, clock)
         self._is_open = False
 
     async def _opened(self) -> Serving:

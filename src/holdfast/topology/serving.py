@@ -1,7 +1,7 @@
 """A ledger that this process serves: to itself over its ports, and to others over the socket of its directory.
 
-When the journal fails, what is durable is unknown: every call under way is given up as unanswered, and the directory can
-only be opened anew.
+When the journal fails, what is durable is unknown: every call under way is given up as unanswered, and the directory
+can only be opened anew.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.backends.ledger.admin import LedgerAdmin
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ports import WorkApi
-from holdfast.coordinator.feed import JournalPast
 from holdfast.coordinator.ports import Clock
 from holdfast.errors import UnavailableError
+from holdfast.logs import get_logger
 from holdfast.settings import Settings
 from holdfast.topology.ledger_core import LedgerCore
 from holdfast.topology.link import Ports
@@ -30,10 +30,10 @@ T = TypeVar("T")
 class Serving:
     """One reign over one ledger. `lost` is set when it is over, however that came."""
 
-    def __init__(self, settings: Settings, log: Any, clock: Clock | None = None) -> None:  # noqa: ANN401 - structlog's
-        self._log = log
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self._log = get_logger()
         self._settings = settings
-        self.core = LedgerCore(settings, log, self._fail, clock)
+        self.core = LedgerCore(settings, self._fail, clock)
         self.lost = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_failed = False
@@ -74,9 +74,7 @@ class Serving:
             coordinator, core.work.dispatcher, epoch=core.journal.epoch, cluster_id=core.journal.cluster_id.hex()
         )
         self.ports = Ports(core.jobs, admin, self._feed)
-        self._local = LocalWork(
-            core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms
-        )
+        self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
 
     async def _listen(self) -> None:
@@ -86,7 +84,7 @@ class Serving:
 
         backend = Backend(self.core.jobs, self.core.work, self.ports.admin, self._feed)
         server = SocketServer(backend, self.core.welcome())
-        await server.start(Path(self._settings.data).absolute() / SOCKET_NAME)
+        await server.start(Path(self._settings.data) / SOCKET_NAME)
         self._socket = server
 
     async def call(self, use: Callable[[Ports], Awaitable[T]]) -> T:

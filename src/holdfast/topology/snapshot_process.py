@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import structlog
-
 from holdfast.coordinator.snapshots import take_snapshot
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
+from holdfast.logs import get_logger
 from holdfast.worker.lifeline import die_with_parent, lifeline
 
 
@@ -38,7 +37,7 @@ class SnapshotProcess:
     async def _run(self, done: Callable[[bool], None]) -> None:
         problem = await self._make()
         if problem:
-            structlog.get_logger().error("snapshot_failed", message=problem)
+            get_logger().error("snapshot_failed", message=problem)
         done(not problem)
 
     async def _make(self) -> str:

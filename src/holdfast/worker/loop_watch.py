@@ -7,8 +7,7 @@ other job of this worker: past a lease, their leases are lost. It cannot be inte
 import asyncio
 import time
 
-import structlog
-
+from holdfast.logs import get_logger
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
 
 _TICK_S = 0.25
@@ -25,7 +24,7 @@ async def watch_loop(tasks: TaskExecutor) -> None:
         await asyncio.sleep(_TICK_S)
         late_s = time.monotonic() - began_s - _TICK_S
         if late_s > BLOCKED_S and (job_ids := list(dict.fromkeys([*before, *tasks.job_ids]))):
-            structlog.get_logger().warning(
+            get_logger().warning(
                 "loop_blocked",
                 blocked_ms=round(late_s * 1_000),
                 job_ids=job_ids[:_NAMED_MAX],

@@ -12,13 +12,12 @@ import random
 import time
 from collections.abc import Iterable, Mapping
 
-import structlog
-
 from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
 from holdfast.core.commands import ReportRow
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
+from holdfast.logs import get_logger
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.executors.port import Ended, Tally
 from holdfast.worker.handlers import Handler
@@ -37,7 +36,7 @@ class Worker:
     def __init__(self, api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
         self._api = api
         self._config = config
-        self._log = structlog.get_logger().bind(worker_id=config.worker_id)
+        self._log = get_logger().bind(worker_id=config.worker_id)
         self._notes = Notes()
         self._slots = Slots(handlers, config, self._ended, self._notes.add)
         self._outcomes: dict[int, ReportRow] = {}

@@ -5,9 +5,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-import structlog
-
 from holdfast.core.commands import ReportRow
+from holdfast.logs import get_logger
 from holdfast.worker.context import CURRENT, JobContext, JobTimeoutError
 from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded
@@ -96,7 +95,7 @@ class TaskExecutor:
         task.add_done_callback(self._left_behind.discard)
         task.cancel()
         self._watcher.tally.written_off += 1
-        structlog.get_logger().warning(
+        get_logger().warning(
             "written_off", job_id=context.job_id, mode="async", message="the coroutine swallows its cancellation"
         )
         self._end(context, interrupted(context))

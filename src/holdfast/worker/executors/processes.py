@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 import msgspec
-import structlog
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
+from holdfast.logs import get_logger
 from holdfast.worker.context import JobContext, JobTimeoutError
 from holdfast.worker.executors.child_process import ChildProcess, how_it_ended
 from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, Over, Ready, Run, Said
@@ -61,7 +61,7 @@ class ProcessExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._members: set[_Member] = set()
         self._is_closed = False
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     @property
     def running(self) -> int:
@@ -88,6 +88,7 @@ class ProcessExecutor:
             return
         if not member.is_ready:  # nothing has begun; the child is good for the next
             member.context = None
+            self._idle.append(member)
             self._end(context, interrupted(context))
             return
         member.is_leaving = True
@@ -146,8 +147,6 @@ class ProcessExecutor:
         member.set_timer(None, _kill)
         if member.context is not None:
             self._send(member)
-        else:
-            self._idle.append(member)
 
     def _send(self, member: _Member) -> None:
         context = member.context

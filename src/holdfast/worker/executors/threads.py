@@ -18,9 +18,8 @@ import time
 from collections import deque
 from itertools import count
 
-import structlog
-
 from holdfast.core.commands import ReportRow
+from holdfast.logs import get_logger
 from holdfast.worker.context import CURRENT, JobContext, JobInterruptError, JobTimeoutError
 from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded
@@ -210,7 +209,7 @@ class ThreadExecutor:
         self._slots.remove(slot)
         self.awake -= 1
         self._watcher.tally.written_off += 1
-        structlog.get_logger().warning(
+        get_logger().warning(
             "written_off",
             job_id=context.job_id,
             mode="thread",
