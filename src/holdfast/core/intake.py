@@ -10,7 +10,7 @@ from holdfast.core.book import Book
 from holdfast.core.commands import Decision, Refusal, Submit, Submitted
 from holdfast.core.events import Created
 from holdfast.core.model import Job, NewJob, Now, QueueMode, Template
-from holdfast.core.validation import check_given_id, check_job
+from holdfast.core.validation import bad_given_id, check_job, is_given_id
 from holdfast.errors import Code
 
 
@@ -36,8 +36,8 @@ class Intake:
         count, closed, checks_ids = len(command.templates), self._closed_templates(), command.are_ids_given
         for index, job in enumerate(command.jobs):
             refusal = check_job(job, count, now_ms)
-            if checks_ids and refusal is None:
-                refusal = check_given_id(job.id)
+            if checks_ids and refusal is None and not is_given_id(job.id):
+                refusal = bad_given_id(job.id)
             job_id, extra = job.id, job.extra
             is_plain = (extra is None or not (extra.request_id or extra.unique_key)) and job.template not in closed
             if refusal is None and is_plain and job_id not in jobs and job_id not in taken:

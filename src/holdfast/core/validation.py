@@ -8,7 +8,6 @@ from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, N
 from holdfast.errors import Code
 
 _NAME = re.compile(limits.NAME_PATTERN)
-_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SHOWN_CHARS_MAX = 80
 # What the wire and the journal can carry; the frozen contract states no smaller bound.
 _INT64_MAX = (1 << 63) - 1
@@ -106,10 +105,12 @@ def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
     return check_extra(job.extra) if job.extra is not None else None
 
 
-def check_given_id(job_id: str) -> Refusal | None:
-    """An id that a client made is a UUID in its one written form, so that equal ids look equal everywhere."""
-    if _UUID.fullmatch(job_id):
-        return None
+#: An id that a client made is a UUID in its one written form, so that equal ids look equal everywhere.
+is_given_id = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+
+
+def bad_given_id(job_id: str) -> Refusal:
+    """The refusal of an id that `is_given_id` does not match."""
     return invalid("JOB_ID_INVALID", _expected("the job id", "a UUID in lower-case text form", job_id))
 
 
@@ -125,11 +126,12 @@ def check_reason(reason: str) -> Refusal | None:
 
 def check_extra(extra: Extra) -> Refusal | None:
     """The first thing wrong with keys, labels or headers."""
-    refusal = _check_key("request id", extra.request_id, limits.REQUEST_ID_CHARS_MAX) or _check_key(
-        "unique key", extra.unique_key, limits.UNIQUE_KEY_CHARS_MAX
-    )
-    if refusal:
-        return refusal
+    for what, key, chars_max in (
+        ("request id", extra.request_id, limits.REQUEST_ID_CHARS_MAX),
+        ("unique key", extra.unique_key, limits.UNIQUE_KEY_CHARS_MAX),
+    ):
+        if key and (len(key) > chars_max or not key.isprintable()):
+            return _bad_key(what, key, chars_max)
     if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX or not extra.retry_of.isprintable():
         return invalid("JOB_ID_INVALID", "expected retry_of to be a job id")
     for what, value in (
@@ -141,13 +143,11 @@ def check_extra(extra: Extra) -> Refusal | None:
     return _check_pairs("label", extra.labels) or _check_pairs("header", extra.headers)
 
 
-def _check_key(what: str, key: str, chars_max: int) -> Refusal | None:
+def _bad_key(what: str, key: str, chars_max: int) -> Refusal:
     name = what.replace(" ", "_").upper()
     if len(key) > chars_max:
         return invalid(f"{name}_TOO_LONG", f"expected the {what} to be at most {chars_max} characters, got {len(key)}")
-    if key and not key.isprintable():
-        return invalid(f"{name}_INVALID", _expected(f"the {what}", "printable text", key))
-    return None
+    return invalid(f"{name}_INVALID", _expected(f"the {what}", "printable text", key))
 
 
 def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | None:

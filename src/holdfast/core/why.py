@@ -5,7 +5,6 @@ is told, in the order in which they would have to be removed.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL, State
@@ -22,7 +21,7 @@ def why(ledger: Ledger, job: Job, workers: Sequence[WorkerInfo], now: Now) -> An
     if job.state == RUNNING:
         return _running(ledger, job, now)
     assert job.state == QUEUED
-    return _delayed(job, now) or _paused(ledger, job) or _without_worker(job, workers) or _behind(ledger, job)
+    return _delayed(job, now) or _paused(ledger, job, now) or _without_worker(job, workers) or _behind(ledger, job)
 
 
 def _ended(job: Job) -> Answer:
@@ -48,14 +47,14 @@ def _delayed(job: Job, now: Now) -> Answer | None:
     return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
 
 
-def _paused(ledger: Ledger, job: Job) -> Answer | None:
+def _paused(ledger: Ledger, job: Job, now: Now) -> Answer | None:
     """A draining queue holds nothing back that is in it."""
     closure = ledger.book.modes.get(job.template.queue)
     if closure is None or closure.mode != QueueMode.PAUSED:
         return None
-    since = datetime.fromtimestamp(closure.at_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds")
+    paused_s = (now.log_ms - closure.at_ms) / 1_000
     why_paused = f" ({closure.reason})" if closure.reason else ""
-    return "QUEUE_PAUSED", f"its queue {job.template.queue!r} is paused{why_paused} since {since}"
+    return "QUEUE_PAUSED", f"its queue {job.template.queue!r} is paused{why_paused} since {paused_s:.1f} s ago"
 
 
 def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:
