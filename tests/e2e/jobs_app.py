@@ -130,6 +130,13 @@ def say(_: Assignment) -> bytes:
     return context.type.encode()
 
 
+def say_and_hold(assignment: Assignment) -> bytes:
+    """Speaks, and goes on until its file is gone."""
+    current().log("under way")
+    current().progress(0.5, "half")
+    return hold(assignment)
+
+
 def count(assignment: Assignment) -> bytes:
     """Leaves a line for each run."""
     with Path(assignment.payload.decode()).open("a") as file:
@@ -185,7 +192,7 @@ def _tell_pid(assignment: Assignment) -> Path:
 _KEPT: list[bytes] = []
 _FUNCTIONS: tuple[Callable[[Assignment], bytes], ...] = (
     *(echo, segfault, leave, kill, allocate, large, text, bad, unshowable, leave_politely, interrupt),
-    *(spin, stuck, stubborn, parent, hold, clean_up, say, count, nap, grow),
+    *(spin, stuck, stubborn, parent, hold, clean_up, say, say_and_hold, count, nap, grow),
 )
 _COROUTINES: tuple[Callable[[Assignment], Awaitable[bytes]], ...] = (ahold, swallow, block, abad)
 
