@@ -93,9 +93,7 @@ class Holdfast:
     def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
     @overload
     def job(self, **declaration: Unpack[Declaration]) -> Decorator: ...
-    def job(
-        self, function: Callable[..., Any] | None = None, /, **declaration: Any
-    ) -> Decorator | JobFunction[Any, Any, Any]:
+    def job(self, *functions: Callable[..., Any], **declaration: Any) -> Decorator | JobFunction[Any, Any, Any]:
         """Makes a function's calls submittable as jobs; the function stays an ordinary one.
 
         `@app.job` or `@app.job(queue=..., priority=..., max_attempts=..., max_losses=..., timeout_s=..., backoff=...,
@@ -111,7 +109,7 @@ class Holdfast:
                 raise InvalidArgumentError(f"expected a function, got {function!r}", reason="ARGUMENTS_INVALID")
             return self._declare(FunctionInfo(function, name or _type_name(function), no_retry, isolation), options)
 
-        return Decorator(decorate) if function is None else decorate(function)
+        return decorate(*functions) if functions else Decorator(decorate)
 
     def _declare(self, info: FunctionInfo, options: JobOptions) -> JobFunction[Any, Any, Any]:
         known = self._functions.get(info.name)

@@ -28,6 +28,7 @@ _EXACT: dict[Any, tuple[type, ...]] = {
     float: (float, int),
     bool: (bool,),
 }
+_SPREAD = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLACE = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*?)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
@@ -49,14 +50,17 @@ class Codec:
         self._parameters = list(self._signature.parameters.values())
         hints = _hints(function, self._name)
         self._names = [parameter.name for parameter in self._parameters]
-        self._exact = {name: _EXACT[hints[name]] for name in self._names if hints.get(name) in _EXACT}
+        self._exact = {
+            parameter.name: _EXACT[hints[parameter.name]]
+            for parameter in self._parameters
+            if parameter.kind not in _SPREAD and isinstance(kind := hints.get(parameter.name), type) and kind in _EXACT
+        }
         self._is_plain = all(parameter.kind is Parameter.POSITIONAL_OR_KEYWORD for parameter in self._parameters)
         self._decoder = self._make_decoder(hints)
         self._result_decoder = _decoder(hints.get("return", Any), f"the result of {self._name}()")
 
     def _make_decoder(self, hints: Mapping[str, Any]) -> msgspec.json.Decoder[Any]:
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in self._parameters]
-        # Fields with a default come last, as msgspec wants; they are found by name anyway.
         struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
         return _decoder(struct, f"the parameters of {self._name}()")
 
@@ -98,8 +102,7 @@ class Codec:
     def _check_exact(self, name: str, value: object, kinds: tuple[type, ...]) -> None:
         is_bool_number = isinstance(value, bool) and bool not in kinds
         if not isinstance(value, kinds) or is_bool_number:
-            kind = "argument" if name == "" else f"parameter {name!r}"
-            raise self._problem(f"{kind}: expected {kinds[0].__name__}, got {type(value).__name__}")
+            raise self._problem(f"parameter {name!r}: expected {kinds[0].__name__}, got {type(value).__name__}")
 
     # -- from the payload
 

@@ -1,0 +1,208 @@
+"""Arguments and results as JSON, by annotation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from holdfast import limits
+from holdfast.errors import InvalidArgumentError
+from holdfast.sdk.codec import Codec, decode_any, encode
+from holdfast.sdk.errors import ArgumentsError, ResultTypeError
+
+
+class Colour(Enum):
+    """A choice."""
+
+    RED = "red"
+
+
+@dataclass
+class Point:
+    """A plain dataclass."""
+
+    x: int
+    y: int = 0
+
+
+class Box(msgspec.Struct):
+    """A struct of msgspec."""
+
+    corner: Point
+
+
+def resize(path: str, width: int = 100) -> str:
+    return f"{path}{width}"
+
+
+def anything(value, other=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - without annotations on purpose
+    return value, other
+
+
+def spread(first: int, /, *rest: int, key: str = "k", **more: float) -> None: ...
+
+
+def typed(kind: Any) -> Callable[..., Any]:  # noqa: ANN401 - any annotation
+    def function(value: Any) -> Any: ...  # noqa: ANN401 - replaced below
+
+    function.__annotations__ = {"value": kind, "return": kind}
+    return function
+
+
+def call(function: Callable[..., Any], *args: object, **kwargs: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the function is called with on the other side."""
+    codec = Codec(function)
+    arguments = codec.decode(codec.encode(args, kwargs))
+    return arguments.args, arguments.kwargs
+
+
+def test_payload_is_an_object_by_parameter_name() -> None:
+    """What is sent names the parameters, and leaves defaults to the side that runs it."""
+    assert Codec(resize).encode(("a.png",), {}) == b'{"path":"a.png"}'
+    assert Codec(resize).encode(("a.png",), {"width": 2}) == b'{"path":"a.png","width":2}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (datetime, datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)),
+        (UUID, UUID(int=7)),
+        (Decimal, Decimal("1.10")),
+        (bytes, b"\x00\xff"),
+        (Colour, Colour.RED),
+        (set[int], {1, 2}),
+        (frozenset[str], frozenset({"a"})),
+        (tuple[int, str], (1, "a")),
+        (dict[int, Point], {1: Point(2, 3)}),
+        (list[Box], [Box(Point(1))]),
+        (int | None, None),
+        (float, 1),
+        (int, 2**70),
+        (str, "ü\u2028"),
+    ],
+)
+def test_annotated_values_come_back_as_they_were(kind: Any, value: object) -> None:  # noqa: ANN401 - any annotation
+    """Arguments and results of every supported type survive the way there and back."""
+    function = typed(kind)
+    assert call(function, value) == ((value,), {})
+    assert Codec(function).decode_result(encode(value)) == value
+
+
+def test_unannotated_parameters_take_any_json() -> None:
+    """Without annotations plain values pass unchanged."""
+    assert call(anything, {"a": [1, None, "x", 1.5]}) == (({"a": [1, None, "x", 1.5]},), {})
+
+
+def test_all_kinds_of_parameters_are_carried() -> None:
+    """Positional-only, variable and named parameters arrive where they belong."""
+    assert call(spread, 1, 2, 3, key="z", a=1.5) == ((1, 2, 3), {"key": "z", "a": 1.5})
+    assert call(spread, 1) == ((1,), {})
+
+
+def test_argument_after_a_default_that_was_left_out_is_named() -> None:
+    """Leaving a default out does not shift those after it."""
+
+    def function(a: int, b: int = 1, c: int = 2) -> None: ...
+
+    assert call(function, 1, c=3) == ((1,), {"c": 3})
+
+
+def test_array_is_positional_and_nothing_is_no_arguments() -> None:
+    """Payloads that other clients send are understood."""
+    assert Codec(resize).decode(b' ["a", 5] ').args == ("a", 5)
+    assert Codec(lambda: None).decode(b"").args == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((5,), {}, "resize(): parameter 'path': expected str, got int"),
+        ((UUID(int=1),), {}, "parameter 'path': expected str, got UUID"),
+        (("a", True), {}, "parameter 'width': expected int, got bool"),
+        (("a", 1.5), {}, "parameter 'width': expected int, got float"),
+        ((), {}, "parameter 'path': expected a value, got none"),
+        (("a",), {"height": 1}, "got 'height'"),
+        (("a",), {"path": "b"}, "multiple values for argument 'path'"),
+        (("a", 1, 2), {}, "too many positional arguments"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(args: tuple[Any, ...], kwargs: dict[str, Any], words: str) -> None:
+    """The error is a TypeError that says which parameter of which function expected what."""
+    with pytest.raises(TypeError) as caught:
+        Codec(resize).encode(args, kwargs)
+    assert isinstance(caught.value, InvalidArgumentError)
+    assert words in str(caught.value)
+    assert "resize()" in str(caught.value)
+
+
+def test_wrong_part_of_an_argument_is_named() -> None:
+    """An error deep inside an argument says where."""
+    with pytest.raises(ArgumentsError, match=r"parameter 'value': expected int, got str at \[0\]\.corner\.x"):
+        Codec(typed(list[Box])).encode(([{"corner": {"x": "1"}}],), {})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1, {"a": float("-inf")}]])
+def test_numbers_that_json_cannot_say_are_refused(value: object) -> None:
+    """NaN and infinity are errors, not nulls."""
+    with pytest.raises(ArgumentsError, match="finite"):
+        Codec(anything).encode((value,), {})
+    with pytest.raises(InvalidArgumentError, match="finite"):
+        encode(value)
+
+
+def test_what_cannot_be_json_is_refused_by_parameter() -> None:
+    """An object without a JSON form is an error that names its parameter."""
+    with pytest.raises(ArgumentsError, match="parameter 'other', a object"):
+        Codec(anything).encode((1, object()), {})
+    with pytest.raises(ArgumentsError):
+        Codec(anything).encode(("\ud800",), {})
+
+
+def test_deep_nesting_is_refused() -> None:
+    """A structure too deep to be read is an error, not a crash."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ArgumentsError):
+        Codec(anything).encode((deep,), {})
+
+
+def test_too_large_arguments_are_refused_before_sending() -> None:
+    """More than a payload may hold is refused with the size."""
+    with pytest.raises(ArgumentsError, match=str(limits.PAYLOAD_BYTES_MAX)):
+        Codec(resize).encode(("a" * limits.PAYLOAD_BYTES_MAX,), {})
+
+
+@pytest.mark.parametrize("payload", [b"{", b'{"path":1}', b"[1,2,3]", b'"text"', b'{"path":"a","x":1}', b"\xff"])
+def test_payload_that_does_not_fit_is_refused(payload: bytes) -> None:
+    """Whatever other clients send, the function is called with what it declares or not at all."""
+    with pytest.raises(ArgumentsError):
+        Codec(resize).decode(payload)
+
+
+def test_result_that_does_not_fit_its_annotation_is_told() -> None:
+    """A caller that expects another type hears so."""
+    with pytest.raises(ResultTypeError, match="resize"):
+        Codec(resize).decode_result(b"5")
+
+
+def test_output_without_annotation_is_json_or_bytes() -> None:
+    """A handle without a function decodes what it can."""
+    assert decode_any(b'{"a":1}') == {"a": 1}
+    assert decode_any(b"\x00raw") == b"\x00raw"
+    assert decode_any(b"") is None
+
+
+def test_annotation_that_cannot_be_read_is_told() -> None:
+    """A name that does not exist is an error that names the function."""
+
+    def function(value: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - on purpose
+
+    with pytest.raises(InvalidArgumentError, match="function"):
+        Codec(function)

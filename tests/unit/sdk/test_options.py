@@ -1,0 +1,80 @@
+"""Options of jobs: what may be said, and what becomes of it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast import limits
+from holdfast.core import model
+from holdfast.errors import InvalidArgumentError
+from holdfast.sdk.options import Backoff, JobOptions, Plan, changed
+
+
+def test_defaults_are_those_of_the_job_model() -> None:
+    """A function without options makes jobs like any other client's."""
+    plan = Plan("work", JobOptions())
+    assert plan.template == model.Template("work")
+    assert plan.draft("id", b"{}").extra is None
+
+
+def test_every_option_reaches_the_job() -> None:
+    """What is said in seconds and words becomes template and extras."""
+    at = datetime(2100, 1, 1, tzinfo=UTC)
+    options = changed(
+        JobOptions(),
+        {
+            "queue": "q", "priority": 9, "max_attempts": 4, "max_losses": 1, "timeout_s": 1.5,
+            "backoff": Backoff.fixed(2), "delay_s": 0.25, "at": at, "unique_key": "u", "request_id": "r",
+            "labels": {"b": "2", "a": "1"}, "headers": {"h": "x"},
+        },
+    )  # fmt: skip
+    plan = Plan("work", options)
+    assert plan.template == model.Template("work", "q", 9, 4, 1, 1_500, model.Backoff(model.FIXED, 2_000, 2_000))
+    draft = plan.draft("id", b"{}")
+    assert (draft.delay_ms, draft.not_before_ms) == (250, round(at.timestamp() * 1_000))
+    assert draft.extra == model.Extra("r", (("a", "1"), ("b", "2")), (("h", "x"),), unique_key="u")
+
+
+def test_kinds_of_backoff() -> None:
+    """Each constructor makes its kind, in milliseconds."""
+    assert Backoff.exponential(base_s=1, max_s=60).rule == model.Backoff(model.EXPONENTIAL, 1_000, 60_000)
+    assert Backoff.quadratic(base_s=10).rule.kind == model.QUADRATIC
+
+
+def test_changes_leave_the_original_alone() -> None:
+    """Options are values."""
+    options = JobOptions()
+    assert changed(options, {"priority": 1}).priority == 1
+    assert options.priority == limits.PRIORITY_DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"priority": 10}, "priority"),
+        ({"priority": "high"}, "int"),
+        ({"queue": "a b"}, "queue"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"timeout_s": -1}, "timeout_s"),
+        ({"timeout_s": float("nan")}, "timeout_s"),
+        ({"delay_s": 10**9}, "delay_s"),
+        ({"at": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001 - without a zone on purpose
+        ({"labels": {"": "x"}}, "label"),
+        ({"labels": {"a": 1}}, "str"),
+        ({"request_id": "x" * 300}, "request id"),
+        ({"colour": "red"}, "colour"),
+        ({"backoff": 5}, "ackoff"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+    """An option that cannot be is refused when it is said, with its name."""
+    with pytest.raises(InvalidArgumentError, match=words):
+        Plan("work", changed(JobOptions(), changes))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
+def test_wrong_type_names_are_refused(name: str) -> None:
+    """The type of a job is a name that can be shown anywhere."""
+    with pytest.raises(InvalidArgumentError):
+        Plan(name, JobOptions())
