@@ -58,7 +58,15 @@ def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
     )
     assert [one.system for one in ranked(found, "default", "bulk")] == ["peer", "ours"]
     assert [one.system for one in ranked(found, "default", "p50")] == ["ours", "peer"]
-    assert "bulk enqueue, Redis' defaults: **Peer** (3.00), 3.0 times as good as Ours." in leaders(found)
+    assert "bulk enqueue, Redis' defaults: **Peer (3.00)**, 3.00 times as good as Ours (1.00)." in leaders(found)
+
+
+def test_victory_within_the_spread_is_told_as_such() -> None:
+    """Where the values of two systems overlap, the comparison of their medians says so."""
+    ours = [rate("ours", "own", number, jobs) for number, jobs in enumerate((1_000, 2_000, 4_000))]
+    peer = [rate("peer", "default", number, jobs) for number, jobs in enumerate((1_000, 1_000, 1_500))]
+    (line,) = leaders(results(*ours, *peer))
+    assert line.endswith("**Ours (2.00)**, 2.00 times as good as Peer (1.00); their spreads overlap.")
 
 
 def test_system_with_a_store_of_its_own_stands_in_both_columns() -> None:

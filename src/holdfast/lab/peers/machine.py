@@ -18,6 +18,7 @@ def facts(command: str, *, with_redis: bool) -> dict[str, str]:
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores ({_processor()}), {_memory()}, {_file_system()}, {platform.system()}",
         "versions": f"Python {platform.python_version()}, grpcio {version('grpcio')}, Holdfast {__version__}",
+        "load": f"{os.getloadavg()[0]:.2f} in the minute before the run",
         "command": command,
     }
     if with_redis:

@@ -34,6 +34,7 @@ def draw(results: Results, file: Path) -> None:
     for panel, (figure, title) in zip(panels, _PANELS.items(), strict=True):
         _fill(panel, results, names, figure)
         panel.set_title(title, fontsize=11, color=_INK)
+    panels[0].set_ylim(-0.6, len(names) - 0.4)
     panels[0].set_yticks(range(len(names)), [results.systems[name].title for name in names], fontsize=11)
     words = "Logarithmic axes; lines show the spread over the rounds"
     canvas.legend(handles=_legend(), loc="outside lower center", ncols=3, frameon=False, title=words)

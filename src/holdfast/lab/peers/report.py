@@ -8,7 +8,18 @@ from rich.table import Table
 
 from holdfast.errors import FailedPreconditionError
 from holdfast.lab.peers.killing import CAP_S, JOBS
-from holdfast.lab.peers.results import FIGURES, RATES, TIMES, Figure, KillTrial, Results, figure_of, figures, ranked
+from holdfast.lab.peers.results import (
+    FIGURES,
+    OWN,
+    RATES,
+    TIMES,
+    Figure,
+    KillTrial,
+    Results,
+    figure_of,
+    figures,
+    ranked,
+)
 
 BEGIN = "<!-- bench-peers: begin -->"
 END = "<!-- bench-peers: end -->"
@@ -73,13 +84,14 @@ ABOUT_HEADER = ["system", "version", "durability", "settings: one worker process
 
 
 def leaders(results: Results) -> list[str]:
-    """For each figure and mode who is first, and by how much before the next; it may well be a peer."""
+    """For each figure and mode who is first, Holdfast or a peer, and how far behind the best of the other side is."""
     lines = []
     for name, title in FIGURES.items():
         for mode, words in MODES.items():
             row = ranked(results, mode, name)
-            if len(row) > 1:
-                lines.append(f"{title}, {words}: {_leader(results, row)}.")
+            rivals = [one for one in row if _is_ours(one) != _is_ours(row[0])]
+            if rivals:
+                lines.append(f"{title}, {words}: {_comparison(results, row[0], rivals[0])}.")
     return lines
 
 
@@ -93,7 +105,7 @@ def markdown(results: Results, plot: str) -> str:
         table(speed_header(RATES), speed_rows(results, RATES)),
         TIME_WORDS,
         table(speed_header(TIMES), speed_rows(results, TIMES)),
-        "Who is first:\n\n"
+        "Who is first, and the best of the other side, peers or Holdfast:\n\n"
         + "\n".join(f"- {line}" for line in leaders(results) or ["nobody: nothing to compare with."]),
         KILL_WORDS,
         table(KILL_HEADER, kill_rows(results)),
@@ -168,11 +180,16 @@ def _range(values: list[int]) -> str:
     return str(min(values)) if min(values) == max(values) else f"{min(values)} – {max(values)}"
 
 
-def _leader(results: Results, row: list[Figure]) -> str:
-    first, second = row[0], row[1]
-    factor = max(first.median, second.median) / min(first.median, second.median)
-    titles = [results.systems[one.system].title for one in (first, second)]
-    return f"**{titles[0]}** ({number(first.median)}), {factor:.1f} times as good as {titles[1]}"
+def _is_ours(figure: Figure) -> bool:
+    return figure.mode == OWN
+
+
+def _comparison(results: Results, first: Figure, rival: Figure) -> str:
+    factor = max(first.median, rival.median) / min(first.median, rival.median)
+    ours, theirs = (f"{results.systems[one.system].title} ({number(one.median)})" for one in (first, rival))
+    overlap = max(min(first.values), min(rival.values)) <= min(max(first.values), max(rival.values))
+    caution = "; their spreads overlap" if overlap else ""
+    return f"**{ours}**, {number(factor)} times as good as {theirs}{caution}"
 
 
 def _rounds(results: Results) -> str:

@@ -59,6 +59,10 @@ class Saq:
 
 
 async def _count_unfinished() -> int:
-    """What waits, is thought to run, or was given up; the count of incomplete jobs leaves the last ones out."""
+    """What waits, is thought to run, or was given up; the count of incomplete jobs leaves the last ones out.
+
+    No-ops are left out: those that were swept while the worker started tell nothing about a kill.
+    """
     statuses = [status for status in Status if status is not Status.COMPLETE]
-    return len([job async for job in saq_app.queue.iter_jobs(statuses)])
+    jobs = [job async for job in saq_app.queue.iter_jobs(statuses)]
+    return sum(job.function == "pause" for job in jobs)
