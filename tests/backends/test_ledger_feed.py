@@ -88,6 +88,18 @@ async def test_what_the_window_has_dropped_comes_from_the_journal(tiny: Tiny) ->
         assert [entry.job_id for entry in await told(feed, more[-1])] == more
 
 
+async def test_feed_goes_on_from_the_middle_of_a_frame(tiny: Tiny) -> None:
+    """Where several events became durable together, a position between them is as good as any other."""
+    await asyncio.gather(*(tiny.submit(2) for _ in range(20)))
+    (last,) = await tiny.submit()
+    truth = tiny.truth()
+    frames = [frame.count for frame in tiny.serving.core.journal.replay(0)]
+    assert max(frames) > 1
+    for after in range(truth[-1].position):
+        async with aclosing(tiny.feed.feed(after)) as feed:
+            assert await told(feed, last) == [entry for entry in truth if entry.position > after]
+
+
 async def test_slow_reader_goes_back_to_the_journal(tiny: Tiny) -> None:
     """A reader that falls behind the window again and again misses nothing and hears nothing twice."""
     async with aclosing(tiny.feed.feed(None)) as feed:
