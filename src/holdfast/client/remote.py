@@ -33,6 +33,7 @@ from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2 as public_pb
 
 _SUBMIT_S = limits.DEADLINE_MS_SUBMIT / 1_000
 _CANCEL_S = limits.DEADLINE_MS_CANCEL / 1_000
@@ -94,9 +95,9 @@ class RemoteJobs:
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Ends a queued job, asks a running one to stop."""
-        request = made(pb.CancelJobRequest, job_id=job_id, reason=reason)
-        reply = await self._call("JobService/CancelJob", request, pb.CancelJobResponse, _CANCEL_S)
-        return CancelReply(State(reply.status), reply.already_ended)
+        request = made(public_pb.CancelJobRequest, job_id=job_id, reason=reason)
+        reply = await self._call("JobService/CancelJob", request, public_pb.CancelJobResponse, _CANCEL_S)
+        return CancelReply(State(reply.current_status), reply.already_terminal)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Walks the search up to the offset: for listings whose pages are numbered. `find` goes on from a cursor."""

@@ -283,22 +283,6 @@ class WatchJobRequest(_message.Message):
     job_id: str
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
-class CancelJobRequest(_message.Message):
-    __slots__ = ("job_id", "reason")
-    JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    job_id: str
-    reason: str
-    def __init__(self, job_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
-
-class CancelJobResponse(_message.Message):
-    __slots__ = ("status", "already_ended")
-    STATUS_FIELD_NUMBER: _ClassVar[int]
-    ALREADY_ENDED_FIELD_NUMBER: _ClassVar[int]
-    status: _taskqueue_public_pb2.JobStatus
-    already_ended: bool
-    def __init__(self, status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., already_ended: _Optional[bool] = ...) -> None: ...
-
 class RetryJobRequest(_message.Message):
     __slots__ = ("job_id", "request_id")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from . import holdfast_pb2 as holdfast__pb2
+from . import taskqueue_public_pb2 as taskqueue__public__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -66,8 +67,8 @@ class JobServiceStub:
                 _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/holdfast.v1.JobService/CancelJob',
-                request_serializer=holdfast__pb2.CancelJobRequest.SerializeToString,
-                response_deserializer=holdfast__pb2.CancelJobResponse.FromString,
+                request_serializer=taskqueue__public__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=taskqueue__public__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
         self.RetryJob = channel.unary_unary(
                 '/holdfast.v1.JobService/RetryJob',
@@ -208,8 +209,8 @@ def add_JobServiceServicer_to_server(servicer, server):
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
-                    request_deserializer=holdfast__pb2.CancelJobRequest.FromString,
-                    response_serializer=holdfast__pb2.CancelJobResponse.SerializeToString,
+                    request_deserializer=taskqueue__public__pb2.CancelJobRequest.FromString,
+                    response_serializer=taskqueue__public__pb2.CancelJobResponse.SerializeToString,
             ),
             'RetryJob': grpc.unary_unary_rpc_method_handler(
                     servicer.RetryJob,
@@ -419,8 +420,8 @@ class JobService:
             request,
             target,
             '/holdfast.v1.JobService/CancelJob',
-            holdfast__pb2.CancelJobRequest.SerializeToString,
-            holdfast__pb2.CancelJobResponse.FromString,
+            taskqueue__public__pb2.CancelJobRequest.SerializeToString,
+            taskqueue__public__pb2.CancelJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

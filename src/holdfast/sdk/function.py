@@ -110,6 +110,8 @@ class JobFunction(Generic[P, C, R]):
         return await self._submitter.amany(items)
 
     def _item_of(self, call: Sequence[Any] | Mapping[str, Any]) -> Item:
+        if type(call) is tuple:  # by far the most common, and instance checks of abstract types are slow
+            return self._item(call, {})
         if isinstance(call, Mapping):
             return self._item((), call)
         if isinstance(call, str | bytes) or not isinstance(call, Sequence):

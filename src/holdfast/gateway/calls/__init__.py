@@ -14,6 +14,7 @@ from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls.admin import AdminCalls
 from holdfast.gateway.calls.jobs import JobCalls
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2 as public_pb
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ def table(backend: Backend) -> Table:
             Method("FindJobs", pb.FindJobsRequest, jobs.find),
             Method("AwaitJob", pb.AwaitJobRequest, jobs.wait),
             Method("WatchJob", pb.WatchJobRequest, jobs.watch, is_stream=True),
-            Method("CancelJob", pb.CancelJobRequest, jobs.cancel),
+            Method("CancelJob", public_pb.CancelJobRequest, jobs.cancel),
             Method("RetryJob", pb.RetryJobRequest, jobs.retry),
             Method("GetHistory", pb.GetHistoryRequest, jobs.history),
             Method("Feed", pb.FeedRequest, jobs.feed, is_stream=True),

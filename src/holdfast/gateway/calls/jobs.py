@@ -13,6 +13,7 @@ from holdfast.gateway.checks import checked_id, checked_size
 from holdfast.gateway.reading import draft_of, query_of, template_of
 from holdfast.gateway.views import entry_message, job_message, refusal_message
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 
 T = TypeVar("T")
@@ -80,10 +81,15 @@ class JobCalls:
                 result = await self._jobs.result(view.id) if view.state in TERMINAL else None
                 yield job_message(view, result and ResultView(result.state, b"", result.summary, result.runtime_ms))
 
-    async def cancel(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
+    async def cancel(self, request: public_pb.CancelJobRequest) -> public_pb.CancelJobResponse:
         """Ends a queued job, asks a running one to stop."""
         reply = await self._jobs.cancel(checked_id(request.job_id), request.reason)
-        return pb.CancelJobResponse(status=job_status(reply.state), already_ended=reply.was_terminal)
+        return public_pb.CancelJobResponse(
+            job_id=request.job_id,
+            accepted=True,
+            current_status=job_status(reply.state),
+            already_terminal=reply.was_terminal,
+        )
 
     async def retry(self, request: pb.RetryJobRequest) -> pb.RetryJobResponse:
         """A new job like one that has ended."""
