@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from holdfast.lab.load import Echo, rate
 from holdfast.lab.measures import Measure, at_least, at_most
@@ -65,7 +66,7 @@ async def embedded(runs: int, say: Say) -> list[Measure]:
             measured = await _run(str(Path(folder) / "data"), "beside_the_disk", 2_000)
         pairs = zip(measured["ours"], measured["bare"], strict=True)
         values.append(statistics.median(ours / bare for ours, bare in pairs))
-    return [at_least("one-by-one durable submits, embedded in one process, to bare appends with fdatasync", values, 0.5)]
+    return [at_least("one-by-one durable submits, in one process, to bare appends with fdatasync", values, 0.5)]
 
 
 async def throughput(runs: int, say: Say) -> list[Measure]:
@@ -170,7 +171,7 @@ async def _load(url: str, what: str, count: int, key: str) -> float:
     return float((await _run(url, what, count))[key])
 
 
-async def _run(url: str, what: str, count: int) -> dict[str, list[float]]:
+async def _run(url: str, what: str, count: int) -> dict[str, Any]:
     """What a load in a process of its own measured; it works in a directory beside the data, on the same disk."""
     command = [sys.executable, "-m", "holdfast.lab.sdk_load", what, str(count)]
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
