@@ -52,7 +52,7 @@ def worker(
     loaded = load_as(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
     ended = _work(loaded, has_lifeline=has_lifeline)
     if ended.is_recycling:
-        # The same process begins anew, with the same arguments: whoever watches over it sees no end.
+        # The same process begins anew, with the same arguments: whoever watches over it sees no end. Stops are blocked.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
     if ended.has_left_behind:
         sys.stdout.flush()

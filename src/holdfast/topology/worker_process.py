@@ -15,7 +15,7 @@ import structlog
 
 from holdfast import limits
 from holdfast.backends.ports import WorkApi
-from holdfast.topology.signals import on_stop
+from holdfast.topology.signals import STOPS, on_stop
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker, WorkerConfig
 
@@ -32,6 +32,7 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
     """Works until TERM or INT; prints one line once jobs can be run. Returns the worker as it ended."""
     worker = Worker(api, handlers, config)
     with on_stop(worker.stop):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         running = asyncio.create_task(worker.run())
         attached = asyncio.create_task(worker.attached.wait())
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
@@ -39,6 +40,10 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
         if not running.done():
             print(json.dumps({"event": "ready", "worker_id": config.worker_id, "grpc": where}), flush=True)
         await running
+        if worker.is_recycling:
+            # From here until the fresh process listens, a stop waits; one that has just come is heard first.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+            await asyncio.sleep(0.01)
     return worker
 
 

@@ -29,6 +29,9 @@ from holdfast.worker.slots import Slots
 
 __all__ = ["Worker", "WorkerConfig"]
 
+#: For so many turns of the loop, some tenths of a millisecond, outcomes wait for others to go out with them.
+_TURNS_MAX = 48
+
 
 class Worker:
     """Runs jobs until told to stop."""
@@ -194,6 +197,7 @@ class Worker:
         is_draining = is_released = False
         while True:
             await self._changed.wait()
+            await self._let_more_end()
             self._changed.clear()
             if self._stopping.is_set() and not is_draining:
                 is_draining = True
@@ -207,6 +211,13 @@ class Worker:
                 await self._release_all(session)
             if is_draining and self._is_drained and self._is_idle:
                 return
+
+    async def _let_more_end(self) -> None:
+        """While coroutines that wait for a slot end turn by turn, their outcomes are worth one message, not many."""
+        turns = _TURNS_MAX if self._slots.tasks.running else 0
+        while self._slots.waiting and turns:
+            turns -= 1
+            await asyncio.sleep(0)
 
     async def _ask(self, session: WorkSession) -> None:
         """Offers room for as many leases as are wanted and were not asked for yet."""

@@ -59,6 +59,11 @@ class Slots:
         return frozenset(self._handlers)
 
     @property
+    def waiting(self) -> int:
+        """How many wait for a slot that is not a thread's."""
+        return len(self._waiting)
+
+    @property
     def backlog(self) -> int:
         """How many wait for a slot."""
         return len(self._waiting) + len(self.threads.queue)
