@@ -1,9 +1,12 @@
 """`make bench-peers`: other job queues and this one beside each other, as ratios to one yardstick of the same run."""
 
 import argparse
+import math
+import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import uvloop
 from rich.console import Console
 from rich.markup import escape
@@ -17,15 +20,32 @@ from holdfast.lab.peers.rounds import Plan, run
 from holdfast.lab.peers.systems import SYSTEMS
 
 _WIDTH = 200
+_SECONDS_MAX = 60
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number from 0 up, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= _SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0 and at most {_SECONDS_MAX}, got {text!r}")
+    return value
 
 
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="systems to measure")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measure of speed")
-    parser.add_argument("--kills", type=int, default=3, help="times that a worker of each system is killed")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long one trial should take")
+    parser.add_argument("--rounds", type=_count, default=3, help="rounds of each measure of speed")
+    parser.add_argument("--kills", type=_count, default=3, help="times that a worker of each system is killed")
+    parser.add_argument("--seconds", type=_seconds, default=5.0, help="how long one trial should take")
     parser.add_argument("--json", type=Path, default=Path("build/bench-peers.json"), help="where the results go")
     parser.add_argument("--document", type=Path, help="also put tables between this document's markers")
     parser.add_argument("--plot", type=Path, help="also draw this picture")
@@ -62,9 +82,11 @@ def main() -> int:
         results = from_json(arguments.json.read_bytes()) if arguments.again else measure(arguments, console)
         show(results, Console(width=_WIDTH))
         publish(arguments, results)
-    except (HoldfastError, FileNotFoundError) as error:
+    except (HoldfastError, FileNotFoundError, msgspec.DecodeError) as error:
         console.print(f"bench-peers: {escape(str(error))}")
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return 1 if results.errors else 0
 
 

@@ -9,6 +9,7 @@ import time
 import msgspec
 import uvloop
 
+from holdfast.errors import UnavailableError
 from holdfast.lab.load import Echo, rate
 
 LANES = 64
@@ -32,6 +33,8 @@ async def take(address: str, calls: int) -> Yardstick:
     command = [sys.executable, "-m", "holdfast.lab.peers.yardstick", address, "--calls", str(calls)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
+    if process.returncode:
+        raise UnavailableError(f"the echo could not be measured: its client left with {process.returncode}")
     return msgspec.json.decode(printed, type=Yardstick)
 
 
