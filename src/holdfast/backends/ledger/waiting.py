@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from holdfast.backends.ledger.views import job_view, result_view
 from holdfast.backends.ports import JobView, ResultView
-from holdfast.core.events import AnyEvent
+from holdfast.core.events import AnyEvent, Noted
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.errors import HoldfastError
@@ -68,6 +68,9 @@ class Waiters:
         """Notes which of the jobs that somebody waits for have changed."""
         watchers, futures = self._watchers, self._futures
         if not watchers and not futures:
+            return
+        if isinstance(event, Noted):  # moves no job, and still is something to see
+            self._touched += [(position, note.job_id, None) for note in event.notes if note.job_id in watchers]
             return
         for job, _ in ledger.book.moves:
             if job.id in futures and job.state in TERMINAL:

@@ -158,3 +158,16 @@ class TestReading:
         assert (job.progress.permille, job.progress.message) == (250, "a quarter")
         await hand.done(lease)
         assert (await place.jobs.get(job_id)).progress is None
+
+    @needs(Capability.NOTES)
+    async def test_watch_tells_progress(self, place: Workplace) -> None:
+        """Whoever watches hears what the attempt says of itself, as it is said."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        watch = place.jobs.watch(job_id)
+        assert (await soon(watch)).progress is None
+        await hand.session.note([Note(job_id, lease.token, 500, "half")])
+        progress = (await soon(watch)).progress
+        assert progress is not None
+        assert (progress.permille, progress.message) == (500, "half")
