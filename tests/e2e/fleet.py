@@ -96,12 +96,12 @@ class Fleet:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._programs: list[Program] = []
+        self.programs: list[Program] = []
         self._wires: list[Wire] = []
 
     def start(self, *arguments: str, **environment: str) -> Program:
         """Runs `holdfast` with these arguments."""
-        number = len(self._programs)
+        number = len(self.programs)
         out, log = self.folder / f"{number}.out", self.folder / f"{number}.log"
         with out.open("wb") as out_file, log.open("wb") as log_file:
             popen = subprocess.Popen(
@@ -119,7 +119,7 @@ class Fleet:
         return self._kept(Program(popen, self.folder / "adopted.out", self.folder / "adopted.log"))
 
     def _kept(self, program: Program) -> Program:
-        self._programs.append(program)
+        self.programs.append(program)
         return program
 
     def server(self, *arguments: str, data: str = "data", port: int = 0) -> tuple[Program, Wire]:
@@ -149,7 +149,7 @@ class Fleet:
         """Closes every client and kills every process, by its own pid."""
         for wire in self._wires:
             wire.close()
-        for program in self._programs:
+        for program in self.programs:
             children = program.children()
             program.kill()
             kill_all(children)

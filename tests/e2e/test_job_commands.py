@@ -1,40 +1,29 @@
 """`holdfast job` against a running server: what it prints, and its exit codes."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment
+from tests.e2e.fleet import fleet_in
+from tests.e2e.shell import Done, Shell
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs `holdfast job …` against one server with a worker."""
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A prompt beside one server with a worker."""
     folder: Path = tmp_path_factory.mktemp("jobs")
-    fleet = Fleet(folder)
-    try:
-        address = fleet.start("up", "--port", "0", "--data", "jobs").ready()["grpc"]
+    with fleet_in(folder) as fleet:
+        yield Shell(folder, fleet.start("up", "--port", "0", "--data", "jobs").ready()["grpc"])
 
-        def job(*arguments: str, stdin: str = "", connect: str = address) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [*HOLDFAST, "job", *arguments, "--connect", connect],
-                input=stdin,
-                capture_output=True,
-                text=True,
-                env=clean_environment({}),
-                cwd=folder,
-                check=False,
-                timeout=60,
-            )
 
-        yield job
-    finally:
-        fleet.end()
+@pytest.fixture
+def run(shell: Shell) -> Run:
+    """Runs `holdfast job …`."""
+    return lambda *arguments, **options: shell.run("job", *arguments, **options)
 
 
 def test_submitted_job_gives_its_output(run: Run) -> None:
@@ -65,8 +54,8 @@ def test_json_is_for_programs(run: Run) -> None:
     result = json.loads(run("result", job_id, "--json").stdout)
     state = json.loads(run("get", job_id, "--json").stdout)
     listed = json.loads(run("list", "--json", "--state", "done").stdout)
-    assert (result["terminal_status"], result["output_bytes"]) == ("DONE", "x")
-    assert state["status"] == "DONE"
+    assert (result["state"], result["output"]) == ("DONE", "x")
+    assert (state["state"], state["type"], state["queue"], state["attempts"]) == ("DONE", "echo", "default", 1)
     assert isinstance(state["created_at_ms"], int)
     assert job_id in [one["job_id"] for one in listed]
 
@@ -84,7 +73,7 @@ def test_people_see_a_table(run: Run) -> None:
     """Without --json a listing has a heading and a line for each job."""
     run("submit", "echo", "seen", "--wait")
     lines = run("list", "--limit", "1").stdout.splitlines()
-    assert lines[0].split() == ["ID", "STATE", "TYPE", "CREATED", "FINISHED"]
+    assert lines[0].split() == ["ID", "STATE", "TYPE", "QUEUE", "CREATED", "NOTE"]
     assert len(lines) == 2
 
 
@@ -96,6 +85,18 @@ def test_people_see_a_table(run: Run) -> None:
         (("submit", "two words"), 2, "letters, digits"),
         (("submit", "echo", "--priority", "12"), 2, "from 0 to 9"),
         (("list", "--state", "weird"), 2, "QUEUED, RUNNING"),
+        (("list", "--since", "yesterday"), 2, "a time such as 2026-11-15T12:00"),
+        (("list", "--since", "9" * 30), 2, "a time such as 2026-11-15T12:00"),
+        (("list", "--label", "nothing"), 2, "KEY=VALUE"),
+        (("submit", "echo", "--label", "=x"), 2, "KEY=VALUE"),
+        (("watch", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
+        (("history", "nothing-like-it"), 4, "nothing-like-it"),
+        (("retry", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
+        (("result", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
+        (("get", "x", "--connect", "nonsense"), 2, "host:port, holdfast://host:port or the directory"),
+        (("get", "x", "--connect", "localhost:99999"), 2, "host:port, holdfast://host:port or the directory"),
+        (("get", "x", "--connect", "http://localhost:1"), 2, "host:port, holdfast://host:port or the directory"),
+        (("get", "x", "--connect", "."), 3, "start one with `holdfast up --data .`"),
         (("submit", "echo", "--wait", "--delay", "600", "--timeout", "0.1"), 3, "has not ended yet: it is not due"),
     ],
 )
@@ -111,7 +112,7 @@ def test_mistakes_get_a_sentence_and_an_exit_code(
 
 def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
     """Exit code 3, with the command that starts one."""
-    done = run("get", "some-id", connect="127.0.0.1:1")
+    done = run("get", "some-id", "--connect", "127.0.0.1:1")
     assert done.returncode == 3
     assert "holdfast up" in done.stderr
 
@@ -123,3 +124,69 @@ def test_job_of_an_unknown_type_says_that_nobody_knows_it(run: Run) -> None:
     waited = run("result", job_id, "--timeout", "0.1")
     assert (told.returncode, "knows the type 'no.such.type'" in told.stdout) == (0, True)
     assert (waited.returncode, "knows the type 'no.such.type'" in waited.stderr) == (3, True)
+
+
+def ids(done: Done) -> list[str]:
+    return [one["job_id"] for one in json.loads(done.stdout)]
+
+
+def test_list_finds_by_everything_that_a_job_has(run: Run) -> None:
+    """Queue, type, state, labels and time each narrow the search, alone and together."""
+    first = run("submit", "echo", "--queue", "search", "-l", "color=red", "-l", "size=1", "--wait").stderr.strip()
+    second = run("submit", "search.type", "--queue", "search", "-l", "color=red").stdout.strip()
+    listed = [
+        ids(run("list", "--json", *filters))
+        for filters in (
+            ("--queue", "search"),
+            ("--queue", "search", "--oldest-first"),
+            ("--type", "search.type"),
+            ("--queue", "search", "--state", "done"),
+            ("--label", "color=red", "--label", "size=1"),
+            ("--queue", "search", "--since", "1h"),
+            ("--queue", "search", "--before", "1h"),
+            ("--queue", "search", "--since", "2020-01-01T00:00", "--limit", "1"),
+        )
+    ]
+    both = [second, first]
+    assert listed == [both, both[::-1], [second], [first], [first], both, [], [second]]
+
+
+def test_retry_makes_a_new_job_of_one_that_has_ended(run: Run) -> None:
+    """The new job names the first one, and one that has not ended is refused."""
+    first = run("submit", "echo", "again", "--wait").stderr.strip()
+    second = run("retry", first).stdout.strip()
+    assert run("result", second).stdout == "again"
+    assert json.loads(run("get", second, "--json").stdout)["retry_of"] == first
+    waiting = run("submit", "echo", "--delay", "600").stdout.strip()
+    assert run("retry", waiting).returncode == 4
+
+
+def test_history_tells_every_step(run: Run) -> None:
+    """One line for each thing that happened, oldest first."""
+    job_id = run("submit", "echo", "x", "--wait").stderr.strip()
+    steps = [entry["what"] for entry in json.loads(run("history", job_id, "--json").stdout)]
+    lines = run("history", job_id).stdout.splitlines()
+    assert steps == ["submitted", "granted", "finished"]
+    assert len(lines) == 4
+    assert lines[0].split()[:3] == ["POSITION", "TIME", "WHAT"]
+
+
+def test_directory_is_as_good_as_an_address(run: Run) -> None:
+    """Whoever is on the same machine names the directory that a server serves."""
+    job_id = run("submit", "echo", "near", "--connect", "./jobs").stdout.strip()
+    assert run("result", job_id, "--connect", "jobs").stdout == "near"
+    assert run("result", job_id).stdout == "near"
+
+
+def test_hostile_output_does_not_reach_a_terminal(shell: Shell) -> None:
+    """Escape sequences are spelt out on a terminal, lines stay lines, and a pipe gets every byte."""
+    text = "\x1b]0;owned\x07\x1b[2Jfirst\nsecond\u202e"
+    job_id = shell.run("job", "submit", "echo", "-", "-l", "k=\x1b[2J", stdin=text).stdout.strip()
+    assert shell.run("job", "result", job_id).stdout == text
+    for command in ("result", "get", "list", "watch", "history", "why"):
+        status, seen = shell.at_terminal("job", command, *([] if command == "list" else [job_id]))
+        assert status == 0
+        assert "\x1b]0" not in seen
+        assert "\x1b[2J" not in seen
+        assert "\u202e" not in seen
+    assert "first\r\nsecond" in shell.at_terminal("job", "result", job_id)[1]

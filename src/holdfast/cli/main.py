@@ -57,6 +57,10 @@ def main() -> int:
         # By one name however it was started, so that help, errors and completion are the same.
         status = app(standalone_mode=False, prog_name="holdfast")
         sys.stdout.flush()
+    except SystemExit as error:  # how typer ends a completion, and what it makes of a pipe that nobody reads
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        return _explain(error.__context__)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a user sees no traceback, whatever it is
         return _explain(error)
     return status if isinstance(status, int) else 0  # a command that ends with `typer.Exit` returns its status here

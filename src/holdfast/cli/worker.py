@@ -134,6 +134,7 @@ def _config(settings: WorkerSettings) -> "WorkerConfig":
         drain_ms=settings.drain_ms,
         app_path=settings.app,
         isolation=Mode(settings.isolation) if settings.isolation else None,
+        is_replaceable=True,
         max_jobs=settings.max_jobs,
         max_memory_bytes=settings.max_memory_mb * _MIB,
         child_memory_bytes=settings.child_memory_mb * _MIB or half_of_memory(),

@@ -1,0 +1,69 @@
+"""The program as people and scripts use it: at a prompt, in a pipe, on a terminal."""
+
+import contextlib
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.e2e.fleet import HOLDFAST, clean_environment
+from tests.e2e.waiting import DEADLINE_S
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Shell:
+    """Runs commands in one folder, for one server unless they name another."""
+
+    def __init__(self, folder: Path, connect: str = "") -> None:
+        self.folder = folder
+        self.environment = {"HOLDFAST_CONNECT": connect} if connect else {}
+
+    def run(self, *arguments: str, stdin: str = "", **environment: str) -> Done:
+        """What it printed and how it ended, with pipes on every side."""
+        return subprocess.run(
+            [*HOLDFAST, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=clean_environment({**self.environment, **environment}),
+            cwd=self.folder,
+            check=False,
+            timeout=DEADLINE_S,
+        )
+
+    def at_terminal(
+        self, *arguments: str, typed: str = "", awaited: str = "", then: Callable[[], object] = str
+    ) -> tuple[int, str]:
+        """Its exit code and everything that the terminal was sent; `then` is called once the awaited text is there."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [*HOLDFAST, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=clean_environment({**self.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}),
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        try:
+            os.write(ours, typed.encode())
+            text = _read_all(ours, awaited, then)
+            return process.wait(DEADLINE_S), text
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+
+
+def _read_all(terminal: int, awaited: str, then: Callable[[], object]) -> str:
+    text, is_seen = b"", False
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while part := os.read(terminal, 65_536):
+            text += part
+            if not is_seen and awaited.encode() in text:
+                is_seen = True
+                then()
+    return text.decode()

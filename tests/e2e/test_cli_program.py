@@ -1,0 +1,142 @@
+"""The program itself: help, completion, settings, and how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fleet import clean_environment
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import DEADLINE_S
+
+SCRIPT = Path(sys.executable).parent / "holdfast"
+#: Everything that would make help slow, and that help does not need.
+HEAVY = ("grpc", "google.protobuf", "rich", "uvloop", "structlog", "prometheus_client", "asyncio")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A prompt without a server."""
+    return Shell(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("job", "--help"), ("worker", "--help"), ("nonsense",), ("--version",)]
+)
+def test_module_is_the_same_program_as_the_script(shell: Shell, arguments: tuple[str, ...]) -> None:
+    """`python -m holdfast` and `holdfast` cannot be told apart."""
+    module = shell.run(*arguments)
+    script = subprocess.run(
+        [SCRIPT, *arguments],
+        capture_output=True,
+        text=True,
+        env=clean_environment({}),
+        cwd=shell.folder,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (module.returncode, module.stdout, module.stderr) == (script.returncode, script.stdout, script.stderr)
+
+
+def test_help_loads_nothing_that_it_does_not_need() -> None:
+    """What makes it quick, said in a way that no busy machine can disturb."""
+    code = (
+        "import sys\nfrom holdfast.cli import main\nsys.argv = ['holdfast', '--help']\nassert main() == 0\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    assert done.stderr == "[]\n"
+
+
+def complete(shell: Shell, line: str) -> list[str]:
+    """What bash would offer at the end of this line."""
+    script = subprocess.run(
+        ["/bin/bash", "-c", 'exec "$0" --show-completion bash', str(SCRIPT)],
+        capture_output=True,
+        text=True,
+        env=clean_environment({}),
+        check=True,
+        timeout=DEADLINE_S,
+    ).stdout
+    words = line.split(" ")
+    ask = (
+        f"{script}\nCOMP_WORDS=({' '.join(words)} {'' if words[-1] else repr('')})\nCOMP_CWORD={len(words) - 1}\n"
+        '_holdfast_completion holdfast; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    path = f"{SCRIPT.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["/bin/bash", "-c", ask],
+        capture_output=True,
+        text=True,
+        env=clean_environment({"PATH": path}),
+        cwd=shell.folder,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("holdfast que", ["queue"]),
+        ("holdfast queue p", ["pause", "purge"]),
+        ("holdfast job re", ["result", "retry"]),
+        ("holdfast worker d", ["drain"]),
+        ("holdfast worker --wor", ["--worker-id"]),
+        ("holdfast job list --sta", ["--state"]),
+        ("holdfast job list --state R", ["RUNNING"]),
+        ("holdfast up --metr", ["--metrics-port"]),
+    ],
+)
+def test_bash_completes_commands_options_and_values(shell: Shell, line: str, offered: list[str]) -> None:
+    """The script that the program prints makes a real bash offer what fits."""
+    assert sorted(complete(shell, line)) == offered
+
+
+def test_config_shows_values_and_their_origins(shell: Shell) -> None:
+    """Every setting is there, as a line for holdfast.toml, as a table or as JSON."""
+    (shell.folder / "holdfast.toml").write_text('lease_ms = 5000\nqueues = "high"\n')
+    lines = shell.run("config", "show", HOLDFAST_PORT="1234").stdout.splitlines()
+    assert {"lease_ms = 5000", "port = 1234", 'queues = "high"', "metrics_port = 0"} <= set(lines)
+    table = shell.run("config", "show", "--origin", HOLDFAST_PORT="1234").stdout.splitlines()
+    rows = {line.split(None, 2)[0]: line.split(None, 2)[1:] for line in table}
+    assert rows["lease_ms"] == ["5000", "file holdfast.toml"]
+    assert rows["port"] == ["1234", "environment HOLDFAST_PORT"]
+    assert rows["host"] == ['"127.0.0.1"', "default"]
+    values = json.loads(shell.run("config", "show", "--origin", "--json").stdout)
+    assert values["lease_ms"] == {"value": 5000, "origin": "file holdfast.toml"}
+    assert json.loads(shell.run("config", "show", "--json").stdout)["lease_ms"] == 5000
+
+
+def test_shown_config_is_a_file_that_can_be_read(shell: Shell) -> None:
+    """What it prints can be kept as holdfast.toml, and changes nothing then."""
+    first = shell.run("config", "show", HOLDFAST_PORT="1234").stdout
+    (shell.folder / "holdfast.toml").write_text(first)
+    assert shell.run("config", "show").stdout == first
+
+
+def test_config_names_every_problem(shell: Shell) -> None:
+    """Wrong settings are not shown but explained."""
+    done = shell.run("config", "show", HOLDFAST_PORT="x", HOLDFAST_LEASE="1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected port to be" in done.stderr
+    assert "HOLDFAST_LEASE_MS" in done.stderr
+
+
+def test_reader_that_has_seen_enough_is_no_error(shell: Shell) -> None:
+    """`| head` ends it without a word."""
+    command = f"{SCRIPT} config show --origin | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["/bin/bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env=clean_environment({}),
+        cwd=shell.folder,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (done.returncode in {0, 141}, done.stdout, done.stderr) == (True, "", "")

@@ -1,0 +1,104 @@
+"""`holdfast queue` and `holdfast stats` against a running server."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.fleet import Fleet
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+
+
+@pytest.fixture
+def shell(fleet: Fleet) -> Iterator[Shell]:
+    """A prompt beside a server without a worker."""
+    program, _ = fleet.server()
+    return Shell(fleet.folder, program.ready()["grpc"])
+
+
+@pytest.fixture
+def queues(shell: Shell) -> Callable[[], dict[str, Any]]:
+    """What `queue list --json` tells, by name."""
+    return lambda: {one["queue"]: one for one in json.loads(shell.run("queue", "list", "--json").stdout)}
+
+
+def test_queues_tell_what_waits(shell: Shell, queues: Callable[[], dict[str, Any]]) -> None:
+    """Ready and delayed jobs are told apart, for programs and for people."""
+    shell.run("job", "submit", "echo", "--queue", "high")
+    shell.run("job", "submit", "echo", "--queue", "high", "--delay", "600")
+    high = queues()["high"]
+    assert (high["mode"], high["ready"], high["delayed"], high["running"]) == ("OPEN", 1, 1, 0)
+    lines = shell.run("queue", "list").stdout.splitlines()
+    assert lines[0].split() == ["QUEUE", "MODE", "READY", "DELAYED", "RUNNING", "OLDEST", "REASON"]
+    assert lines[1].split()[:5] == ["high", "OPEN", "1", "1", "0"]
+
+
+def test_paused_queue_grants_nothing_until_it_is_resumed(
+    shell: Shell, fleet: Fleet, queues: Callable[[], dict[str, Any]]
+) -> None:
+    """A worker beside it stays idle, the job says why, and runs after the resume."""
+    paused = shell.run("queue", "pause", "default", "--reason", "lunch")
+    assert (paused.returncode, paused.stdout) == (0, "default is paused\n")
+    fleet.worker(shell.environment["HOLDFAST_CONNECT"])
+    job_id = shell.run("job", "submit", "echo", "x").stdout.strip()
+    assert "paused" in shell.run("job", "why", job_id).stdout
+    assert (queues()["default"]["mode"], queues()["default"]["reason"]) == ("PAUSED", "lunch")
+    assert shell.run("queue", "resume", "default").stdout == "default is open\n"
+    assert shell.run("job", "result", job_id).stdout == "x"
+
+
+def test_drained_queue_takes_nothing_and_runs_empty(shell: Shell, fleet: Fleet) -> None:
+    """`drain --wait` ends when the last job has, and tells how many are left meanwhile."""
+    for _ in range(3):
+        shell.run("job", "submit", "echo")
+    waiting = fleet.start("queue", "drain", "default", "--wait", **shell.environment)
+    eventually(lambda: waiting.log, lambda log: "3 jobs left" in log)
+    refused = shell.run("job", "submit", "echo")
+    assert (refused.returncode, "is draining and takes no new jobs" in refused.stderr) == (4, True)
+    fleet.worker(shell.environment["HOLDFAST_CONNECT"])
+    assert waiting.wait() == 0
+    assert waiting.output == "default is draining\n"
+    assert waiting.log.endswith("default is empty\n")
+
+
+def test_purge_must_be_meant(shell: Shell) -> None:
+    """Without a terminal it needs --yes, and says so."""
+    shell.run("job", "submit", "echo")
+    refused = shell.run("queue", "purge", "default")
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+    assert shell.run("queue", "purge", "default", "--yes").stdout == "canceled 1 job\n"
+    assert json.loads(shell.run("queue", "purge", "default", "-y", "--json").stdout) == {
+        "queue": "default",
+        "canceled": 0,
+    }
+
+
+def test_purge_asks_at_a_terminal(shell: Shell, queues: Callable[[], dict[str, Any]]) -> None:
+    """The question says how many jobs it is about; anything but yes changes nothing."""
+    for _ in range(2):
+        shell.run("job", "submit", "echo")
+    status, text = shell.at_terminal("queue", "purge", "default", typed="n\n")
+    assert (status, "Cancel 2 waiting jobs of queue 'default'?" in text) == (130, True)
+    assert queues()["default"]["ready"] == 2
+    status, text = shell.at_terminal("queue", "purge", "default", typed="y\n")
+    assert (status, "canceled 2 jobs" in text) == (0, True)
+    assert queues() == {}
+
+
+def test_stats_count_everything(shell: Shell) -> None:
+    """States are counted by name, for programs and for people."""
+    shell.run("job", "submit", "echo", "12345")
+    numbers = json.loads(shell.run("stats", "--json").stdout)
+    assert (numbers["states"]["QUEUED"], numbers["bytes_held"], numbers["workers"]) == (1, 5, 0)
+    lines = dict(line.split(None, 1) for line in shell.run("stats").stdout.splitlines())
+    assert (lines["queued"], lines["held"]) == ("1", "5 bytes of payloads and outputs")
+
+
+@pytest.mark.parametrize("name", ["", "two words", "\x1b[2J"])
+def test_name_that_no_queue_can_have_is_refused(shell: Shell, name: str) -> None:
+    """A queue's name is checked wherever it is given, and shown without harm."""
+    done = shell.run("queue", "pause", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "\x1b" not in done.stderr

@@ -1,0 +1,120 @@
+"""Following what happens: `job watch`, `events`, `worker list` and `worker drain`."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.fleet import Fleet
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+
+#: Tells how far it is, then waits until a file is there.
+STEPS = """
+import time
+from pathlib import Path
+from holdfast.worker.context import current
+from holdfast.worker.handlers import Handler, Mode
+
+def steps(assignment):
+    current().progress(0.25, "a \\x1b[2J quarter")
+    while not Path(assignment.payload.decode()).exists():
+        time.sleep(0.01)
+    current().progress(1, "all")
+    return b""
+
+class App:
+    def handlers(self):
+        return {"steps": Handler(steps, Mode.THREAD)}
+
+app = App()
+"""
+
+
+@pytest.fixture
+def shell(fleet: Fleet) -> Iterator[Shell]:
+    """A prompt beside a server whose workers speak often."""
+    program, _ = fleet.server("--heartbeat-ms", "50")
+    return Shell(fleet.folder, program.ready()["grpc"])
+
+
+def start_worker(fleet: Fleet, shell: Shell, *arguments: str) -> None:
+    (fleet.folder / "steps.py").write_text(STEPS)
+    fleet.worker(shell.environment["HOLDFAST_CONNECT"], "-A", "steps:app", *arguments)
+
+
+def test_watch_shows_changes_and_progress_until_the_end(fleet: Fleet, shell: Shell) -> None:
+    """Elsewhere than on a terminal each change is a line, written when it happens."""
+    job_id = shell.run("job", "submit", "steps", "go").stdout.strip()
+    watching = fleet.start("job", "watch", job_id, **shell.environment)
+    eventually(lambda: watching.output, lambda text: "QUEUED" in text)
+    start_worker(fleet, shell, "--worker-id", "w1")
+    eventually(lambda: watching.output, lambda text: "RUNNING attempt 1 on w1 25 % a \\x1b[2J quarter" in text)
+    (fleet.folder / "go").touch()
+    assert watching.wait() == 0
+    assert "DONE after" in watching.output.splitlines()[-1]
+
+
+def test_watch_of_a_job_that_fails_is_no_success(shell: Shell) -> None:
+    """It exits with 1, for programs too, and the last line has the end."""
+    job_id = shell.run("job", "submit", "echo", "--delay", "600").stdout.strip()
+    shell.run("job", "cancel", job_id)
+    done = shell.run("job", "watch", job_id, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout.splitlines()[-1])["state"] == "CANCELED"
+
+
+def test_watch_at_a_terminal_draws_a_bar(fleet: Fleet, shell: Shell) -> None:
+    """While the job tells its progress a bar shows it, and when it has ended only lines are left."""
+    start_worker(fleet, shell)
+    job_id = shell.run("job", "submit", "steps", "go").stdout.strip()
+    go = (fleet.folder / "go").touch
+    status, text = shell.at_terminal("job", "watch", job_id, awaited="quarter", then=go)
+    assert (status, "DONE after" in text) == (0, True)
+    assert "━" in text
+    assert " 25%" in text
+    assert "\x1b[2J" not in text
+
+
+def test_events_tell_all_without_a_gap_and_can_be_resumed(shell: Shell) -> None:
+    """From the beginning, or from behind the position where somebody stopped."""
+    ids = [shell.run("job", "submit", "echo", "--delay", "600").stdout.strip() for _ in range(3)]
+    lines = [json.loads(line) for line in shell.run("events", "--after", "0", "-n", "3", "--json").stdout.splitlines()]
+    assert [(line["job_id"], line["what"]) for line in lines] == [(job_id, "submitted") for job_id in ids]
+    after = str(lines[0]["position"])
+    resumed = shell.run("events", "--after", after, "--limit", "2").stdout.splitlines()
+    assert [job_id for job_id, line in zip(ids[1:], resumed, strict=True) if job_id in line] == ids[1:]
+    beyond = shell.run("events", "--after", "999999")
+    assert (beyond.returncode, beyond.stdout) == (4, "")
+
+
+def test_stopped_events_say_where_to_go_on(fleet: Fleet, shell: Shell) -> None:
+    """Ctrl-C ends it with the position for the next time, and so does a server that goes away."""
+    shell.run("job", "submit", "echo")
+    following = [fleet.start("events", "--after", "0", **shell.environment) for _ in range(2)]
+    for one in following:
+        eventually(lambda one=one: one.output, lambda text: "submitted" in text)
+    following[0].signal(signal.SIGINT)
+    assert following[0].wait() == 130
+    assert following[0].log.startswith("holdfast: go on with --after ")
+    fleet.programs[0].stop()
+    assert following[1].wait() == 3
+    assert "holdfast: go on with --after " in following[1].log
+    assert "Traceback" not in following[1].log
+
+
+def test_workers_are_listed_and_drained(fleet: Fleet, shell: Shell) -> None:
+    """A drained worker ends by itself, and one that nobody knows is refused."""
+    worker = fleet.worker(
+        shell.environment["HOLDFAST_CONNECT"], "--worker-id", "w1", "--queues", "high,low", "--slots", "3"
+    )
+    (seen,) = json.loads(shell.run("worker", "list", "--json").stdout)
+    assert (seen["worker_id"], seen["queues"], seen["slots"], seen["running"]) == ("w1", ["high", "low"], 3, 0)
+    lines = shell.run("worker", "list").stdout.splitlines()
+    assert lines[0].split() == ["WORKER", "STATE", "RUNNING", "HEARD", "QUEUES", "TYPES"]
+    assert lines[1].split()[:3] == ["w1", "connected", "0/3"]
+    assert shell.run("worker", "drain", "w1").stdout.startswith("w1 was asked to drain")
+    assert worker.wait() == 0
+    gone = shell.run("worker", "drain", "nobody")
+    assert (gone.returncode, "holdfast worker list" in gone.stderr) == (4, True)
