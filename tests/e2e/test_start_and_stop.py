@@ -1,8 +1,6 @@
 """Starting, stopping, and who may not start."""
 
-import hashlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -26,30 +24,6 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
-
-
-def test_readme_starts_a_server_that_runs_its_example(fleet: Fleet, root: Path, tmp_path: Path) -> None:
-    """The README's command and its program, word for word but for the port, end with the program's result."""
-    readme = (root / "README.md").read_text()
-    (command,) = re.findall(r"^    \.venv/bin/(holdfast up\b[^#\n]*)", readme, re.MULTILINE)
-    (program,) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    name, *arguments = command.split()
-    with (tmp_path / "adopted.out").open("wb") as out, (tmp_path / "adopted.log").open("wb") as log:
-        popen = subprocess.Popen(
-            [Path(sys.executable).with_name(name), *arguments],
-            cwd=tmp_path,
-            env=clean_environment({"HOLDFAST_PORT": "0"}),
-            stdout=out,
-            stderr=log,
-        )
-    up = fleet.adopt(popen)
-    assert "127.0.0.1:50051" in program
-    program = program.replace("127.0.0.1:50051", up.ready()["grpc"])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{b'...'!r} {hashlib.sha256(b'...').hexdigest()}\n"
-    assert up.stop() == 0
-    (job,) = checked(tmp_path / "holdfast-data").jobs.values()
-    assert (job.state, job.attempts) == (public.DONE, 1)
 
 
 def test_every_line_on_standard_error_is_json(fleet: Fleet) -> None:

@@ -1,0 +1,205 @@
+"""Runs the examples of a document, in order, in one folder: whatever a reader would paste must work.
+
+A fenced block marked `python` is run in one interpreter per document, so that later blocks see the names of earlier
+ones; if its first line is a comment with a file's name, it is written to that file instead. `print(...)  # text` says
+what is printed. In a block marked `console`, lines after `$ ` are commands: `&` at the end leaves one running in the
+background once it is ready, `# exit 1` says how it ends, and the lines below say what it prints. In what is printed,
+`...` stands for anything.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.e2e.fleet import clean_environment, stable_port
+from tests.e2e.waiting import DEADLINE_S, pause
+
+PORT = "50051"
+_FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
+_PRINTED = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
+_STATUS = re.compile(r"\s+# exit (\d+)$")
+_SESSION = """
+import contextlib, io, json, sys, traceback, types
+sys.path.insert(0, "")
+module = types.ModuleType("__main__")
+sys.modules["__main__"] = module
+for line in sys.stdin:
+    block, out, error = json.loads(line), io.StringIO(), ""
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(block["source"], block["place"], "exec"), module.__dict__)
+    except BaseException:
+        error = traceback.format_exc()
+    print(json.dumps({"out": out.getvalue(), "error": error}), flush=True)
+"""
+
+
+class Block(NamedTuple):
+    """One example, and the line of the document on which it begins."""
+
+    language: str
+    source: str
+    line: int
+
+
+class ExampleError(AssertionError):
+    """An example does not do what its document says."""
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The examples of a document that can be run."""
+    return [Block(found[1], found[2], text[: found.start()].count("\n") + 2) for found in _FENCE.finditer(text)]
+
+
+class Reader:
+    """Somebody who pastes every example of one document, in a folder of their own."""
+
+    def __init__(self, document: Path, folder: Path) -> None:
+        self._document = document
+        self._folder = folder
+        self._port = str(stable_port())
+        self._session: subprocess.Popen[str] | None = None
+        self._background: list[subprocess.Popen[bytes]] = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._environment = clean_environment({"PATH": path, "COLUMNS": "160", "HOLDFAST_PORT": self._port})
+
+    def run(self) -> int:
+        """How many examples there were; raises ExampleError at the first one that does not work."""
+        blocks = blocks_of(self._document.read_text().replace(PORT, self._port))
+        for block in blocks:
+            if block.language == "console":
+                self._type_in(block)
+            elif file := _FILE.match(block.source):
+                self._save(file[1], block)
+            else:
+                self._run_python(block)
+        return len(blocks)
+
+    def end(self) -> None:
+        """Ends every process, those of the examples first."""
+        for process in self._background:
+            process.terminate()
+        for process in self._background:
+            _await_end(process)
+        if self._session is not None:
+            assert self._session.stdin is not None
+            assert self._session.stdout is not None
+            self._session.stdin.close()
+            _await_end(self._session)
+            self._session.stdout.close()
+
+    def _save(self, name: str, block: Block) -> None:
+        try:
+            compile(block.source, name, "exec") if name.endswith(".py") else None
+        except SyntaxError as error:
+            raise self._wrong(block, str(error)) from None
+        (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self._folder / name).write_text(block.source)
+
+    def _run_python(self, block: Block) -> None:
+        session = self._python()
+        place = f"{self._document.name}:{block.line}"
+        assert session.stdin is not None
+        assert session.stdout is not None
+        print(json.dumps({"source": block.source, "place": place}), file=session.stdin, flush=True)
+        answer = json.loads(session.stdout.readline() or '{"out": "", "error": "the interpreter has ended"}')
+        if answer["error"]:
+            raise self._wrong(block, answer["error"])
+        self._compare(block, _PRINTED.findall(block.source), answer["out"])
+
+    def _python(self) -> subprocess.Popen[str]:
+        if self._session is None:
+            self._session = subprocess.Popen(
+                [sys.executable, "-c", _SESSION],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return self._session
+
+    def _type_in(self, block: Block) -> None:
+        for command, expected in _commands(block.source):
+            if command.endswith("&"):
+                self._leave_running(block, command.removesuffix("&"))
+            else:
+                self._run_command(block, command, expected)
+
+    def _run_command(self, block: Block, command: str, expected: list[str]) -> None:
+        status = _STATUS.search(command)
+        done = subprocess.run(
+            ["/bin/bash", "-c", _STATUS.sub("", command)],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        if done.returncode != int(status[1] if status else 0):
+            raise self._wrong(block, f"`{command}` ended with {done.returncode}:\n{done.stdout}")
+        self._compare(block, expected, done.stdout)
+
+    def _leave_running(self, block: Block, command: str) -> None:
+        out = self._folder / f"background-{len(self._background)}"
+        with out.open("wb") as file:
+            process = subprocess.Popen(
+                ["/bin/bash", "-c", f"exec {command}"],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        self._background.append(process)
+        end_s = time.monotonic() + DEADLINE_S
+        while '"ready"' not in out.read_text():
+            if process.poll() is not None or time.monotonic() > end_s:
+                raise self._wrong(block, f"`{command}` does not get ready:\n{out.read_text()}")
+            pause()
+
+    def _compare(self, block: Block, expected: list[str], printed: str) -> None:
+        lines = [line.strip() for line in printed.splitlines()]
+        for text in expected:
+            pattern = re.compile(".*".join(re.escape(part) for part in text.strip().split("...")))
+            if not any(pattern.fullmatch(line) for line in lines):
+                raise self._wrong(block, f"expected a line {text.strip()!r}, got:\n{printed}")
+
+    def _wrong(self, block: Block, problem: str) -> ExampleError:
+        return ExampleError(f"{self._document.name}, line {block.line}: {problem}")
+
+
+def _commands(source: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command with the lines that follow it."""
+    for part in re.split(r"^\$ ", source.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        yield command.strip(), [line for line in shown if line.strip()]
+
+
+def _await_end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def reader_of(document: Path, folder: Path) -> Iterator[Reader]:
+    """A reader whose processes end with the block."""
+    reader = Reader(document, folder)
+    try:
+        yield reader
+    finally:
+        reader.end()

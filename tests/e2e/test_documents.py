@@ -1,0 +1,70 @@
+"""Every example in the documents for users is run, and does what the document says."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.documents import ExampleError, blocks_of, reader_of
+
+DOCUMENTS = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/guide.md",
+    "docs/cookbook.md",
+    "docs/coming-from/celery.md",
+    "docs/coming-from/rq.md",
+    "docs/coming-from/dramatiq.md",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_examples_of_a_document_work(name: str, root: Path, tmp_path: Path) -> None:
+    """Whoever pastes the examples of a document one after the other sees what it says."""
+    with reader_of(root / name, tmp_path) as reader:
+        assert reader.run() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("```python\nprint(1 + 1)  # 3\n```", "line 2: expected a line '3'"),
+        ("```python\nimport no_such_module\n```", "No module named 'no_such_module'"),
+        ("```python\n# shop.py\ndef broken(:\n```", "invalid syntax"),
+        ("```python\nx = 1\n```\n\n```python\nassert x == 2\n```", "line 6: Traceback"),
+        ("```python\nraise SystemExit\n```", "SystemExit"),
+        ("```console\n$ false\n```", "`false` ended with 1"),
+        ("```console\n$ true  # exit 1\n```", "ended with 0"),
+        ("```console\n$ echo one\ntwo\n```", "expected a line 'two'"),
+        ("```console\n$ echo no server &\n```", "does not get ready"),
+    ],
+)
+def test_wrong_example_is_found(text: str, problem: str, tmp_path: Path) -> None:
+    """An example that does not do what its document says fails, and says where."""
+    document = tmp_path / "wrong.md"
+    document.write_text(text)
+    with reader_of(document, tmp_path) as reader, pytest.raises(ExampleError) as error:
+        reader.run()
+    assert problem in str(error.value)
+
+
+def test_right_examples_pass(tmp_path: Path) -> None:
+    """Names last from block to block, a named block is a file, and dots stand for anything."""
+    document = tmp_path / "right.md"
+    document.write_text(
+        "```python\n# shop/jobs.py\nNAME = 'shop'\n```\n"
+        "```python\nfrom shop.jobs import NAME\n```\n"
+        "```python\nprint(NAME, id(NAME))  # shop ...\n```\n"
+        "```console\n$ echo a number $RANDOM\na number ...\n$ exit 3  # exit 3\n```\n"
+        "```text\nnot run\n```\n"
+    )
+    with reader_of(document, tmp_path) as reader:
+        assert reader.run() == 4
+
+
+def test_every_example_is_in_a_language_that_is_run(root: Path) -> None:
+    """A document for users has no example that the tests do not see: fences are python, console or text."""
+    for name in DOCUMENTS:
+        text = (root / name).read_text()
+        fences = [line for line in text.splitlines() if line.startswith("```") and line != "```"]
+        assert len([fence for fence in fences if fence != "```text"]) == len(blocks_of(text)), name
