@@ -24,6 +24,8 @@ class TestRefusing:
             {"type": "x" * 129},
             {"queue": "../etc"},
             {"priority": 10},
+            {"priority": -1},
+            {"max_attempts": 1 << 40},
             {"max_attempts": 101},
             {"max_losses": 101},
             {"timeout_ms": limits.TIMEOUT_MS_MAX + 1},

@@ -1,0 +1,87 @@
+"""A reader of the feed beside a server that is killed: what it was told is what the journal says."""
+
+import asyncio
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.backends.ports import JobDraft
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.coordinator import time_travel
+from holdfast.core.history import Entry, entries
+from holdfast.core.model import Template
+from holdfast.errors import HoldfastError
+from holdfast.journal.os_disk import OsDisk
+from tests.backends.ledger_there import Server, Servers
+
+KILLS = 3
+
+
+class Listener:
+    """Reads on from its position, whoever answers, until it has heard of the last job."""
+
+    def __init__(self, target: str, last: str) -> None:
+        self._target = target
+        self._last = last
+        self.heard: list[Entry] = []
+        self.position = 0
+        self.has_heard = asyncio.Event()
+
+    async def listen(self) -> None:
+        while True:
+            with suppress(HoldfastError):
+                async with RemoteJobs(GrpcCarrier(self._target)) as remote:
+                    if await self._follow(remote):
+                        return
+            await asyncio.sleep(0)
+
+    async def _follow(self, remote: RemoteJobs) -> bool:
+        async for part in remote.feed(self.position):
+            self.heard += part.entries
+            self.position = part.position
+            self.has_heard.set()
+            if any(entry.job_id == self._last for entry in part.entries):
+                return True
+        return False
+
+
+async def submit_until(server: Server, stop: asyncio.Event) -> None:
+    """Submits job after job, whether they are answered or not."""
+    while not stop.is_set():
+        with suppress(HoldfastError):
+            async with RemoteJobs(GrpcCarrier(server.target)) as remote:
+                while not stop.is_set():
+                    await remote.submit([Template("t")], [JobDraft(id=str(uuid.uuid4()))] * 3)
+        await asyncio.sleep(0)
+
+
+async def test_feed_over_kills_tells_exactly_what_the_journal_says(tmp_path: Path) -> None:
+    """Nothing that was told is taken back by a kill, nothing is told twice, and nothing is left out."""
+    servers = Servers(tmp_path)
+    try:
+        server = await asyncio.to_thread(servers.new, 60_000)
+        last, stop = str(uuid.uuid4()), asyncio.Event()
+        listener = Listener(server.target, last)
+        listening = asyncio.create_task(listener.listen())
+        writing = asyncio.create_task(submit_until(server, stop))
+        for _ in range(KILLS):
+            listener.has_heard.clear()
+            await asyncio.wait_for(listener.has_heard.wait(), 60)
+            server.kill()
+            await asyncio.to_thread(server.start)
+        stop.set()
+        await asyncio.wait_for(writing, 60)
+        async with RemoteJobs(GrpcCarrier(server.target)) as remote:
+            await remote.submit([Template("t")], [JobDraft(id=last)])
+        await asyncio.wait_for(listening, 60)
+        truth = [
+            entry
+            for position, event in time_travel.all_events(OsDisk(server.data))
+            for entry in entries(position, event)
+            if position <= listener.position
+        ]
+        assert listener.heard == truth
+        assert len(truth) > KILLS
+    finally:
+        servers.end()
