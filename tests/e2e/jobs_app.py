@@ -4,6 +4,7 @@ Each function is there as `thread.NAME` and as `process.NAME`, each coroutine as
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -47,6 +48,37 @@ def kill(_: Assignment) -> bytes:
 
 def allocate(_: Assignment) -> bytes:
     return bytes(1 << 45)
+
+
+def hoard(_: Assignment) -> bytes:
+    """Takes all it can get, bit by bit."""
+    kept = []
+    while True:
+        kept.append(b"." * (8 << 20))
+
+
+def close_everything(_: Assignment) -> bytes:
+    """Closes what it was given and what it was not."""
+    os.closerange(3, 256)
+    return b""
+
+
+def scribble(_: Assignment) -> bytes:
+    """Writes into every socket it finds."""
+    for descriptor in range(3, 256):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\xff" * 64)
+    time.sleep(HOUR_S)
+    return b""
+
+
+def fork_and_leave(_: Assignment) -> bytes:
+    """Leaves somebody behind who holds everything open."""
+    if os.fork():
+        os._exit(3)
+    os.setsid()
+    time.sleep(5)
+    os._exit(0)
 
 
 def large(_: Assignment) -> bytes:
@@ -191,7 +223,23 @@ def _tell_pid(assignment: Assignment) -> Path:
 
 _KEPT: list[bytes] = []
 _FUNCTIONS: tuple[Callable[[Assignment], bytes], ...] = (
-    *(echo, segfault, leave, kill, allocate, large, text, bad, unshowable, leave_politely, interrupt),
+    *(
+        echo,
+        segfault,
+        leave,
+        kill,
+        allocate,
+        hoard,
+        close_everything,
+        scribble,
+        fork_and_leave,
+        large,
+        text,
+        bad,
+        unshowable,
+        leave_politely,
+        interrupt,
+    ),
     *(spin, stuck, stubborn, parent, hold, clean_up, say, say_and_hold, count, nap, grow),
 )
 _COROUTINES: tuple[Callable[[Assignment], Awaitable[bytes]], ...] = (ahold, swallow, block, abad)

@@ -134,6 +134,28 @@ async def test_child_that_dies_costs_its_attempt_only(name: str, how: str) -> No
         assert (await here.run("process.echo", "x")).state == DONE
 
 
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("close_everything", "exited with status 1"),
+        ("scribble", "killed by signal 9 (SIGKILL)"),
+        ("fork_and_leave", "exited with status 3"),
+    ],
+)
+async def test_child_that_cannot_be_understood_is_ended(name: str, how: str) -> None:
+    """A socket that is closed, full of rubbish, or held open by a stranger ends the child, not the worker."""
+    async with bench(slots=1) as here:
+        assert (await here.run(f"process.{name}")).failure_reason == f"PROCESS_DIED: {how}"
+        assert (await here.run("process.echo", "x")).state == DONE
+
+
+async def test_child_that_takes_all_memory_fails_within_its_limit() -> None:
+    """The machine is not asked for more than the limit, and the child tells of it itself."""
+    async with bench(slots=1, child_memory_bytes=256 << 20) as here:
+        assert (await here.run("process.hoard")).failure_reason == "MemoryError: "
+        assert here.slots.tally.children_died == 0
+
+
 async def test_killed_child_is_noticed(tmp_path: Path) -> None:
     """Somebody else's kill -9 is told like the child's own death."""
     async with bench() as here:

@@ -23,6 +23,8 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     app_path: str = ""
     #: Where jobs of ordinary functions run, whatever their handlers say; None: as they say.
     isolation: Mode | None = None
+    #: Whether this process may be replaced by a fresh one; a worker inside somebody's program goes on instead.
+    is_replaceable: bool = False
     #: A process that has run so many jobs is replaced by a fresh one; 0: never.
     max_jobs: int = 0
     #: A process whose resident memory is above this is replaced by a fresh one; 0: never.

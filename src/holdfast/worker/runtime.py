@@ -313,7 +313,7 @@ class Worker:
             self._recycle(f"it holds {now >> 20} MiB of memory, more than {limit >> 20}")
 
     def _recycle(self, why: str) -> None:
-        if not self._stopping.is_set():
+        if self._config.is_replaceable and not self._stopping.is_set():
             self._log.info("recycling", message=f"a fresh process follows: {why}")
             self.is_recycling = True
             self._drain()

@@ -121,7 +121,7 @@ async def test_cancelled_backlog_is_reported_unrun() -> None:
 async def test_worker_that_is_old_ends_to_be_replaced() -> None:
     """After its share of jobs it drains, and says that a fresh one should follow; a stop makes that an end."""
     backend = Backend(1_000)
-    worker = Worker(backend, {"t": Handler(at_once, Mode.ASYNC)}, WorkerConfig("w", max_jobs=2))
+    worker = Worker(backend, {"t": Handler(at_once, Mode.ASYNC)}, WorkerConfig("w", max_jobs=2, is_replaceable=True))
     running = asyncio.create_task(worker.run())
     session = await attached(worker, backend)
     session.tell(leases(1, 2))
@@ -129,6 +129,19 @@ async def test_worker_that_is_old_ends_to_be_replaced() -> None:
     assert worker.is_recycling
     worker.stop()
     assert not worker.is_recycling
+
+
+async def test_worker_in_somebodys_program_goes_on_however_old() -> None:
+    """There is no process to replace: it must not fall silent."""
+    backend = Backend(1_000)
+    worker = Worker(backend, {"t": Handler(at_once, Mode.ASYNC)}, WorkerConfig("w", max_jobs=1))
+    running = asyncio.create_task(worker.run())
+    session = await attached(worker, backend)
+    for token in (1, 2, 3):
+        session.tell(leases(token))
+        assert (await session.rows.get()).token == token
+    worker.stop()
+    await running
 
 
 async def test_drain_without_jobs_ends_at_once() -> None:
