@@ -1,11 +1,18 @@
-"""Writes docs/reference.md from the code: settings, exit codes, status codes, limits."""
+"""Writes docs/reference.md from the code: commands, settings, exit codes, status codes, metrics, limits."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
+from prometheus_client.core import Metric
 
 from holdfast import limits
 from holdfast.errors import MAPPED, ExitCode
-from holdfast.settings import ENVIRONMENT_PREFIX, FIELDS, purpose, wanted
+from holdfast.observe.exposition import MeterCollector
+from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
+from holdfast.settings import ClientSettings, Settings, WorkerSettings, fields_of, purpose, wanted
+from scripts.command_reference import commands
 
 _EXIT_MEANINGS = {
     ExitCode.DONE: "done",
@@ -25,9 +32,11 @@ def to_markdown() -> str:
             "",
             "Generated from the code by `make docs`. Commands explain themselves with `--help`.",
             "",
+            *commands(),
             *_settings(),
             *_exit_codes(),
             *_status_codes(),
+            *_metrics(),
             *_directory(),
             *_limits(),
         ]
@@ -35,21 +44,30 @@ def to_markdown() -> str:
 
 
 def _settings() -> list[str]:
-    rows = [
-        f"| `{name}` | {purpose(name)} | {wanted(name)} | `{field.default}` | `{ENVIRONMENT_PREFIX}{name.upper()}` |"
-        for name, field in FIELDS.items()
-    ]
     return [
-        "## Settings of `holdfast up` and `holdfast server`",
+        "## Settings",
         "",
-        "A flag (`--lease-ms`) goes before the environment, that before `holdfast.toml` or `[tool.holdfast]` in",
-        "`pyproject.toml`, and that before the default. Unknown names are refused; all problems are reported together.",
+        "A flag (`--lease-ms`) goes before the environment (`HOLDFAST_LEASE_MS`), that before `holdfast.toml` or",
+        "`[tool.holdfast]` in `pyproject.toml`, and that before the default. One file serves all commands. Unknown",
+        "names are refused; all problems are reported together. `holdfast config show --origin` says what counts, and why.",
         "",
-        "| setting | what for | values | default | environment |",
-        "|---|---|---|---|---|",
-        *rows,
-        "",
+        *_table("Of `holdfast up` and `holdfast server`", Settings),
+        *_table("Of `holdfast worker`", WorkerSettings),
+        *_table("Of the commands that ask a server", ClientSettings),
     ]
+
+
+def _table(title: str, kind: type[msgspec.Struct]) -> list[str]:
+    fields = fields_of(kind)
+    rows = [
+        f"| `{name}` | {purpose(name, fields)} | {wanted(name, fields)} | {_default(field.default)} |"
+        for name, field in fields.items()
+    ]
+    return [f"### {title}", "", "| setting | what for | values | default |", "|---|---|---|---|", *rows, ""]
+
+
+def _default(value: object) -> str:
+    return "" if value == "" else f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _exit_codes() -> list[str]:
@@ -60,6 +78,8 @@ def _exit_codes() -> list[str]:
         "| code | meaning |",
         "|---|---|",
         *rows,
+        "| 130 | interrupted by Ctrl-C, or a question was answered with no |",
+        "| 141 | whoever read the output went away (`\\| head`) |",
         "| 70 | the journal failed under a running server (what is durable is on disk; start it again), or a bug |",
         "",
     ]
@@ -83,12 +103,37 @@ def _status_codes() -> list[str]:
     ]
 
 
+def _metrics() -> list[str]:
+    families = MeterCollector(Meter(), list, {"version": ""}).collect()
+    rows = [f"| `{_sample(family)}` | {family.type} | {family.documentation} |" for family in families]
+    return [
+        "## Metrics",
+        "",
+        "With `--metrics-port` a server answers `GET /metrics` for Prometheus, `/livez` (200 while it lives) and",
+        f"`/readyz` (503 while it starts or drains). Beyond {SERIES_MAX} pairs of queue and type, jobs are counted",
+        f"under `{OTHER}`. The usual `process_*` are there too.",
+        "",
+        "| metric | kind | what it tells |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _sample(family: Metric) -> str:
+    """The name as a query has it, with its labels."""
+    suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+    labels: Sequence[str] = getattr(family, "_labelnames", ())
+    return f"{family.name}{suffix}{'{' + ','.join(labels) + '}' if labels else ''}"
+
+
 def _directory() -> list[str]:
     return [
         "## The data directory",
         "",
         "| file | what it is |",
         "|---|---|",
+        "| `holdfast.sock` | where the server answers processes of this machine; there while it runs |",
         "| `LOCK` | held by the server that has the directory open; contains its process id |",
         "| `MANIFEST` | which journal this is, and how far it is known to be durable |",
         "| `<position>-<epoch>.seg` | the journal: every event since that position |",

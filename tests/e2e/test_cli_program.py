@@ -121,10 +121,12 @@ def test_shown_config_is_a_file_that_can_be_read(shell: Shell) -> None:
 
 def test_config_names_every_problem(shell: Shell) -> None:
     """Wrong settings are not shown but explained."""
-    done = shell.run("config", "show", HOLDFAST_PORT="x", HOLDFAST_LEASE="1")
+    done = shell.run("config", "show", HOLDFAST_PORT="x", HOLDFAST_LEASE="1", HOLDFAST_QUEUES="a b")
     assert (done.returncode, done.stdout) == (2, "")
     assert "expected port to be" in done.stderr
     assert "HOLDFAST_LEASE_MS" in done.stderr
+    assert "expected queues to be" in done.stderr
+    assert len(done.stderr.splitlines()) == 3
 
 
 def test_reader_that_has_seen_enough_is_no_error(shell: Shell) -> None:

@@ -1,7 +1,7 @@
 """`holdfast queue` and `holdfast stats` against a running server."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from tests.e2e.waiting import eventually
 
 
 @pytest.fixture
-def shell(fleet: Fleet) -> Iterator[Shell]:
+def shell(fleet: Fleet) -> Shell:
     """A prompt beside a server without a worker."""
     program, _ = fleet.server()
     return Shell(fleet.folder, program.ready()["grpc"])

@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -33,7 +32,7 @@ app = App()
 
 
 @pytest.fixture
-def shell(fleet: Fleet) -> Iterator[Shell]:
+def shell(fleet: Fleet) -> Shell:
     """A prompt beside a server whose workers speak often."""
     program, _ = fleet.server("--heartbeat-ms", "50")
     return Shell(fleet.folder, program.ready()["grpc"])
@@ -93,8 +92,7 @@ def test_stopped_events_say_where_to_go_on(fleet: Fleet, shell: Shell) -> None:
     """Ctrl-C ends it with the position for the next time, and so does a server that goes away."""
     shell.run("job", "submit", "echo")
     following = [fleet.start("events", "--after", "0", **shell.environment) for _ in range(2)]
-    for one in following:
-        eventually(lambda one=one: one.output, lambda text: "submitted" in text)
+    eventually(lambda: [one.output for one in following], lambda texts: all("submitted" in text for text in texts))
     following[0].signal(signal.SIGINT)
     assert following[0].wait() == 130
     assert following[0].log.startswith("holdfast: go on with --after ")

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from holdfast.cli.text import Json, print_json, print_table, printable
-from holdfast.settings import ClientSettings, Settings, WorkerSettings, fields_of, load_as, shown
+from holdfast.settings import ClientSettings, Settings, SettingsError, WorkerSettings, fields_of, load_as, shown
 
 app = typer.Typer(help="Show the settings.", no_args_is_help=True)
 
@@ -41,11 +41,18 @@ def show(
 def _effective() -> list[tuple[str, object, str]]:
     """Name, value as it may be shown, and origin; in the order of the tables of settings."""
     rows: dict[str, tuple[str, object, str]] = {}
+    problems: dict[str, None] = {}
     for kind in _KINDS:
-        loaded = load_as(kind, flags={}, environment=os.environ, folder=Path.cwd())
+        try:
+            loaded = load_as(kind, flags={}, environment=os.environ, folder=Path.cwd())
+        except SettingsError as error:
+            problems |= dict.fromkeys(error.problems)
+            continue
         for name, field in fields_of(kind).items():
             value = shown(field, getattr(loaded.settings, name))
             rows.setdefault(name, (name, value, loaded.origins[name]))
+    if problems:
+        raise SettingsError(list(problems))
     return list(rows.values())
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look into a journal, prove it, travel in it, repair its end.", no_args_is_help=True)
 
-Directory = Annotated[Path, typer.Argument(help="the data directory")]
+Directory = Annotated[Path, typer.Argument(help="The data directory.")]
 At = Annotated[
     str,
     typer.Option(
-        "--at", metavar="TIME|POSITION", help="a position, or a time such as 2026-11-15T12:00:00; default: the end"
+        "--at", metavar="TIME|POSITION", help="A position, or a time such as 2026-11-15T12:00:00; default: the end."
     ),
 ]
 
@@ -83,8 +83,8 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 @app.command()
 def show(
     directory: Directory,
-    after: Annotated[int, typer.Option("--after", min=0, help="begin behind this position")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many lines at most")] = 100,
+    after: Annotated[int, typer.Option("--after", min=0, help="Begin behind this position.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many lines at most.")] = 100,
     as_json: Json = False,
 ) -> None:
     """Show what happened, one line for each job that an event names."""
@@ -102,7 +102,7 @@ def show(
 
 @app.command()
 def history(
-    directory: Directory, job_id: Annotated[str, typer.Argument(help="the job's id")], as_json: Json = False
+    directory: Directory, job_id: Annotated[str, typer.Argument(help="The job's id.")], as_json: Json = False
 ) -> None:
     """Show everything that happened to one job."""
     from holdfast.cli.views import print_entries
