@@ -20,6 +20,7 @@ from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker, WorkerConfig
 
 _RESTART_S_MAX = 1.0
+_CHUNK_BYTES = 65_536
 
 
 def default_worker_id() -> str:
@@ -108,6 +109,6 @@ class WorkerChild:
         )
         self._pass_on()
         assert self._process.stdout is not None
-        async for _ in self._process.stdout:
+        while await self._process.stdout.read(_CHUNK_BYTES):  # not by lines: jobs may print, and without an end
             self.ready.set()
         return await self._process.wait()

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Awaitable
 from contextlib import suppress
+from io import TextIOWrapper
 from queue import SimpleQueue
 from time import monotonic
 from types import FrameType
@@ -167,6 +168,8 @@ async def _awaited(output: Awaitable[bytes]) -> bytes:
 def main(descriptor: str, app_path: str, memory_bytes: str) -> int:
     """One life of a child."""
     die_with_parent()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
     parent = socket.socket(fileno=int(descriptor))
     parent.set_inheritable(False)
     if int(memory_bytes):

@@ -50,7 +50,13 @@ class ChildProcess:
             except BaseException:
                 ours.close()
                 raise
-        self._pidfd = os.pidfd_open(self._popen.pid)
+        try:
+            self._pidfd = os.pidfd_open(self._popen.pid)
+        except OSError:
+            ours.close()
+            self._popen.kill()
+            self._popen.wait()
+            raise
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_death)
         ours.setblocking(False)  # noqa: FBT003 - the way it is spelt
         self._reader, self._writer = await asyncio.open_connection(sock=ours)

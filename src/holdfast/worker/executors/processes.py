@@ -119,18 +119,12 @@ class ProcessExecutor:
         try:
             await member.process.start()
         except OSError as error:
-            self._members.discard(member)
             self._died(member, f"no process could be started: {error}")
             return
         member.set_timer(_START_S, _kill)
         while (message := await member.process.receive()) is not None:
             self._hear(member, message)
-        status = await member.process.end()
-        member.set_timer(None, _kill)
-        self._members.discard(member)
-        if member in self._idle:
-            self._idle.remove(member)
-        self._died(member, how_it_ended(status))
+        self._died(member, how_it_ended(await member.process.end()))
 
     def _hear(self, member: _Member, message: FromChild) -> None:
         if isinstance(message, Ready):
@@ -184,6 +178,10 @@ class ProcessExecutor:
         member.set_timer(config.kill_grace_ms / 1_000, _kill)
 
     def _died(self, member: _Member, how: str) -> None:
+        member.set_timer(None, _kill)
+        self._members.discard(member)
+        if member in self._idle:
+            self._idle.remove(member)
         context = member.context
         if context is None or self._is_closed:
             return
