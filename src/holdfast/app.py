@@ -85,6 +85,11 @@ class Holdfast:
     def __repr__(self) -> str:
         return f"<Holdfast {self.url}>"
 
+    @property
+    def connection(self) -> Connection:
+        """What is open; for `holdfast.testing`."""
+        return self._connection
+
     # -- job functions
 
     @overload

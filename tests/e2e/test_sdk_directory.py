@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from importlib import util
 from pathlib import Path
 from types import ModuleType
@@ -104,6 +105,9 @@ class Submitter(threading.Thread):
         self.jobs: list[tuple[int, Any]] = []
         self.error: BaseException | None = None
 
+    def has(self, count: int) -> bool:
+        return len(self.jobs) >= count
+
     def run(self) -> None:
         try:
             while not self.is_stopping.wait(0.002):
@@ -122,8 +126,8 @@ def test_directory_survives_whoever_serves_it(processes: Processes, module: Modu
     for submitter in submitters:
         submitter.start()
     for _ in range(KILLS):
-        count = len(submitters[0].jobs)
-        eventually(lambda: len(submitters[0].jobs), lambda now, then=count: now >= then + 20, what="more jobs")
+        wanted = len(submitters[0].jobs) + 20
+        eventually(partial(submitters[0].has, wanted), what="more jobs")
         served_by = processes.server_pid()
         victim = next((worker for worker in workers if worker.pid == served_by), workers[0])
         processes.kill(victim)

@@ -79,6 +79,14 @@ class Connection:
             finally:
                 portal.close()
 
+    def redirect(self, open_link: "Callable[[], Link]") -> "Callable[[], Link]":
+        """Closes what is open, and from now on opens this; what was opened before is returned."""
+        self.close()
+        with self._lock:
+            before, self._open_link = self._open_link, open_link
+            self._is_closed = False
+        return before
+
     async def _close_link(self) -> None:
         link, self._link = self._link, None
         if link is not None:

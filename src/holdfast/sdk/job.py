@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holdfast.backends.ports import JobView, Progress, ResultView
 from holdfast.core.history import Entry
-from holdfast.core.lifecycle import CANCELED, DONE, State
+from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL, State
 from holdfast.errors import HoldfastError
 from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import JobCanceledError, JobFailedError, ResultTimeoutError
@@ -88,19 +88,28 @@ class Job(Generic[T]):
     async def _result(self, timeout_s: float | None = None) -> T:
         """What the job returned, once it has ended.
 
-        Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time.
+        Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time; with
+        `timeout_s=0` nothing is waited for.
         """
+        if timeout_s is None:
+            return self._outcome(*await self._settled())
         try:
-            async with asyncio.timeout(timeout_s):
-                job, result = await self._settled()
+            async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
+                job, result = await (self._settled() if timeout_s > 0 else self._settled_by_now())
         except TimeoutError as error:
-            if isinstance(error, HoldfastError) or timeout_s is None:
+            if isinstance(error, HoldfastError):
                 raise
             raise ResultTimeoutError(self.id, timeout_s, await self._why_briefly()) from None
         return self._outcome(job, result)
 
     async def _settled(self) -> tuple[JobView, ResultView]:
         return await self._connection.call(lambda ports: ports.jobs.settled(self.id), is_waiting=True)
+
+    async def _settled_by_now(self) -> tuple[JobView, ResultView]:
+        result = await self._connection.call(lambda ports: ports.jobs.result(self.id))
+        if result.state not in TERMINAL:
+            raise TimeoutError
+        return await self._view(), result
 
     async def _why_briefly(self) -> str:
         try:

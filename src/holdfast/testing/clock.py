@@ -1,0 +1,72 @@
+"""A clock that stands still until a test moves it."""
+
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from holdfast import limits
+from holdfast.coordinator.timekeeper import STALL_MS
+from holdfast.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from holdfast.sdk.connection import Connection
+    from holdfast.topology.serving import Serving
+
+
+class ManualClock:
+    """Begins now, and moves by `advance` alone. Apps in memory that are made with it follow at once."""
+
+    def __init__(self) -> None:
+        self._wall_ms = time.time_ns() // 1_000_000
+        self._steady_ms = 0
+        self._followers: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return self._wall_ms
+
+    def steady_ms(self) -> int:
+        """The time since it was made."""
+        return self._steady_ms
+
+    def drive(self, connection: "Connection") -> None:
+        """From now on this app hears of every advance."""
+        self._followers.add(connection)
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass: delays, retries and leases whose time comes are due when this returns."""
+        if not seconds >= 0:
+            raise InvalidArgumentError(f"expected time to go forward, got {seconds!r} seconds")
+        followers = list(self._followers)
+        if not followers:
+            self._move(round(seconds * 1_000))
+        for index, connection in enumerate(followers):
+            moved_ms = round(seconds * 1_000) if index == 0 else 0
+            connection.portal().run(lambda moved_ms=moved_ms, connection=connection: self._pass(connection, moved_ms))  # type: ignore[misc]
+
+    def _move(self, step_ms: int) -> None:
+        self._steady_ms += step_ms
+        self._wall_ms += step_ms
+
+    async def _pass(self, connection: "Connection", moved_ms: int) -> None:
+        """A coordinator takes a long step for a pause of its own, in which no lease runs out: the steps are short."""
+        coordinator = (await memory_of(connection)).core.coordinator
+        listened_ms = min(moved_ms, 2 * limits.LEASE_MS_MAX)
+        self._move(moved_ms - listened_ms)
+        while listened_ms > 0:
+            self._move(min(STALL_MS, listened_ms))
+            listened_ms -= STALL_MS
+            coordinator.time.now()
+        coordinator.wake()
+        await connection.call(lambda ports: ports.admin.stats())  # answered after all that is due was decided
+
+
+async def memory_of(connection: "Connection") -> "Serving":
+    """The ledger of an app in memory; `InvalidArgumentError` for any other app."""
+    from holdfast.topology.memory import Memory  # noqa: PLC0415 - only who opens an app pays for it
+
+    link = connection.link()
+    if not isinstance(link, Memory):
+        raise InvalidArgumentError("expected an app over memory://; see holdfast.testing.in_memory")
+    await link.work()
+    return link.serving

@@ -1,0 +1,74 @@
+"""Runs jobs where the test runs: one after another, on its own thread, until nothing is due."""
+
+import asyncio
+import contextvars
+import inspect
+import time
+from collections.abc import Awaitable
+
+from holdfast.app import Holdfast
+from holdfast.backends.ports import Assignment
+from holdfast.coordinator.loop import Lane
+from holdfast.core import commands
+from holdfast.core.commands import GrantedLease, ReportRow
+from holdfast.errors import FailedPreconditionError
+from holdfast.sdk.connection import Connection
+from holdfast.testing.clock import memory_of
+from holdfast.topology.local_work import assignment
+from holdfast.worker.context import CURRENT, JobContext
+from holdfast.worker.handlers import Handler
+from holdfast.worker.outcomes import failed, succeeded
+
+_WORKER = "run-jobs"
+
+
+def run_jobs(app: Holdfast, *, attempts_max: int = 10_000) -> int:
+    """Runs everything that is due, and what that submits in turn; how many attempts that were.
+
+    Handlers run on this thread, whatever their isolation, and without a timeout. `FailedPreconditionError` after
+    `attempts_max`: jobs that submit jobs may never come to an end.
+    """
+    connection = app.connection
+    handlers = app.handlers()
+    for count in range(attempts_max + 1):
+        lease = connection.portal().run(lambda: _fetch(connection, frozenset(handlers)))
+        if lease is None:
+            return count
+        context, row = contextvars.copy_context().run(_attempt, assignment(lease), handlers[lease.template.route])
+        connection.portal().run(lambda context=context, row=row: _report(connection, context, row))  # type: ignore[misc]
+    raise FailedPreconditionError(f"{attempts_max} attempts, and still jobs are due", reason="TOO_MANY_ATTEMPTS")
+
+
+async def arun_jobs(app: Holdfast, *, attempts_max: int = 10_000) -> int:
+    """The same for tests on an event loop, which goes on meanwhile; coroutines run on a loop of their own."""
+    return await asyncio.to_thread(run_jobs, app, attempts_max=attempts_max)
+
+
+async def _fetch(connection: Connection, routes: frozenset[str]) -> GrantedLease | None:
+    return await (await memory_of(connection)).core.work.fetch(_WORKER, routes)
+
+
+def _attempt(lease: Assignment, handler: Handler) -> tuple[JobContext, ReportRow]:
+    context = JobContext(lease, handler, time.monotonic(), lambda _: None)
+    context.started_s = time.monotonic()
+    CURRENT.set(context)
+    try:
+        output = handler.run(lease)
+        if inspect.isawaitable(output):
+            output = asyncio.run(_awaited(output))
+        return context, succeeded(context, output)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - but an interrupt ends the test
+        return context, failed(context, error)
+
+
+async def _awaited(output: Awaitable[bytes]) -> bytes:
+    return await output
+
+
+async def _report(connection: Connection, context: JobContext, row: ReportRow) -> None:
+    core = (await memory_of(connection)).core
+    note = context.take_note()
+    if note is not None:
+        core.coordinator.call(Lane.WORK, commands.TakeNotes(_WORKER, [note]), lambda _: None)
+    refused = await core.work.report(_WORKER, [row])
+    assert refused == [""], f"an outcome was refused: {refused}"

@@ -1,0 +1,163 @@
+"""What users' own tests are given: apps in memory, a clock to move, jobs that run when told to."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Backoff, Holdfast, State, current
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.testing import ManualClock, arun_jobs, in_memory, run_jobs
+from holdfast.testing.fixtures import memory_app
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def app(clock: ManualClock) -> Iterator[Holdfast]:
+    with memory_app(clock) as opened:
+        yield opened
+
+
+def test_due_jobs_run_when_told_to(app: Holdfast) -> None:
+    """Jobs, and jobs that they submit, run on the test's own thread until none is due."""
+    order = []
+
+    @app.job
+    def outer(n: int) -> int:
+        order.append(("outer", n))
+        inner.submit(n + 1)
+        current().progress(0.5, "half")
+        return n
+
+    @app.job(isolation="process")
+    def inner(n: int) -> None:
+        order.append(("inner", n))
+
+    job = outer.submit(1)
+    assert job.status() is State.QUEUED
+    assert run_jobs(app) == 2
+    assert order == [("outer", 1), ("inner", 2)]
+    assert job.result(timeout_s=0) == 1
+    assert run_jobs(app) == 0
+
+
+def test_advance_makes_delays_and_retries_due(app: Holdfast, clock: ManualClock) -> None:
+    """Time passes only when the test says so, and what it makes due can be run at once."""
+    tries = []
+
+    @app.job(max_attempts=3, backoff=Backoff.fixed(60))
+    async def flaky() -> int:
+        tries.append(current().attempt)
+        if len(tries) < 3:
+            raise OSError("again")
+        return len(tries)
+
+    job = flaky.with_options(delay_s=30 * 86_400).submit()
+    assert run_jobs(app) == 0
+    clock.advance(30 * 86_400)
+    assert run_jobs(app) == 1
+    assert run_jobs(app) == 0
+    clock.advance(60)
+    assert run_jobs(app) == 1
+    clock.advance(60)
+    assert run_jobs(app) == 1
+    assert job.result(timeout_s=0) == 3
+    assert tries == [1, 2, 3]
+
+
+def test_advance_lets_leases_run_out(app: Holdfast, clock: ManualClock) -> None:
+    """A job whose worker says nothing is given to another once its lease has run out."""
+    from holdfast.testing.clock import memory_of  # noqa: PLC0415 - one test alone reaches below
+
+    @app.job
+    def work() -> int:
+        return current().attempt
+
+    async def take() -> object:
+        serving = await memory_of(app.connection)
+        return await serving.core.work.fetch("silent", frozenset({"work"}))
+
+    job = work.submit()
+    assert app.connection.portal().run(take) is not None
+    assert run_jobs(app) == 0
+    clock.advance(31)
+    assert run_jobs(app) == 1
+    assert job.result(timeout_s=0) == 2
+
+
+def test_program_s_own_app_is_lent_to_a_test(tmp_path: Path) -> None:
+    """Inside the block an app of a directory keeps its jobs in memory; afterwards it is itself again."""
+    app = Holdfast(tmp_path / "jobs")
+
+    @app.job
+    def work() -> str:
+        return "done"
+
+    with in_memory(app):
+        job = work.submit()
+        assert run_jobs(app) == 1
+        assert job.result(timeout_s=0) == "done"
+        assert not (tmp_path / "jobs").exists()
+    with app:
+        assert list(app.find()) == []
+        with pytest.raises(InvalidArgumentError, match="memory"):
+            run_jobs(app)
+
+
+def test_endless_jobs_are_noticed(app: Holdfast) -> None:
+    """Jobs that submit themselves for ever end in an error, not in a test that hangs."""
+
+    @app.job
+    def again() -> None:
+        again.submit()
+
+    again.submit()
+    with pytest.raises(FailedPreconditionError, match="still"):
+        run_jobs(app, attempts_max=10)
+
+
+async def test_jobs_run_beside_an_event_loop(app: Holdfast) -> None:
+    """A test on an event loop can run jobs too, coroutines among them."""
+
+    @app.job
+    async def work() -> int:
+        return 1
+
+    job = await work.asubmit()
+    assert await arun_jobs(app) == 1
+    assert await job == 1
+
+
+def test_clock_does_not_go_back(clock: ManualClock) -> None:
+    """Time goes forward only."""
+    with pytest.raises(InvalidArgumentError):
+        clock.advance(-1)
+
+
+def test_plugin_gives_the_fixtures_and_costs_little(tmp_path: Path) -> None:
+    """Pytest finds the fixtures, and a suite that does not use them imports nothing of ours but the plugin."""
+    (tmp_path / "test_user.py").write_text(
+        "import sys\n"
+        "def test_lazy():\n"
+        "    assert 'holdfast.app' not in sys.modules and 'msgspec' not in sys.modules\n"
+        "def test_app(holdfast_app, holdfast_clock):\n"
+        "    from holdfast.testing import run_jobs\n"
+        "    job = holdfast_app.submit('echo', [1], delay_s=5)\n"
+        "    holdfast_clock.advance(5)\n"
+        "    assert run_jobs(holdfast_app) == 1 and job.result(timeout_s=0) == [1]\n"
+        "def test_own(holdfast_memory):\n"
+        "    from holdfast import Holdfast\n"
+        "    app = Holdfast('./never')\n"
+        "    holdfast_memory(app).submit('echo')\n"
+    )
+    only_ours = ["-p", "no:holdfast", "-p", "holdfast.testing.plugin", "-p", "no:hypothesispytest", "-p", "no:asyncio"]
+    command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), *only_ours]
+    ended = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "3 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert not (tmp_path / "never").exists()
