@@ -161,6 +161,9 @@ class Coordinator:
 
     def stop(self, done: Callable[[], None]) -> None:
         """Refuses what is still waiting, makes the open frame durable, then calls `done`. Leases stay."""
+        if self._state == "stopped":
+            done()
+            return
         if self._state == "serving":
             self._state = "stopping"
         self._on_stopped = done

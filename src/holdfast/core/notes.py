@@ -47,4 +47,8 @@ def _cut(note: Note, lease: Lease) -> Note:
 
 
 def _chars(note: Note) -> int:
-    return len(note.message) + sum(map(len, note.lines))
+    """What it weighs; even an empty line is an entry in the job's history."""
+    return _NOTE_CHARS + len(note.message) + sum(len(line) + _LINE_CHARS for line in note.lines)
+
+
+_NOTE_CHARS, _LINE_CHARS = 64, 16
