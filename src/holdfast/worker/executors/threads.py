@@ -65,7 +65,8 @@ class ThreadExecutor:
         self._done: deque[Ended | _Slot] = deque()
         self._is_posted = False
         self._is_closed = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._tick_at_s = 0.0
         #: Attempts that were told to end, and when they are written off.
         self._interrupted: dict[JobContext, float] = {}
         self._names = count(1)
@@ -148,9 +149,9 @@ class ThreadExecutor:
         delay_s = _WAITING_TICK_S if self.queue and self.awake < self.allowance else self._tick_s()
         loop = asyncio.get_running_loop()
         at_s = loop.time() + delay_s
-        if self._timer is None or self._timer.when() > at_s + _WAITING_TICK_S:
+        if self._timer is None or self._tick_at_s > at_s + _WAITING_TICK_S:
             self._drop_timer()
-            self._timer = loop.call_at(at_s, self._tick)
+            self._timer, self._tick_at_s = loop.call_at(at_s, self._tick), at_s
 
     def _drop_timer(self) -> None:
         if self._timer is not None:
