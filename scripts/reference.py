@@ -49,7 +49,7 @@ def _settings() -> list[str]:
         "",
         "A flag (`--lease-ms`) goes before the environment (`HOLDFAST_LEASE_MS`), that before `holdfast.toml` or",
         "`[tool.holdfast]` in `pyproject.toml`, and that before the default. One file serves all commands. Unknown",
-        "names are refused; all problems are reported together. `holdfast config show --origin` says what counts, and why.",
+        "names are refused; all problems are reported together. `holdfast config show --origin` says what counts.",
         "",
         *_table("Of `holdfast up` and `holdfast server`", Settings),
         *_table("Of `holdfast worker`", WorkerSettings),

@@ -23,9 +23,12 @@ def steps(assignment):
     current().progress(1, "all")
     return b""
 
+def fail(assignment):
+    raise ValueError("no \\x1b[2J good")
+
 class App:
     def handlers(self):
-        return {"steps": Handler(steps, Mode.THREAD)}
+        return {"steps": Handler(steps, Mode.THREAD), "fail": Handler(fail, Mode.THREAD)}
 
 app = App()
 """
@@ -74,6 +77,25 @@ def test_watch_at_a_terminal_draws_a_bar(fleet: Fleet, shell: Shell) -> None:
     assert "━" in text
     assert " 25%" in text
     assert "\x1b[2J" not in text
+
+
+def test_failure_shows_its_traceback_at_a_terminal(fleet: Fleet, shell: Shell) -> None:
+    """A person reads lines of the job's own code, a pipe gets the output as it is."""
+    start_worker(fleet, shell)
+    job_id = shell.run("job", "submit", "fail").stdout.strip()
+    piped = shell.run("job", "result", job_id)
+    assert (piped.returncode, json.loads(piped.stdout)["type"]) == (1, "ValueError")
+    status, text = shell.at_terminal("job", "result", job_id)
+    assert (status, 'steps.py", line ' in text) == (1, True)
+    assert "\\x1b[2J good" in text
+    assert "\x1b[2J" not in text
+
+
+def test_nothing_is_a_word_at_a_terminal(shell: Shell) -> None:
+    """A heading without lines would say less."""
+    assert shell.at_terminal("queue", "list") == (0, "no queue has jobs, and all are open\r\n")
+    assert shell.at_terminal("worker", "list") == (0, "no workers\r\n")
+    assert shell.at_terminal("job", "list") == (0, "no jobs\r\n")
 
 
 def test_events_tell_all_without_a_gap_and_can_be_resumed(shell: Shell) -> None:

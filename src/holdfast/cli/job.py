@@ -1,5 +1,6 @@
 """`holdfast job`: submit, look, wait, cancel, retry and explain. Searching and watching have modules of their own."""
 
+import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -135,20 +136,29 @@ def _finish(found: "JobView", ended: "ResultView", *, as_json: bool) -> None:
     if as_json:
         print_json(result_json(found, ended))
     else:
-        _print_output(ended.output)
+        _print_output(ended.output, has_failed=ended.state != DONE)
     if ended.state != DONE:
         say(f"holdfast: the job ended {ended.state.name}: {ended.summary or found.failure_reason or 'it says no more'}")
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _print_output(output: bytes) -> None:
+def _print_output(output: bytes, *, has_failed: bool) -> None:
     """Every byte as it is, except on a terminal: what a job returns could be meant for that."""
     if sys.stdout.isatty():
-        text = printable_lines(output)
+        text = printable_lines(_traceback(output) if has_failed else output)
         print(text, end="" if text.endswith("\n") or not text else "\n")
     else:
         sys.stdout.buffer.write(output)
         sys.stdout.buffer.flush()
+
+
+def _traceback(output: bytes) -> bytes:
+    """What a person wants to read of an output that the SDK made of an exception; any other stays as it is."""
+    try:
+        told = json.loads(output)
+        return str(told["traceback"]).encode() if told["traceback"] else output
+    except (ValueError, KeyError, TypeError):
+        return output
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.text import Json, as_time, print_json, print_table
+from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table
 from holdfast.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _print_overview(view: "Overview") -> None:
         print_table(
             columns,
             [
-                [str(one.token), one.job_id, one.type, one.worker, str(one.attempt), as_time(one.expires_ms)]
+                [str(one.token), one.job_id, one.type, one.worker, str(one.attempt), as_moment(one.expires_ms)]
                 for one in view.leases
             ],
         )

@@ -46,7 +46,11 @@ def list_queues(connect: Connect = None, as_json: Json = False) -> None:
         )
         for one in found
     ]
-    print_table(("QUEUE", "MODE", "READY", "DELAYED", "RUNNING", "OLDEST", "REASON"), rows)
+    print_table(
+        ("QUEUE", "MODE", "READY", "DELAYED", "RUNNING", "OLDEST", "REASON"),
+        rows,
+        "no queue has jobs, and all are open",
+    )
 
 
 @app.command()

@@ -25,6 +25,14 @@ def as_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
+def as_moment(at_ms: int) -> str:
+    """A time in a table: on a screen as short as it can be, elsewhere in full."""
+    if not at_ms or not sys.stdout.isatty():
+        return as_time(at_ms)
+    is_today = as_time(at_ms)[:10] == datetime.now(UTC).astimezone().date().isoformat()
+    return as_time(at_ms)[11:19] if is_today else as_time(at_ms)[:16]
+
+
 def as_clock(at_ms: int) -> str:
     """A time of today."""
     return as_time(at_ms)[11:23]
@@ -62,11 +70,17 @@ def print_json(value: object) -> None:
     print(json.dumps(value), flush=True)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns without lines between them; what is given is hostile and is made printable here."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str = "nothing") -> None:
+    """Columns without lines between them; what is given is hostile and is made printable here.
+
+    Where there are no rows, a person reads a word instead, and a program the heading.
+    """
     shown = [tuple(map(printable, row)) for row in rows]
     if sys.stdout.isatty():
-        _print_for_a_screen(columns, shown)
+        if shown:
+            _print_for_a_screen(columns, shown)
+        else:
+            print(empty)
     else:
         _print_for_a_file(columns, shown)
 

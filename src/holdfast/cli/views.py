@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast.backends.ports import JobView, ResultView
-from holdfast.cli.text import as_span, as_time, plain, print_fields, print_json, print_table
+from holdfast.cli.text import as_moment, as_span, as_time, plain, print_fields, print_json, print_table
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.model import Extra
@@ -99,10 +99,10 @@ def print_job(job: JobView) -> None:
 def print_jobs(jobs: Sequence[JobView]) -> None:
     """One line a job."""
     rows = [
-        (job.id, job.state.name, job.template.type, job.template.queue, as_time(job.created_ms), _note(job))
+        (job.id, job.state.name, job.template.type, job.template.queue, as_moment(job.created_ms), _note(job))
         for job in jobs
     ]
-    print_table(("ID", "STATE", "TYPE", "QUEUE", "CREATED", "NOTE"), rows)
+    print_table(("ID", "STATE", "TYPE", "QUEUE", "CREATED", "NOTE"), rows, "no jobs")
 
 
 def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> None:
@@ -114,7 +114,7 @@ def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> No
     rows = [
         [
             str(entry.position),
-            as_time(entry.at_ms),
+            as_moment(entry.at_ms),
             *([entry.job_id] if has_ids else []),
             entry.what,
             entry.state,

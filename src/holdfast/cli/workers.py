@@ -40,7 +40,7 @@ def list_workers(connect: Connect = None, as_json: Json = False) -> None:
         )
         for one in found
     ]
-    print_table(("WORKER", "STATE", "RUNNING", "HEARD", "QUEUES", "TYPES"), rows)
+    print_table(("WORKER", "STATE", "RUNNING", "HEARD", "QUEUES", "TYPES"), rows, "no workers")
 
 
 @app.command()
