@@ -129,7 +129,7 @@ class Holdfast:
 
     def handlers(self) -> "dict[str, Handler]":
         """What a worker of this app can run, by type; the built-in types included."""
-        from holdfast.worker.builtin import BUILTIN  # noqa: PLC0415 - a process that only submits needs no handlers
+        from holdfast.worker.builtin import BUILTIN
 
         return {**BUILTIN, **{name: info.handler() for name, info in self._functions.items()}}
 
@@ -228,8 +228,8 @@ class Holdfast:
         self, *, slots: int = 8, queues: Collection[str] = (), worker_id: str = "", drain_s: float = 30
     ) -> "AppWorker":
         """A worker in this process: `app.worker().run()`, or `with app.worker(): ...` in the background."""
-        from holdfast.sdk.worker import AppWorker, fresh_worker_id  # noqa: PLC0415 - only who works pays for it
-        from holdfast.worker.runtime import WorkerConfig  # noqa: PLC0415
+        from holdfast.sdk.worker import AppWorker, fresh_worker_id
+        from holdfast.worker.runtime import WorkerConfig
 
         if not 1 <= slots <= limits.SLOTS_MAX:
             raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")
@@ -240,7 +240,7 @@ class Holdfast:
 
     def work_api(self) -> "WorkApi":
         """Where a worker of this app gets its work, on whatever loop it runs."""
-        from holdfast.sdk.worker import AppWork  # noqa: PLC0415 - only who works pays for it
+        from holdfast.sdk.worker import AppWork
 
         return AppWork(self._connection)
 
@@ -253,7 +253,7 @@ class Holdfast:
 
     async def aclose(self) -> None:
         """The same, without blocking the caller's loop."""
-        import asyncio  # noqa: PLC0415 - whoever awaits has it already
+        import asyncio
 
         await asyncio.to_thread(self.close)
 

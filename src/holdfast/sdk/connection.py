@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.owner import uuid4
 from holdfast.errors import UnavailableError
-from holdfast.sdk.portal import Portal
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import WorkApi
+    from holdfast.sdk.portal import Portal
     from holdfast.topology.link import Link, Ports
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Connection:
         #: What a forked child keeps, so that nothing of its parent's is ever finalized there.
         self._inherited: list[object] = []
 
-    def portal(self) -> Portal:
+    def portal(self) -> "Portal":
         """The portal, started if need be."""
         portal = self._portal
         if portal is not None:
@@ -39,6 +39,8 @@ class Connection:
             if self._is_closed:
                 raise UnavailableError("the app is closed", reason="APP_CLOSED")
             if self._portal is None:
+                from holdfast.sdk.portal import Portal
+
                 self._portal = Portal()
             return self._portal
 

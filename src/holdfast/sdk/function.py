@@ -1,6 +1,5 @@
 """A function whose calls can be jobs."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
@@ -46,7 +45,7 @@ class FunctionInfo:
 
     def handler(self) -> "Handler":
         """How a worker runs it."""
-        from holdfast.sdk.running import handler_of  # noqa: PLC0415 - a process that only submits needs no handlers
+        from holdfast.sdk.running import handler_of
 
         return handler_of(self.function, self.codec, self.no_retry, self.isolation)
 
@@ -102,6 +101,8 @@ class JobFunction(Generic[P, C, R]):
 
     async def asubmit_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
         """The same, to be awaited."""
+        import asyncio
+
         items = []
         for call in calls:
             items.append(self._item_of(call))

@@ -1,6 +1,5 @@
 """A handle of one job: ask it, wait for it, stop it, from a thread or from any event loop."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -93,6 +92,8 @@ class Job(Generic[T]):
         """
         if timeout_s is None:
             return self._outcome(*await self._settled())
+        import asyncio
+
         try:
             async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
                 job, result = await (self._settled() if timeout_s > 0 else self._settled_by_now())
@@ -112,6 +113,8 @@ class Job(Generic[T]):
         return await self._view(), result
 
     async def _why_briefly(self) -> str:
+        import asyncio
+
         try:
             async with asyncio.timeout(1):
                 return await self._why()

@@ -48,7 +48,7 @@ def _check_settings(settings: Mapping[str, object]) -> None:
 
 
 def _settings(data: str, given: Mapping[str, object]) -> Any:  # noqa: ANN401 - imported only by who serves
-    from holdfast.settings import FIELDS, Settings, SettingsError, wanted  # noqa: PLC0415 - see above
+    from holdfast.settings import FIELDS, Settings, SettingsError, wanted
 
     problems = []
     for name, value in given.items():
@@ -66,15 +66,15 @@ def _settings(data: str, given: Mapping[str, object]) -> Any:  # noqa: ANN401 - 
 
 def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Link":
     if url == MEMORY:
-        from holdfast.topology.memory import Memory  # noqa: PLC0415 - an app opens one of these
+        from holdfast.topology.memory import Memory
 
         return Memory(_settings(url, settings), clock)
-    from holdfast.topology.directory import Directory  # noqa: PLC0415
+    from holdfast.topology.directory import Directory
 
     return Directory(_settings(url, settings), clock)
 
 
 def _to_server(address: str) -> "Link":
-    from holdfast.topology.remote import Remote  # noqa: PLC0415
+    from holdfast.topology.remote import Remote
 
     return Remote(address)

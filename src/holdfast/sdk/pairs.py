@@ -8,9 +8,10 @@ A class writes what happens once, as a coroutine method (or an async generator),
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from holdfast.sdk.portal import Portal
+if TYPE_CHECKING:
+    from holdfast.sdk.portal import Portal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 class OnPortal(Protocol):
     """Something whose coroutines run on a portal."""
 
-    def _portal(self) -> Portal:
+    def _portal(self) -> "Portal":
         """The portal, started if need be."""
         ...
 

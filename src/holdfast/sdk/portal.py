@@ -159,7 +159,7 @@ class Portal:
 def new_loop() -> asyncio.AbstractEventLoop:
     """The quick loop, where there is one."""
     try:
-        import uvloop  # noqa: PLC0415 - only who opens something pays for it
+        import uvloop
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()

@@ -1,6 +1,5 @@
 """Jobs on their way in: one, or many in batches of which several are on their way at a time."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +45,8 @@ class Submitter:
 
     async def _many(self, items: list[Item]) -> list[Job[Any]]:
         """All of them, or SubmitManyError with those that were accepted."""
+        import asyncio
+
         limit = asyncio.Semaphore(_IN_FLIGHT)
         jobs: list[Job[Any] | None] = [None] * len(items)
         errors: dict[int, HoldfastError] = {}

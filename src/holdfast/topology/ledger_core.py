@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import limits
+from holdfast.backends.ledger.admin import LedgerAdmin
+from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
@@ -53,6 +55,8 @@ class LedgerCore:
         self.ledger: Ledger
         self.coordinator: Coordinator
         self.jobs: LedgerJobs
+        self.feed: LedgerFeed
+        self.admin: LedgerAdmin
         self.work: LedgerWork
 
     def open(self) -> None:
@@ -100,11 +104,20 @@ class LedgerCore:
         self.work = LedgerWork(self.coordinator, SessionConfig(settings.lease_ms, settings.worker_timeout_ms))
         dispatcher = self.work.dispatcher
         self.jobs = LedgerJobs(self.coordinator, dispatcher.registry.all, progress=dispatcher.progress)
+        self.feed = LedgerFeed.over(self.coordinator, self._past())
+        self.admin = LedgerAdmin(
+            self.coordinator, dispatcher, epoch=self.journal.epoch, cluster_id=self.journal.cluster_id.hex()
+        )
         return self.coordinator
 
     def start(self) -> None:
         """Serves from now on."""
         self.coordinator.start()
+
+    def dismiss(self) -> None:
+        """Tells whoever waits for a job or reads the feed that this ledger stops."""
+        self.jobs.close()
+        self.feed.close()
 
     async def close(self) -> None:
         """Answers what was decided and closes the journal cleanly. Leases stay with their workers."""
@@ -126,7 +139,7 @@ class LedgerCore:
         if self._disk is not None:
             self._disk.unlock()
 
-    def past(self) -> JournalPast | None:
+    def _past(self) -> JournalPast | None:
         """What the journal still holds of what happened; None for a ledger in memory."""
         if isinstance(self.journal, FileJournal) and self._disk is not None:
             return JournalPast(self.journal, self._disk)

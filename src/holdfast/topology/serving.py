@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.backends.ledger.admin import LedgerAdmin
-from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ports import WorkApi
 from holdfast.coordinator.ports import Clock
 from holdfast.errors import UnavailableError
@@ -68,12 +66,8 @@ class Serving:
 
     def _start(self) -> None:
         core, settings = self.core, self._settings
-        coordinator = core.prepare()
-        self._feed = LedgerFeed.over(coordinator, core.past())
-        admin = LedgerAdmin(
-            coordinator, core.work.dispatcher, epoch=core.journal.epoch, cluster_id=core.journal.cluster_id.hex()
-        )
-        self.ports = Ports(core.jobs, admin, self._feed)
+        core.prepare()
+        self.ports = Ports(core.jobs, core.admin, core.feed)
         self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
 
@@ -82,9 +76,13 @@ class Serving:
         from holdfast.gateway.backend import Backend  # noqa: PLC0415
         from holdfast.gateway.socket import SOCKET_NAME, SocketServer  # noqa: PLC0415
 
-        backend = Backend(self.core.jobs, self.core.work, self.ports.admin, self._feed)
+        backend = Backend(self.core.jobs, self.core.work, self.core.admin, self.core.feed)
         server = SocketServer(backend, self.core.welcome())
-        await server.start(Path(self._settings.data) / SOCKET_NAME)
+        try:
+            await server.start(Path(self._settings.data) / SOCKET_NAME)
+        except UnavailableError as error:  # not every file system can hold a socket
+            self._log.warning("socket_unavailable", message=f"{error.message}; other processes have to wait")
+            return
         self._socket = server
 
     async def call(self, use: Callable[[Ports], Awaitable[T]]) -> T:
@@ -116,8 +114,7 @@ class Serving:
         self.lost.set()
         if hasattr(self, "ports"):
             self._local.close()
-            self.core.jobs.close()
-            self._feed.close()
+            self.core.dismiss()
         if self._socket is not None:
             await self._socket.stop()
         await self.core.close()
@@ -135,8 +132,7 @@ class Serving:
 
     def _abandon(self) -> None:
         self._local.close()
-        self.core.jobs.close()
-        self._feed.close()
+        self.core.dismiss()
         for task in self._calls:
             task.cancel()
         self._closing = asyncio.ensure_future(self._end())
