@@ -24,7 +24,10 @@ from holdfast.lab.processes import echo_server, holdfast_server, resident_bytes
 from holdfast.lab.replaying import count_expired, replay_ratio
 
 _GIB = 1 << 30
-PARTS = ("submits", "replay", "latencies", "embedded", "throughput", "lost-worker", "starts", "million")
+PARTS = (
+    *("submits", "replay", "one-at-a-time", "round-trips", "embedded"),
+    *("throughput", "lost-worker", "starts", "million"),
+)
 
 
 async def submits(runs: int, say: Callable[[str], None]) -> list[Measure]:
@@ -152,7 +155,8 @@ async def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> list
     parts: dict[str, Callable[[], Awaitable[list[Measure]]]] = {
         "submits": lambda: submits(arguments.runs, say),
         "replay": lambda: replays(arguments.runs, say),
-        "latencies": lambda: product.latencies(arguments.runs, say),
+        "one-at-a-time": lambda: product.one_at_a_time(arguments.runs, say),
+        "round-trips": lambda: product.round_trips(arguments.runs, say),
         "embedded": lambda: product.embedded(arguments.runs, say),
         "throughput": lambda: product.throughput(arguments.runs, say),
         "lost-worker": lambda: product.lost_worker(arguments.runs, say),
