@@ -1,0 +1,44 @@
+"""ARCHITECTURE.md: its table of layers says what the rules say."""
+
+import re
+from pathlib import Path
+
+from tests.unit.test_layers import EVERYTHING, RESERVED, RULES
+
+LINES_MAX = 90
+_ROW = re.compile(r"^\| (?P<folders>`.*?) \| (?P<ours>.*?) \| (?P<never>.*?)\|$", re.MULTILINE)
+
+
+def rows(root: Path) -> dict[str, set[str]]:
+    """What each folder may import, by the document; what follows a semicolon is about a single file."""
+    table = (root / "ARCHITECTURE.md").read_text().split("## The layers are the folders")[1].split("## Contracts")[0]
+    return {
+        folder: set(re.findall(r"`([\w.]+)`", found["ours"].split(";")[0]))
+        for found in _ROW.finditer(table)
+        for folder in re.findall(r"`([\w.]+)`", found["folders"])
+    }
+
+
+def rules() -> dict[str, set[str]]:
+    """What each folder may import beside itself, by the rules."""
+    named = {rule.under.removesuffix("/").removesuffix(".py"): rule for rule in RULES if rule.ours != EVERYTHING}
+    return {folder: set(rule.ours) - {folder} for folder, rule in named.items() if "/" not in folder}
+
+
+def test_table_of_layers_is_that_of_the_rules(root: Path) -> None:
+    """Every folder with a rule has a row, and the row says the same."""
+    documented = rows(root)
+    assert {folder: documented.get(folder) for folder in rules()} == rules()
+
+
+def test_every_folder_has_a_row(root: Path) -> None:
+    """No folder or module of the package is left out."""
+    package = root / "src" / "holdfast"
+    parts = {path.stem for path in package.iterdir() if not path.stem.startswith(("_", "py"))}
+    assert parts == set(rows(root))
+    assert set(RESERVED) <= parts
+
+
+def test_architecture_stays_on_a_page(root: Path) -> None:
+    """Whoever is new reads it whole."""
+    assert len((root / "ARCHITECTURE.md").read_text().splitlines()) <= LINES_MAX
