@@ -6,7 +6,7 @@ are counted under `other`, so that a client who makes names up cannot fill the m
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from holdfast.core.events import AnyEvent, Created, Granted, Reported, Revoked
 from holdfast.core.ledger import Ledger
@@ -21,6 +21,10 @@ OUTCOMES = {int(DONE): "done", int(FAILED): "failed", int(CANCELED): "canceled"}
 JOB_BOUNDS_MS = (1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000)
 #: Upper bounds, in microseconds: from a fast disk to one that should worry somebody.
 SYNC_BOUNDS_US = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000)
+
+
+#: Jobs that an event changed, each with its state before.
+Moves = Sequence[tuple[Job, int]]
 
 
 class Distribution:
@@ -70,17 +74,17 @@ class Meter:
 
     def applied(self, _position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Adds what the event moved."""
-        kind = type(event)
-        if kind is Created:
-            self._created(ledger.book.moves)
-        elif kind is Granted:
-            self._granted(ledger.book.moves, event.at_ms)
+        moves = ledger.book.moves
+        if isinstance(event, Created):
+            self._created(moves)
+        elif isinstance(event, Granted):
+            self._granted(moves, event.at_ms)
+        elif isinstance(event, Reported):
+            self._reported(moves, event)
         else:
-            if isinstance(event, Reported):
-                self._reported(event, ledger.book.moves)
-            elif isinstance(event, Revoked) and event.reason == "expired":
+            self._ended(moves)
+            if isinstance(event, Revoked) and event.reason == "expired":
                 self.leases_expired += len(event.rows)
-            self._finished(ledger.book.moves)
 
     def durable(self, position: int) -> None:
         """Counted already: were it not to become durable, this process and its numbers would be gone."""
@@ -93,25 +97,37 @@ class Meter:
         self.sync_us.add(duration_us)
         self.journal_bytes += size
 
-    def _created(self, moves: Iterable[tuple[Job, int]]) -> None:
+    # Equal templates are one object, and jobs of one batch stand together: a series is looked up once for them.
+
+    def _created(self, moves: Moves) -> None:
         template, series = None, self._other
         for job, _ in moves:
-            if job.template is not template:  # equal ones are one object, and those of a batch stand together
+            if job.template is not template:
                 template = job.template
                 series = self._of(template)
             series.submitted += 1
 
-    def _granted(self, moves: Iterable[tuple[Job, int]], at_ms: int) -> None:
+    def _granted(self, moves: Moves, at_ms: int) -> None:
+        template, series = None, self._other
         for job, _ in moves:
+            if job.template is not template:
+                template = job.template
+                series = self._of(template)
             since_ms = max(job.created_ms, job.not_before_ms, job.lost_ms)
-            self._of(job.template).wait_ms.add(max(0, at_ms - since_ms))
+            series.wait_ms.add(at_ms - since_ms if at_ms > since_ms else 0)
 
-    def _reported(self, event: Reported, moves: Iterable[tuple[Job, int]]) -> None:
+    def _reported(self, moves: Moves, event: Reported) -> None:
         self.reports_fenced += len(event.refused)
+        template, series = None, self._other
         for (job, _), result in zip(moves, event.results, strict=True):
-            self._of(job.template).run_ms.add(result.runtime_ms)
+            if job.template is not template:
+                template = job.template
+                series = self._of(template)
+            series.run_ms.add(result.runtime_ms)
+            if result.state in series.finished:
+                series.finished[result.state] += 1
 
-    def _finished(self, moves: Iterable[tuple[Job, int]]) -> None:
+    def _ended(self, moves: Moves) -> None:
         for job, before in moves:
             if job.state in TERMINAL and before != job.state:
                 self._of(job.template).finished[job.state] += 1
