@@ -9,6 +9,7 @@ Invariants:
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Iterable, Mapping
 
@@ -222,10 +223,17 @@ class Worker:
     async def _ask(self, session: WorkSession) -> None:
         """Offers room for as many leases as are wanted and were not asked for yet."""
         slots = self._config.slots
-        want = slots + self._slots.pace.backlog(slots) - len(self._slots.contexts) - self._offered
+        backlog = min(self._slots.pace.backlog(slots), self._jobs_left())
+        want = slots + backlog - len(self._slots.contexts) - self._offered
         if want > 0:
             self._offered += want
             await session.want(want)
+
+    def _jobs_left(self) -> int:
+        """How many jobs this process may still run before it is replaced; more are not worth collecting."""
+        config = self._config
+        is_bounded = config.is_replaceable and config.max_jobs
+        return max(0, config.max_jobs - self._slots.ended_here) if is_bounded else sys.maxsize
 
     async def _release_all(self, session: WorkSession) -> None:
         tokens = [token for token, context in self._slots.contexts.items() if not context.is_revoked]
