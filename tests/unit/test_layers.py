@@ -53,6 +53,20 @@ RULES = (
     Rule("gateway/", ours=("gateway", "backends", "coordinator", "core", "proto", "errors", "limits", "logs")),
     Rule("client/", ours=("client", "backends.ports", "core", "proto", "errors", "limits")),
     Rule("worker/", ours=("worker", "backends.ports", "core", "errors", "limits", "logs")),
+    Rule(
+        "sdk/",
+        ours=(
+            "sdk",
+            "topology",
+            "worker",
+            "backends.ports",
+            "coordinator.ports",
+            "core",
+            "settings",
+            "errors",
+            "limits",
+        ),
+    ),
     Rule("observe/", ours=("core", "observe", "errors", "limits")),
     Rule("proto/", ours=("proto",)),
 )

@@ -38,6 +38,8 @@ class _Waiter(Generic[T]):
 
     def wait(self) -> T:
         self._lock.acquire()
+        if isinstance(self.error, asyncio.CancelledError):
+            raise _closed()  # nobody else gives a call up while its caller waits
         if self.error is not None:
             try:
                 raise self.error
@@ -52,6 +54,8 @@ class Portal:
     def __init__(self, name: str = "holdfast") -> None:
         self._loop = new_loop()
         self._is_closed = False
+        #: Whatever was handed over before the end is begun, and so is ended; nothing is handed over after it.
+        self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -67,7 +71,8 @@ class Portal:
         try:
             return waiter.wait()
         except KeyboardInterrupt:
-            self._soon(self._give_up, waiter)
+            with contextlib.suppress(UnavailableError):
+                self._soon(self._give_up, waiter)
             raise
 
     async def arun(self, call: Call[T]) -> T:
@@ -87,7 +92,8 @@ class Portal:
         try:
             return await future
         except asyncio.CancelledError:
-            self._soon(self._give_up, waiter)
+            with contextlib.suppress(UnavailableError):
+                self._soon(self._give_up, waiter)
             raise
 
     def iterate(self, stream: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
@@ -110,11 +116,13 @@ class Portal:
 
     def close(self) -> None:
         """Ends the loop and its thread; what is still under way is given up."""
-        if not self._is_closed:
+        with self._closing:
+            if self._is_closed:
+                return
             self._is_closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
+        if not self.is_here:
+            self._thread.join()
 
     @property
     def is_here(self) -> bool:
@@ -140,10 +148,11 @@ class Portal:
             )
 
     def _soon(self, function: Callable[..., object], *args: object) -> None:
-        if self._is_closed:
-            raise UnavailableError("the app is closed", reason="APP_CLOSED")
-        # An empty context: the caller's variables are its own, and are not kept alive by what runs here.
-        self._loop.call_soon_threadsafe(function, *args, context=contextvars.Context())
+        with self._closing:
+            if self._is_closed:
+                raise _closed()
+            # An empty context: the caller's variables are its own, and are not kept alive by what runs here.
+            self._loop.call_soon_threadsafe(function, *args, context=contextvars.Context())
 
     def _start(self, waiter: _Waiter[T], call: Call[T]) -> None:
         waiter.task = self._loop.create_task(waiter.run(call))
@@ -169,11 +178,15 @@ def _settle(future: "asyncio.Future[T]", waiter: _Waiter[T]) -> None:
     if future.done():
         return
     if isinstance(waiter.error, asyncio.CancelledError):
-        future.cancel()
+        future.set_exception(_closed())
     elif waiter.error is not None:
         future.set_exception(waiter.error)
     else:
         future.set_result(cast("T", waiter.value))
+
+
+def _closed() -> UnavailableError:
+    return UnavailableError("the app is closed", reason="APP_CLOSED")
 
 
 async def _next(iterator: AsyncIterator[T]) -> T | object:
