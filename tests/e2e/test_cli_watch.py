@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import Fleet, stable_port
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
 
@@ -96,6 +96,25 @@ def test_nothing_is_a_word_at_a_terminal(shell: Shell) -> None:
     assert shell.at_terminal("queue", "list") == (0, "no queue has jobs, and all are open\r\n")
     assert shell.at_terminal("worker", "list") == (0, "no workers\r\n")
     assert shell.at_terminal("job", "list") == (0, "no jobs\r\n")
+
+
+@pytest.mark.parametrize("way", ["address", "directory"])
+def test_waiting_outlasts_a_server_that_is_killed(fleet: Fleet, way: str) -> None:
+    """Whoever waits for a job, or watches it, gets its end from the server that is started after the first one."""
+    port = stable_port()
+    program, _ = fleet.server(port=port)
+    shell = Shell(fleet.folder, "data" if way == "directory" else program.ready()["grpc"])
+    waiting = fleet.start("job", "submit", "echo", "kept", "--wait", **shell.environment)
+    job_id = eventually(lambda: waiting.log).strip()
+    watching = fleet.start("job", "watch", job_id, **shell.environment)
+    eventually(lambda: watching.output, lambda text: "QUEUED" in text)
+    program.kill()
+    eventually(lambda: watching.log, lambda text: "the server went away" in text)
+    gone = shell.run("job", "get", job_id)
+    assert (gone.returncode, "holdfast up" in gone.stderr, gone.stdout) == (3, True, "")
+    fleet.up(port=port)
+    assert (waiting.wait(), waiting.output) == (0, "kept")
+    assert (watching.wait(), "DONE after" in watching.output) == (0, True)
 
 
 def test_events_tell_all_without_a_gap_and_can_be_resumed(shell: Shell) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
 
+from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.settings import DEFAULT_CONNECT, ClientSettings, load_as
 
@@ -30,6 +32,8 @@ Connect = Annotated[
 
 _ADDRESS = re.compile(r"(?:holdfast://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^/:\s\[\]]+):(?P<port>\d{1,5}))/?")
 _PORT_MAX = 65_535
+#: A call that takes longer than this has reached somebody.
+_AWAY_S = 2.0
 
 
 class Connection:
@@ -42,11 +46,7 @@ class Connection:
         loaded = load_as(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
         self._place = place_of(loaded.settings.connect)
         if isinstance(self._place, Path) and not self._place.is_socket():
-            folder = self._place.parent
-            raise UnavailableError(
-                f"no server serves the directory {str(folder)!r}: start one with `holdfast up --data {folder}`",
-                reason="UNREACHABLE",
-            )
+            raise _not_served(self._place.parent)
         # One loop for all questions: gRPC does not bear a second one in its process.
         self._runner = asyncio.Runner()
         self._client: RemoteJobs | None = None
@@ -56,12 +56,15 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         with self._runner:
-            if self._client is not None:
-                self._runner.run(self._client.close())
+            self._runner.run(self._close())
 
     def ask(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
-        """What the server answers."""
+        """What the server answers; fails at once if it does not."""
         return self._runner.run(self._ask(call))
+
+    def wait_for(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]", patience_s: float) -> T:
+        """What the server answers at last: whoever waits for a job waits for a server that is started again, too."""
+        return self._runner.run(self._wait_for(call, patience_s))
 
     async def _ask(self, call: "Callable[[RemoteJobs], Awaitable[T]]") -> T:
         from holdfast.client.remote import RemoteJobs
@@ -69,6 +72,29 @@ class Connection:
         if self._client is None:
             self._client = RemoteJobs(await _carrier(self._place))
         return await call(self._client)
+
+    async def _wait_for(self, call: "Callable[[RemoteJobs], Awaitable[T]]", patience_s: float) -> T:
+        import asyncio
+
+        away_since_s: float | None = None
+        while True:
+            began_s = time.monotonic()
+            try:
+                return await self._ask(call)
+            except UnavailableError:
+                now_s = time.monotonic()
+                if away_since_s is None or now_s - began_s > _AWAY_S:  # it was there meanwhile
+                    away_since_s = now_s
+                    say("holdfast: the server went away; waiting for it to come back")
+                if now_s - away_since_s > patience_s:
+                    raise
+            await self._close()
+            await asyncio.sleep(_AWAY_S / 4)
+
+    async def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
 
 def ask(connect: str | None, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
@@ -81,10 +107,18 @@ async def _carrier(place: str | Path) -> "Carrier":
     if isinstance(place, Path):
         from holdfast.client.socket_carrier import SocketCarrier
 
-        return await SocketCarrier.connect(place)
+        try:
+            return await SocketCarrier.connect(place)
+        except UnavailableError as error:  # a server that was killed leaves its socket behind
+            raise _not_served(place.parent) from error
     from holdfast.client.grpc_carrier import GrpcCarrier
 
     return GrpcCarrier(place)
+
+
+def _not_served(folder: Path) -> UnavailableError:
+    message = f"no server serves the directory {str(folder)!r}: start one with `holdfast up --data {folder}`"
+    return UnavailableError(message, reason="UNREACHABLE")
 
 
 def place_of(target: str) -> str | Path:

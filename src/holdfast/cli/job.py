@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,7 +77,7 @@ def submit(
             _print_id(job_id, as_json=as_json)
             return
         say(job_id)
-        found, ended = server.ask(lambda client: _ended(client, job_id, timeout_s))
+        found, ended = _wait(server, job_id, timeout_s)
     _finish(found, ended, as_json=as_json)
 
 
@@ -108,25 +109,32 @@ def result(
     as_json: Json = False,
 ) -> None:
     """Print a job's output; exits with 1 if it failed or was canceled."""
-    found, ended = ask(connect, lambda client: _ended(client, job_id, timeout_s if wait else 0))
+    with Connection(connect) as server:
+        server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
+        found, ended = _wait(server, job_id, timeout_s if wait else 0)
     _finish(found, ended, as_json=as_json)
 
 
-async def _ended(client: "RemoteJobs", job_id: str, timeout_s: float) -> "tuple[JobView, ResultView]":
-    """The job and its result; whoever has waited long enough is told what it is waiting for."""
+def _wait(server: Connection, job_id: str, timeout_s: float) -> "tuple[JobView, ResultView]":
+    """The job and its result, once it has ended; a server that is started again meanwhile changes nothing."""
+    end_s = time.monotonic() + timeout_s
+    return server.wait_for(lambda client: _ended(client, job_id, end_s), timeout_s)
+
+
+async def _ended(client: "RemoteJobs", job_id: str, end_s: float) -> "tuple[JobView, ResultView]":
+    """Whoever has waited long enough is told what it is waiting for."""
     import asyncio
 
     from holdfast.core.lifecycle import TERMINAL
 
-    found = await client.get(job_id)
-    if found.state in TERMINAL or timeout_s:
-        try:
-            async with asyncio.timeout(timeout_s or None):
-                return await client.settled(job_id)
-        except TimeoutError:
-            pass
-    reason = (await client.explain(job_id)).sentence
-    raise DeadlineExceededError(f"job {job_id} has not ended yet: {reason}")
+    if (await client.get(job_id)).state in TERMINAL:
+        return await client.settled(job_id)
+    try:
+        async with asyncio.timeout_at(end_s):
+            return await client.settled(job_id)
+    except TimeoutError:
+        reason = (await client.explain(job_id)).sentence
+        raise DeadlineExceededError(f"job {job_id} has not ended yet: {reason}") from None
 
 
 def _finish(found: "JobView", ended: "ResultView", *, as_json: bool) -> None:

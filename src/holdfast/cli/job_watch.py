@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.connecting import Connect, Connection, ask
 from holdfast.cli.text import Json, as_clock, as_span, print_json, printable
 from holdfast.core.lifecycle import DONE, RUNNING, TERMINAL
 from holdfast.errors import ExitCode
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from holdfast.backends.ports import JobView
     from holdfast.client.remote import RemoteJobs
 
+#: How long a server may be away before a watch gives up.
+_PATIENCE_S = 60.0
+
 JobId = Annotated[str, typer.Argument(help="The job's id.")]
 
 
 def watch(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
     """Show a job's changes and progress as they happen, until it ends; exits with 1 if it failed or was canceled."""
-    last = ask(connect, lambda client: _watch(client, job_id, as_json=as_json))
+    screen: _JsonLines | _Lines | _Bar = _JsonLines() if as_json else _Bar() if sys.stdout.isatty() else _Lines()
+    with Connection(connect) as server:
+        server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
+        last = server.wait_for(lambda client: _watch(client, job_id, screen), _PATIENCE_S)
     if last.state != DONE:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
@@ -34,9 +40,8 @@ def history(job_id: JobId, connect: Connect = None, as_json: Json = False) -> No
     print_entries(found, as_json=as_json, has_ids=False)
 
 
-async def _watch(client: "RemoteJobs", job_id: str, *, as_json: bool) -> "JobView":
+async def _watch(client: "RemoteJobs", job_id: str, screen: "_JsonLines | _Lines | _Bar") -> "JobView":
     """The job as it ended."""
-    screen: _JsonLines | _Lines | _Bar = _JsonLines() if as_json else _Bar() if sys.stdout.isatty() else _Lines()
     last: JobView | None = None
     try:
         async for seen in client.watch(job_id):
