@@ -10,6 +10,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from holdfast.errors import HoldfastError
 from holdfast.lab.demo import DATA_VARIABLE
 
 _INTERRUPTED_STATUS = 130
@@ -27,8 +28,10 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("\nInterrupted: the workers are ended and the directory is gone.", highlight=False)
         return _INTERRUPTED_STATUS
+    except (HoldfastError, OSError, RuntimeError) as error:
+        wrong = [f"the demo could not go on: {error}"]
     for problem in wrong:
-        console.print(f"NOT as expected: {problem}", highlight=False)
+        console.print(f"NOT as expected: {problem}", highlight=False, markup=False, soft_wrap=True)
     if not wrong:
         console.print(f"Everything is as expected, after {time.monotonic() - start_s:.0f} s.", highlight=False)
     return 1 if wrong else 0

@@ -92,7 +92,7 @@ def _now(group: Group, views: Mapping[str, JobView]) -> str:
 
 def summary(groups: Sequence[Group], views: Mapping[str, JobView]) -> Table:
     """How every group ended, and what went wrong on the way."""
-    table = Table("jobs", "what they show", "ended", "failed, retried", "lost, retried", "right")
+    table = Table("jobs", "what they show", "ended", "retries", "losses", "as expected")
     for group in groups:
         found = [views[job.id] for job in group.jobs]
         states = {view.state for view in found}

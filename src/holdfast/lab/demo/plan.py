@@ -35,7 +35,7 @@ class Plan(msgspec.Struct, frozen=True):
 def submit(folder: Path) -> Plan:
     """Everything is durable when this returns."""
     app.pause("nightly", "nothing runs by day")
-    recovered, failing, canceled = backup.submit(40), invoice.submit(total=90, items=0), report.submit("Monday")
+    recovered, failing, canceled = backup.submit(60), invoice.submit(total=90, items=0), report.submit("Monday")
     retried = flaky.submit(str(folder / "tally"), _CALLS)
     images = [(f"image-{number}.png", 200) for number in range(24)]
     pages = [(f"https://example.org/{number}",) for number in range(24)]

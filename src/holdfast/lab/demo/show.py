@@ -95,4 +95,4 @@ def _traceback(submitted: plan.Plan) -> str:
 
 
 #: As far as the backup must be before its worker is killed.
-_MIDDLE_PERMILLE = 300
+_MIDDLE_PERMILLE = 200
