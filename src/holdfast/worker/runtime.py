@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 
 from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
-from holdfast.core.commands import ReportRow
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.logs import get_logger
@@ -25,7 +24,7 @@ from holdfast.worker.handlers import Handler
 from holdfast.worker.loop_watch import watch_loop
 from holdfast.worker.memory import resident_bytes
 from holdfast.worker.notes import Notes
-from holdfast.worker.outcomes import cut
+from holdfast.worker.outbox import Outbox
 from holdfast.worker.slots import Slots
 
 __all__ = ["Worker", "WorkerConfig"]
@@ -43,10 +42,7 @@ class Worker:
         self._log = get_logger().bind(worker_id=config.worker_id)
         self._notes = Notes()
         self._slots = Slots(handlers, config, self._ended, self._notes.add)
-        self._outcomes: dict[int, ReportRow] = {}
-        self._unsent: list[ReportRow] = []
-        self._reports: dict[int, list[ReportRow]] = {}
-        self._next_report = 1
+        self._outbox = Outbox()
         #: Credits that the backend has not used yet.
         self._offered = 0
         self._changed = asyncio.Event()
@@ -122,7 +118,7 @@ class Worker:
 
     @property
     def _is_idle(self) -> bool:
-        return not self._slots.contexts and not self._outcomes
+        return not self._slots.contexts and not self._outbox.rows
 
     async def _back_off(self, failures: int, error: HoldfastError) -> int:
         """Waits before the next session; when every lease must have run out, gives the jobs up."""
@@ -131,7 +127,7 @@ class Worker:
         log = self._log.warning if failures.bit_count() <= 1 else self._log.debug
         log("disconnected", message=error.message, tries=failures + 1, retry_in_ms_max=ceiling_ms)
         if (time.monotonic() - self._extended_s) * 1_000 > self._lease_ms:
-            self._give_up([*self._slots.contexts, *self._outcomes])
+            self._give_up([*self._slots.contexts, *self._outbox.rows])
         waiting = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)
         waiting.cancel()
@@ -139,7 +135,7 @@ class Worker:
 
     def _introduction(self) -> Introduction:
         held = {token: context.job_id for token, context in self._slots.contexts.items() if not context.is_revoked}
-        held.update({token: row.job_id for token, row in self._outcomes.items()})
+        held.update({token: row.job_id for token, row in self._outbox.rows.items()})
         config = self._config
         return Introduction(config.worker_id, self._slots.types, config.queues, config.slots, held)
 
@@ -150,8 +146,7 @@ class Worker:
         await self._take(await session.next())
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
-        self._reports.clear()
-        self._unsent = list(self._outcomes.values())
+        self._outbox.begin_session()
         self._is_drained = False
         self._changed.set()
         tasks = [
@@ -248,22 +243,17 @@ class Worker:
     async def _report(self, session: WorkSession) -> None:
         for notes in self._notes.take_last():
             await session.note(notes)
-        rows, self._unsent = self._unsent, []
-        for part in cut(rows):
-            report_id = self._next_report
-            self._next_report += 1
-            self._reports[report_id] = part
-            await session.report(report_id, part)
+        for report_id, rows in self._outbox.take():
+            await session.report(report_id, rows)
 
     async def _take(self, directive: Directive) -> None:
         self._extended_s = time.monotonic()
         self._lease_ms = directive.lease_ms or self._lease_ms
         self._heartbeat_ms = directive.heartbeat_ms or self._heartbeat_ms
-        if directive.reported:
-            self._forget(directive.reported)
-        if directive.is_drained:
-            self._is_drained = True
-            self._changed.set()
+        self._outbox.acknowledge(directive.reported)
+        self._is_drained |= directive.is_drained
+        if self._stopping.is_set():
+            self._changed.set()  # this may have been the last thing that was waited for
         if directive.is_drain_asked and not self._stopping.is_set():
             self._log.info("drain_asked")
             self._drain()
@@ -276,20 +266,10 @@ class Worker:
             self._offered = max(0, self._offered - len(directive.leases))
             self._slots.take(directive.leases)
 
-    def _forget(self, reported: int) -> None:
-        """What is durable need not be kept."""
-        for report_id in [report_id for report_id in self._reports if report_id <= reported]:
-            for row in self._reports.pop(report_id):
-                self._outcomes.pop(row.token, None)
-        if self._stopping.is_set():
-            self._changed.set()
-
     def _give_up(self, tokens: Iterable[int]) -> None:
         """The leases are no longer ours: their jobs stop, and their outcomes are nobody's business."""
         for token in tokens:
-            row = self._outcomes.pop(token, None)
-            if row is not None and row in self._unsent:
-                self._unsent.remove(row)
+            self._outbox.forget(token)
             context = self._slots.contexts.get(token)
             if context is not None:
                 context.is_revoked = True
@@ -299,15 +279,13 @@ class Worker:
 
     def _ended(self, ended: list[Ended]) -> None:
         """Attempts are over: reported, unless their leases are no longer ours."""
-        outcomes, unsent, notes = self._outcomes, self._unsent, self._notes
         for context, row in ended:
             if context.is_revoked:
                 self._log.info("given_up", job_id=context.job_id, message="its lease is no longer ours")
                 continue
             if context.has_said:
-                notes.end(context)
-            outcomes[row.token] = row
-            unsent.append(row)
+                self._notes.end(context)
+            self._outbox.add(row)
         self._changed.set()
         tally, config = self._slots.tally, self._config
         if config.max_jobs and self._slots.ended_here >= config.max_jobs:
