@@ -200,6 +200,7 @@ def test_forked_child_opens_the_directory_afresh(processes: Processes, module: M
         f"sys.path.insert(0, {str(APP.parent)!r})\n"
         "from sdk_app import app, double\n"
         "print(double.submit(1).id, flush=True)\n"
+        "sys.stdin.readline()\n"
         "child = os.fork()\n"
         "if child == 0:\n"
         "    print(double.submit(2).id, flush=True)\n"
@@ -220,9 +221,14 @@ def test_forked_child_opens_the_directory_afresh(processes: Processes, module: M
     )
     assert parent.stdin is not None
     assert parent.stderr is not None
-    lines = [_stdout(parent).readline().strip() for _ in range(3)]
+    assert _stdout(parent).readline(), parent.stderr.read()
+    assert module.app.stats().states["QUEUED"] == 1
+    parent.stdin.write("fork\n")
+    parent.stdin.flush()
+    lines = [_stdout(parent).readline().strip() for _ in range(2)]
     assert all(lines), parent.stderr.read()
     parent.kill()
+    assert module.app.stats().states["QUEUED"] == 2
     parent.stdin.write("go\n")
     parent.stdin.flush()
     last = _stdout(parent).readline().split()
