@@ -155,5 +155,7 @@ def test_workers_are_listed_and_drained(fleet: Fleet, shell: Shell) -> None:
     assert lines[1].split()[:3] == ["w1", "connected", "0/3"]
     assert shell.run("worker", "drain", "w1").stdout.startswith("w1 was asked to drain")
     assert worker.wait() == 0
+    misplaced = shell.run("worker", "--connect", "127.0.0.1:1", "list")
+    assert (misplaced.returncode, "`holdfast worker list --connect …`" in misplaced.stderr) == (2, True)
     gone = shell.run("worker", "drain", "nobody")
     assert (gone.returncode, "holdfast worker list" in gone.stderr) == (4, True)

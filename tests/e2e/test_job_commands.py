@@ -89,6 +89,11 @@ def test_people_see_a_table(run: Run) -> None:
         (("list", "--since", "9" * 30), 2, "a time such as 2026-11-15T12:00"),
         (("list", "--label", "nothing"), 2, "KEY=VALUE"),
         (("submit", "echo", "--label", "=x"), 2, "KEY=VALUE"),
+        (("submit", "echo", "--delay", "inf"), 2, "--delay"),
+        (("submit", "echo", "--delay", "nan"), 2, "--delay"),
+        (("submit", "echo", "--job-timeout", "1e300"), 2, "--job-timeout"),
+        (("submit", "echo", "--max-attempts", "99999999999"), 2, "--max-attempts"),
+        (("submit", "echo", "--request-id", "\udcff"), 2, "surrogates not allowed"),
         (("watch", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
         (("history", "nothing-like-it"), 4, "nothing-like-it"),
         (("retry", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
@@ -176,6 +181,12 @@ def test_directory_is_as_good_as_an_address(run: Run) -> None:
     job_id = run("submit", "echo", "near", "--connect", "./jobs").stdout.strip()
     assert run("result", job_id, "--connect", "jobs").stdout == "near"
     assert run("result", job_id).stdout == "near"
+
+
+def test_payload_is_the_bytes_that_were_given(shell: Shell) -> None:
+    """An argument that is no text goes through as it is, and JSON says so."""
+    job_id = shell.run("job", "submit", "echo", "\udcff\udcfe").stdout.strip()
+    assert json.loads(shell.run("job", "result", job_id, "--json").stdout)["output"] == {"base64": "//4="}
 
 
 def test_hostile_output_does_not_reach_a_terminal(shell: Shell) -> None:

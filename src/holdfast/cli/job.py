@@ -1,6 +1,7 @@
 """`holdfast job`: submit, look, wait, cancel, retry and explain. Searching and watching have modules of their own."""
 
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +38,9 @@ def submit(
     priority: Annotated[
         int, typer.Option("--priority", "-p", help="0 to 9, larger is sooner.")
     ] = limits.PRIORITY_DEFAULT,
-    delay_s: Annotated[float, typer.Option("--delay", min=0, help="Seconds before it is due.")] = 0,
+    delay_s: Annotated[
+        float, typer.Option("--delay", min=0, max=limits.DELAY_MS_MAX / 1_000, help="Seconds before it is due.")
+    ] = 0,
     request_id: Annotated[str, typer.Option(help="Repeating a submit under the same id finds the first job.")] = "",
     unique_key: Annotated[
         str, typer.Option(help="While a job of this type and key has not ended, finds that one.")
@@ -45,9 +48,14 @@ def submit(
     label: Annotated[
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label; repeatable.")
     ] = None,
-    max_attempts: Annotated[int, typer.Option(min=1, help="How often it may be tried.")] = limits.ATTEMPTS_DEFAULT,
+    max_attempts: Annotated[
+        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, help="How often it may be tried.")
+    ] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
-        float, typer.Option("--job-timeout", min=0, help="Seconds an attempt may run; 0: any.")
+        float,
+        typer.Option(
+            "--job-timeout", min=0, max=limits.TIMEOUT_MS_MAX / 1_000, help="Seconds an attempt may run; 0: any."
+        ),
     ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its result, as `holdfast job result` does.")] = False,
     timeout_s: TimeoutS = 60,
@@ -60,7 +68,7 @@ def submit(
     from holdfast.backends.ports import JobDraft
     from holdfast.core.model import Extra, Template
 
-    data = sys.stdin.buffer.read() if payload == "-" else payload.encode()
+    data = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
     labels = job_search.parse_labels(label)
     template = Template(job_type, queue, priority, max_attempts, timeout_ms=round(job_timeout_s * 1_000))
     extra = Extra(request_id=request_id, labels=tuple(labels.items()), unique_key=unique_key)

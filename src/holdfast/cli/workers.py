@@ -8,6 +8,7 @@ import typer
 from holdfast.cli.connecting import Connect, ask
 from holdfast.cli.text import Json, as_span, print_json, print_table, printable
 from holdfast.cli.worker import worker as start
+from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import WorkerView
@@ -20,6 +21,12 @@ def worker(context: typer.Context, **options: object) -> None:
     """Start a worker for a server that is running; or list those that run, or drain one."""
     if context.invoked_subcommand is None:
         start(**options)  # type: ignore[arg-type]  # they are its own, by the signature below
+        return
+    for name, value in options.items():
+        if value:  # it would be lost, and another server asked than was meant
+            option = f"--{name.replace('_', '-')}"
+            place = f"`holdfast worker {context.invoked_subcommand} {option} …`"
+            raise InvalidArgumentError(f"expected {option} to stand behind the command: {place}")
 
 
 @app.command("list")
