@@ -333,7 +333,7 @@ _OPEN: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
 def _close_all() -> None:
     for connection in list(_OPEN):
-        connection.close()
+        connection.close(timeout_s=0)  # who wants running jobs to be finished closes the app before the program ends
 
 
 def _disown_all() -> None:

@@ -309,3 +309,52 @@ def test_closed_directory_refuses_calls(tmp_path: Path) -> None:
     app.close()
     with pytest.raises(UnavailableError):
         job.status()
+
+
+def test_program_that_just_ends_leaves_things_in_order(processes: Processes) -> None:
+    """Ending without close, even with a worker at work, is silent and gives the directory back."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(APP.parent)!r})\n"
+        "from sdk_app import app, gate\n"
+        "worker = app.worker(slots=2).start()\n"
+        f"job = gate.submit({str(processes.directory / 'never')!r})\n"
+        "next(view for view in job.events() if view.state.name == 'RUNNING')\n"
+        "print(job.id)\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", program]
+    ended = subprocess.run(
+        command, env=processes.environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not processes.is_served()
+    with Holdfast(processes.directory) as app:
+        assert app.get(ended.stdout.strip()).status() is State.QUEUED
+
+
+def test_closing_an_app_lets_its_workers_finish(module: ModuleType) -> None:
+    """Whoever closes an app has its background workers finish what they run first."""
+    app = module.app
+    job = module.double.submit(2)
+    app.worker(slots=1).start()
+    next(view for view in job.events() if view.state is not State.QUEUED)
+    app.close()
+    with Holdfast(app.url) as again:
+        assert again.job_handle(job.id).result(timeout_s=0) == 4
+
+
+def test_job_functions_are_pickled_by_name() -> None:
+    """A pool of processes can be given a job function like any other function."""
+    program = (
+        "import multiprocessing\n"
+        "from holdfast import Holdfast\n"
+        "app = Holdfast('memory://')\n"
+        "@app.job\n"
+        "def inc(n: int) -> int:\n"
+        "    return n + 1\n"
+        "app.stats()\n"
+        "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+        "    print(pool.map(inc, [1, 2]))\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (ended.stdout, ended.stderr) == ("[2, 3]\n", "")

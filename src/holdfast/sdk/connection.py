@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.topology.link import Link, Ports
 
 T = TypeVar("T")
+Closer = Callable[[float | None], None]
 
 
 class Connection:
@@ -27,6 +28,7 @@ class Connection:
         self._portal: Portal | None = None
         self._link: Link | None = None
         self._is_closed = False
+        self._closers: list[Closer] = []
         #: What a forked child keeps, so that nothing of its parent's is ever finalized there.
         self._inherited: list[object] = []
 
@@ -70,8 +72,18 @@ class Connection:
         """An id that nobody else has."""
         return uuid4(os.urandom(16))
 
-    def close(self) -> None:
-        """Hands over what this process serves, and ends the thread. Harmless when closed or never opened."""
+    def before_close(self, closer: Closer) -> None:
+        """Has something ended first: what works for this app ends before what it works with."""
+        self._closers.append(closer)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Hands over what this process serves, and ends the thread. Harmless when closed or never opened.
+
+        Workers of this process finish what they run, within the timeout if there is one.
+        """
+        closers, self._closers = self._closers, []
+        for closer in closers:
+            closer(timeout_s)
         with self._lock:
             self._is_closed = True
             portal, self._portal = self._portal, None
@@ -102,3 +114,4 @@ class Connection:
             self._link.disown()
         self._lock = threading.Lock()
         self._portal = self._link = None
+        self._closers = []

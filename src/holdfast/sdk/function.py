@@ -67,6 +67,10 @@ class JobFunction(Generic[P, C, R]):
     def __repr__(self) -> str:
         return f"<JobFunction {self._info.name}>"
 
+    def __reduce__(self) -> str:
+        """Pickled by its name, as any function is."""
+        return str(getattr(self, "__qualname__", self._info.name))
+
     def __get__(self, instance: object, owner: type | None = None) -> "JobFunction[P, C, R]":
         return self
 

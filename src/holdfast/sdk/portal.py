@@ -6,6 +6,7 @@ Invariants: a caller never waits on the portal's own thread; a caller that gives
 import asyncio
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar, cast
@@ -54,6 +55,7 @@ class Portal:
     def __init__(self, name: str = "holdfast") -> None:
         self._loop = new_loop()
         self._is_closed = False
+        self._pid = os.getpid()
         #: Whatever was handed over before the end is begun, and so is ended; nothing is handed over after it.
         self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -116,6 +118,8 @@ class Portal:
 
     def close(self) -> None:
         """Ends the loop and its thread; what is still under way is given up."""
+        if self._pid != os.getpid():
+            return  # a forked child has the object, but not the thread
         with self._closing:
             if self._is_closed:
                 return
@@ -148,6 +152,8 @@ class Portal:
             )
 
     def _soon(self, function: Callable[..., object], *args: object) -> None:
+        if self._pid != os.getpid():
+            raise _closed()
         with self._closing:
             if self._is_closed:
                 raise _closed()

@@ -68,6 +68,7 @@ class AppWorker:
         except BaseException:
             self._portal.close()
             raise
+        self._connection.before_close(self.stop)
         return self
 
     def stop(self, timeout_s: float | None = None) -> None:
