@@ -142,3 +142,12 @@ def test_reader_that_has_seen_enough_is_no_error(shell: Shell) -> None:
         timeout=DEADLINE_S,
     )
     assert (done.returncode in {0, 141}, done.stdout, done.stderr) == (True, "", "")
+
+
+def test_bench_measures_this_machine(shell: Shell) -> None:
+    """Elsewhere than on a terminal it says a line for each run, and the figures are one line of JSON."""
+    done = shell.run("bench", "--runs", "1", "--json")
+    assert (done.returncode, done.stderr) == (0, "submits, run 1 of 1\nreplay, run 1 of 1\n")
+    measures = json.loads(done.stdout)["measures"]
+    assert len(measures) == 3
+    assert all(measure["median"] > 0 for measure in measures)

@@ -27,7 +27,7 @@ def show(
     with_origin: Annotated[bool, typer.Option("--origin", help="Also say where each value came from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show every setting in force here: environment, then holdfast.toml or pyproject.toml, then defaults."""
+    """Show every setting in force here. From the environment, holdfast.toml or pyproject.toml, or its default."""
     rows = _effective()
     if as_json:
         print_json({name: {"value": value, "origin": origin} if with_origin else value for name, value, origin in rows})

@@ -116,7 +116,7 @@ def result(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Print a job's output; exits with 1 if it failed or was canceled."""
+    """Wait for a job and print its output. Exits with 1 if it failed or was canceled."""
     with Connection(connect) as server:
         server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
         found, ended = _wait(server, job_id, timeout_s if wait else 0)
@@ -184,7 +184,7 @@ def cancel(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel a job: at once while it is queued, best effort while it runs."""
+    """Cancel a job. At once while it is queued, best effort while it runs."""
     from holdfast.core.lifecycle import RUNNING
 
     reply = ask(connect, lambda client: client.cancel(job_id, reason))
@@ -203,7 +203,7 @@ def retry(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Submit a job that has ended once more, as a new job; prints the new id."""
+    """Submit a job that has ended once more. It is a new job; prints the new id."""
     import uuid
 
     request_id = request_id or f"retry-{uuid.uuid4()}"  # so that the call may be repeated

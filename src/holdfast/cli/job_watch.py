@@ -23,7 +23,7 @@ JobId = Annotated[str, typer.Argument(help="The job's id.")]
 
 
 def watch(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
-    """Show a job's changes and progress as they happen, until it ends; exits with 1 if it failed or was canceled."""
+    """Show a job's changes and progress until it ends. Exits with 1 if it failed or was canceled."""
     screen: _JsonLines | _Lines | _Bar = _JsonLines() if as_json else _Bar() if sys.stdout.isatty() else _Lines()
     with Connection(connect) as server:
         server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
@@ -33,7 +33,7 @@ def watch(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None
 
 
 def history(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
-    """Show everything that happened to a job, as far back as the journal reaches."""
+    """Show everything that happened to a job. As far back as the journal reaches."""
     found = ask(connect, lambda client: client.history(job_id))
     from holdfast.cli.views import print_entries
 

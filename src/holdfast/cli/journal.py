@@ -60,7 +60,7 @@ def _sentence(report: "RepairReport") -> str:
 
 @app.command()
 def verify(directory: Directory, as_json: Json = False) -> None:
-    """Replay all and check every promise that a log can keep; names the first position that breaks one."""
+    """Replay all and check every promise that a log can keep. Names the first position that breaks one."""
     import msgspec
     from rich.console import Console
     from rich.progress import Progress
@@ -128,7 +128,7 @@ def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
 
 @app.command()
 def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
-    """Print the digest of the state, equal wherever the same events were applied."""
+    """Print the digest of the state. It is equal wherever the same events were applied."""
     from holdfast.coordinator import time_travel
 
     ledger = time_travel.state_at(_disk(directory), _past(at))

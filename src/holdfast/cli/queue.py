@@ -55,7 +55,7 @@ def list_queues(connect: Connect = None, as_json: Json = False) -> None:
 
 @app.command()
 def pause(name: QueueName, reason: Reason = "", connect: Connect = None, as_json: Json = False) -> None:
-    """Grant no more jobs of a queue; it goes on taking them, and what runs goes on."""
+    """Grant no more jobs of a queue. It goes on taking them, and what runs goes on."""
     with Connection(connect) as server:
         _set_mode(server, name, QueueMode.PAUSED, reason, as_json=as_json)
 
@@ -75,7 +75,7 @@ def drain(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Take no new jobs for a queue; those that are in it are still run."""
+    """Take no new jobs for a queue. Those that are in it are still run."""
     with Connection(connect) as server:
         _set_mode(server, name, QueueMode.DRAINING, reason, as_json=as_json)
         if wait:
@@ -90,7 +90,7 @@ def purge(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel every job that waits in a queue; those that run go on."""
+    """Cancel every job that waits in a queue. Those that run go on."""
     with Connection(connect) as server:
         if not is_sure:
             _confirm(server, name)

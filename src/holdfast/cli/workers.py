@@ -13,7 +13,12 @@ from holdfast.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from holdfast.backends.ports import WorkerView
 
-app = typer.Typer(help="Start a worker, or look after those that run.")
+app = typer.Typer(
+    help="Start a worker, or look after those that run. Without a command it is a worker, until TERM or INT.",
+    short_help="Start a worker, or look after those that run.",
+    epilog="Each option is also a variable (HOLDFAST_DRAIN_MS) and a key in holdfast.toml (drain_ms).",
+    subcommand_metavar="[COMMAND] [ARGS]...",
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -56,7 +61,7 @@ def drain(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a worker to take no more jobs, to finish what it runs, and to end."""
+    """Ask a worker to end. It takes no more jobs and finishes what it runs."""
     ask(connect, lambda client: client.drain_worker(worker_id))
     if as_json:
         print_json({"worker_id": worker_id, "asked": "drain"})
