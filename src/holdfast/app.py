@@ -2,10 +2,9 @@
 
 import atexit
 import os
-import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from holdfast import limits
 from holdfast.backends.ports import JobQuery, QueueView, Stats, WorkerView
@@ -14,10 +13,11 @@ from holdfast.core.model import QueueMode
 from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.codec import encode
 from holdfast.sdk.connection import Connection
+from holdfast.sdk.declaring import Declaration, Decorator, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
 from holdfast.sdk.opening import opener
-from holdfast.sdk.options import Backoff, JobOptions, OptionChanges, Plan, changed
+from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.submitting import Item, Submitter
 
@@ -31,34 +31,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 States = State | str | Collection[State | str]
-
-
-class Declaration(TypedDict, total=False):
-    """What a function's decorator may say of its jobs."""
-
-    name: str | None
-    queue: str
-    priority: int
-    max_attempts: int
-    max_losses: int
-    timeout_s: float
-    backoff: Backoff
-    no_retry: tuple[type[BaseException], ...]
-    isolation: str
-
-
-class Decorator:
-    """What `app.job(...)` gives: takes a function, returns it as a job function."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], JobFunction[Any, Any, Any]]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R, R]: ...
-    def __call__(self, function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
-        return self._make(function)
 
 
 class Holdfast:
@@ -106,19 +78,19 @@ class Holdfast:
         """
         declared = dict(declaration)
         name, isolation = str(declared.pop("name", "") or ""), str(declared.pop("isolation", "thread"))
-        no_retry = _exceptions(declared.pop("no_retry", ()))
+        no_retry = exceptions(declared.pop("no_retry", ()))
         options = changed(JobOptions(), declared)
 
         def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
             if not callable(function):
                 raise InvalidArgumentError(f"expected a function, got {function!r}", reason="ARGUMENTS_INVALID")
-            return self._declare(FunctionInfo(function, name or _type_name(function), no_retry, isolation), options)
+            return self._declare(FunctionInfo(function, name or type_name(function), no_retry, isolation), options)
 
         return decorate(*functions) if functions else Decorator(decorate)
 
     def _declare(self, info: FunctionInfo, options: JobOptions) -> JobFunction[Any, Any, Any]:
         known = self._functions.get(info.name)
-        if known is not None and not _is_redefinition(known.function, info.function):
+        if known is not None and not is_redefinition(known.function, info.function):
             raise InvalidArgumentError(
                 f"two functions of this app are called {info.name!r}; give one of them another name=",
                 reason="JOB_NAME_TAKEN",
@@ -301,30 +273,6 @@ def _states(given: States) -> frozenset[State]:
     except KeyError as error:
         known = ", ".join(state.name for state in State)
         raise InvalidArgumentError(f"expected a state to be one of {known}, got {error.args[0]!r}") from None
-
-
-def _type_name(function: Callable[..., Any]) -> str:
-    """The function's name as a type; what stands around it is not part of it."""
-    name = getattr(function, "__name__", type(function).__name__)
-    if not re.fullmatch(limits.NAME_PATTERN, name):
-        raise InvalidArgumentError(f"{name!r} cannot be the type of a job; give a name=", reason="JOB_TYPE_INVALID")
-    return name
-
-
-def _exceptions(given: object) -> tuple[type[BaseException], ...]:
-    some = given if isinstance(given, tuple) else (given,)
-    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in some):
-        raise InvalidArgumentError(f"expected no_retry to be classes of exceptions, got {given!r}")
-    return some
-
-
-def _is_redefinition(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """A module that is loaded again, or a cell that is run again, defines the same function anew."""
-    return _place(old) == _place(new)
-
-
-def _place(function: Callable[..., Any]) -> tuple[object, object]:
-    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)
 
 
 #: What must be closed when the interpreter ends, and let go of when it forks.

@@ -1,0 +1,66 @@
+"""What a decorator says of a function and its jobs."""
+
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypedDict, TypeVar, overload
+
+from holdfast import limits
+from holdfast.errors import InvalidArgumentError
+from holdfast.sdk.function import JobFunction
+from holdfast.sdk.options import Backoff
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Declaration(TypedDict, total=False):
+    """What a function's decorator may say of its jobs."""
+
+    name: str | None
+    queue: str
+    priority: int
+    max_attempts: int
+    max_losses: int
+    timeout_s: float
+    backoff: Backoff
+    no_retry: tuple[type[BaseException], ...]
+    isolation: str
+
+
+class Decorator:
+    """What `app.job(...)` gives: takes a function, returns it as a job function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], JobFunction[Any, Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
+        return self._make(function)
+
+
+def type_name(function: Callable[..., Any]) -> str:
+    """The function's name as a type; what stands around it is not part of it."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if not re.fullmatch(limits.NAME_PATTERN, name):
+        raise InvalidArgumentError(f"{name!r} cannot be the type of a job; give a name=", reason="JOB_TYPE_INVALID")
+    return name
+
+
+def exceptions(given: object) -> tuple[type[BaseException], ...]:
+    """What `no_retry` names, checked."""
+    some = given if isinstance(given, tuple) else (given,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in some):
+        raise InvalidArgumentError(f"expected no_retry to be classes of exceptions, got {given!r}")
+    return some
+
+
+def is_redefinition(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """A module that is loaded again, or a cell that is run again, defines the same function anew."""
+    return _place(old) == _place(new)
+
+
+def _place(function: Callable[..., Any]) -> tuple[object, object]:
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)
