@@ -103,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure: Annotated[Switch, _purpose("listen beyond loopback, where nothing protects the jobs")] = False
     reflection: Annotated[Switch, _purpose("let clients such as grpcurl ask which calls there are")] = False
     worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
+    app: Annotated[AppPath, _purpose("whose jobs the worker beside the server runs, beside the built-in types")] = ""
 
     @property
     def is_in_memory(self) -> bool:

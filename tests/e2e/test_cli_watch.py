@@ -98,6 +98,23 @@ def test_nothing_is_a_word_at_a_terminal(shell: Shell) -> None:
     assert shell.at_terminal("job", "list") == (0, "no jobs\r\n")
 
 
+def test_up_runs_the_jobs_of_an_app(fleet: Fleet) -> None:
+    """Server, worker and app in one command."""
+    (fleet.folder / "steps.py").write_text(STEPS)
+    program, _ = fleet.up("-A", "steps:app")
+    shell = Shell(fleet.folder, program.ready()["grpc"])
+    (fleet.folder / "go").touch()
+    assert shell.run("job", "submit", "steps", "go", "--wait").returncode == 0
+
+
+def test_up_ends_with_an_app_that_cannot_be_had(fleet: Fleet) -> None:
+    """The mistake is told once, and no server stays behind that could run nothing."""
+    program = fleet.start("up", "--data", "data", "--port", "0", "-A", "nowhere:app")
+    assert (program.wait(), program.output) == (2, "")
+    assert program.log.count("there is no module 'nowhere'") == 1
+    assert "the worker cannot start" in program.log
+
+
 @pytest.mark.parametrize("way", ["address", "directory"])
 def test_waiting_outlasts_a_server_that_is_killed(fleet: Fleet, way: str) -> None:
     """Whoever waits for a job, or watches it, gets its end from the server that is started after the first one."""

@@ -60,11 +60,11 @@ def _signature(names: Iterable[str]) -> inspect.Signature:
 
 
 def _annotation(name: str) -> object:
-    option = f"--{name.replace('_', '-')}"
+    names = (f"--{name.replace('_', '-')}", *_SHORT.get(name, ()))
     if isinstance(FIELDS[name].default, bool):
-        return Annotated[bool | None, typer.Option(option, help=purpose(name), metavar="", show_default=False)]
+        return Annotated[bool | None, typer.Option(*names, help=purpose(name), metavar="", show_default=False)]
     help_text = f"{purpose(name)} (default: {_default(name)})"
-    return Annotated[str | None, typer.Option(option, help=help_text, metavar=_metavar(name), show_default=False)]
+    return Annotated[str | None, typer.Option(*names, help=help_text, metavar=_metavar(name), show_default=False)]
 
 
 def _metavar(name: str) -> str:
@@ -74,7 +74,7 @@ def _metavar(name: str) -> str:
 def _default(name: str) -> str:
     """A default as people read it: large ones also in a larger unit."""
     default = FIELDS[name].default
-    if name == "metrics_port":
+    if name in {"metrics_port", "app"}:
         return "none"
     if default == "":
         return "made from the host's name"
@@ -94,6 +94,7 @@ _METAVARS = {
     "port": "PORT",
     "metrics_port": "PORT",
     "worker_id": "NAME",
+    "app": "MODULE:APP",
     "ms": "MS",
     "bytes": "BYTES",
     "log_level": "LEVEL",
@@ -103,7 +104,9 @@ _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
     "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
     "bytes": ((1 << 20, "MiB"),),
 }
-_OF_THE_WORKER = frozenset({"slots", "worker_id"})
+_OF_THE_WORKER = frozenset({"slots", "worker_id", "app"})
+#: As `holdfast worker` has them.
+_SHORT: Mapping[str, tuple[str, ...]] = {"app": ("-A",), "slots": ("-c",)}
 
 # typer reads the signature; mypy does not know that functions may carry one.
 up.__signature__ = _signature(FIELDS)  # type: ignore[attr-defined]

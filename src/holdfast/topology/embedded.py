@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
 from holdfast.topology.ledger_server import LedgerServer
@@ -53,6 +54,7 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         worker_id=settings.worker_id,
         log_level=settings.log_level,
         log_format=settings.log_format,
+        app=settings.app,
     )
     stopping = asyncio.Event()
 
@@ -64,12 +66,21 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         address = await server.start()
         tune_collector()
         worker.start(address)
-        ready, stopped = asyncio.create_task(worker.ready.wait()), asyncio.create_task(stopping.wait())
-        await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
+        await _first_of(worker.ready, worker.refused, stopping)
+        if worker.refused.is_set():
+            await server.stop()
+            raise InvalidArgumentError("the worker cannot start; what it said stands above", reason="WORKER_REFUSED")
         if not stopping.is_set():
             announce(server, settings)
-        await stopped
+        await stopping.wait()
         await server.drain()
         await worker.wait()
         await server.stop()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Until one of them is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()

@@ -15,6 +15,7 @@ import structlog
 
 from holdfast import limits
 from holdfast.backends.ports import WorkApi
+from holdfast.errors import ExitCode
 from holdfast.topology.signals import STOPS, on_stop
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker, WorkerConfig
@@ -51,16 +52,19 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
 class WorkerChild:
     """A worker process that is started again when it dies, and ends with its parent."""
 
-    def __init__(self, *, slots: int, worker_id: str, log_level: str, log_format: str) -> None:
+    def __init__(self, *, slots: int, worker_id: str, log_level: str, log_format: str, app: str = "") -> None:
         self._command = [
             *(sys.executable, "-m", "holdfast", "worker", "--slots", str(slots)),
             *(["--worker-id", worker_id] if worker_id else []),
+            *(["--app", app] if app else []),
             *("--log-level", log_level, "--log-format", log_format, "--lifeline"),
         ]
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self.ready = asyncio.Event()
+        #: It said that it cannot work as it was told, and would say so again.
+        self.refused = asyncio.Event()
 
     def start(self, target: str) -> None:
         """Starts the child, and the task that keeps it, for the server at this address."""
@@ -93,6 +97,9 @@ class WorkerChild:
                 return
             if status == 0:
                 structlog.get_logger().info("worker_left", message="somebody asked it to drain; it is not replaced")
+                return
+            if status == ExitCode.USAGE and not self.ready.is_set():
+                self.refused.set()
                 return
             structlog.get_logger().warning("worker_died", status=status, message="starting another")
             await asyncio.sleep(delay_s)
