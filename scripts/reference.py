@@ -19,7 +19,7 @@ _EXIT_MEANINGS = {
     ExitCode.JOB_FAILED: "the job that was waited for failed or was canceled",
     ExitCode.USAGE: "the command, an option or a setting is wrong",
     ExitCode.UNREACHABLE: "no server answers, or not in time",
-    ExitCode.REFUSED: "the server, or the directory, refused",
+    ExitCode.REFUSED: "the server, the directory or the system refused",
 }
 _LIMIT = re.compile(r"^([A-Z][A-Z0-9_]+): Final = ")
 

@@ -129,11 +129,20 @@ def test_config_names_every_problem(shell: Shell) -> None:
     assert len(done.stderr.splitlines()) == 3
 
 
-def test_reader_that_has_seen_enough_is_no_error(shell: Shell) -> None:
-    """`| head` ends it without a word."""
-    command = f"{SCRIPT} config show --origin | true; exit ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize(
+    ("line", "statuses", "said"),
+    [
+        ("config show --origin | true", {0, 141}, ""),
+        ("config show --origin > /dev/full", {4}, "holdfast: the system refused: No space left on device\n"),
+        ("config show --origin >&-", {0}, ""),
+        ("config show --origin 2>&-", {0}, ""),
+    ],
+    ids=["seen-enough", "full", "no-output", "no-errors"],
+)
+def test_output_that_cannot_be_written_is_no_bug(shell: Shell, line: str, statuses: set[int], said: str) -> None:
+    """A reader who has seen enough gets no word, a full disk a sentence, and closed streams are respected."""
     done = subprocess.run(
-        ["/bin/bash", "-c", command],
+        ["/bin/bash", "-c", f"{SCRIPT} {line}; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
         text=True,
         env=clean_environment({}),
@@ -141,7 +150,8 @@ def test_reader_that_has_seen_enough_is_no_error(shell: Shell) -> None:
         check=False,
         timeout=DEADLINE_S,
     )
-    assert (done.returncode in {0, 141}, done.stdout, done.stderr) == (True, "", "")
+    assert done.returncode in statuses
+    assert done.stderr == said
 
 
 def test_bench_measures_this_machine(shell: Shell) -> None:

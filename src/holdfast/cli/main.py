@@ -3,6 +3,7 @@
 A module of commands imports at its top only what help needs; the rest when it runs, so that help is quick.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -53,6 +54,7 @@ def options(
 
 def main() -> int:
     """Runs a command; an error is a sentence on standard error and an exit code, never a traceback."""
+    _open_streams()
     try:
         # By one name however it was started, so that help, errors and completion are the same.
         status = app(standalone_mode=False, prog_name="holdfast")
@@ -76,20 +78,29 @@ def _explain(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, typer.Abort | KeyboardInterrupt):
         return _INTERRUPTED_STATUS
-    if isinstance(error, BrokenPipeError):
-        return _explain_nothing()
+    if isinstance(error, OSError):
+        return _explain_refusal_of_the_system(error)
     if hasattr(error, "show"):  # typer's own usage errors know how to show themselves
         error.show()
         return int(getattr(error, "exit_code", ExitCode.USAGE))
     return _explain_bug(error)
 
 
-def _explain_nothing() -> int:
-    """Whoever read our output has seen enough (`| head`); Python would complain once more when it ends."""
-    import os
+def _open_streams() -> None:
+    """Whoever closed our output wants none of it; there is still something to write to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - open as long as the process
 
+
+def _explain_refusal_of_the_system(error: OSError) -> int:
+    """A full disk under our output, say. Whoever read it and has seen enough (`| head`) is told nothing."""
+    if not isinstance(error, BrokenPipeError):
+        where = f": {error.filename}" if error.filename else ""
+        print(printable(f"holdfast: the system refused{where}: {error.strerror or error}"), file=sys.stderr)
+    # What is left in the buffer would fail once more when Python ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _BROKEN_PIPE_STATUS
+    return _BROKEN_PIPE_STATUS if isinstance(error, BrokenPipeError) else ExitCode.REFUSED
 
 
 def _explain_bug(error: BaseException) -> int:
