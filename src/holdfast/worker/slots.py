@@ -141,7 +141,7 @@ class Slots:
                 self.tally.cancels += row.state == CANCELED
                 self.tally.timeouts += row.state == FAILED
         if run:
-            self.pace.learn(run_s, run)
+            self.pace.learn(run_s, run, time.monotonic())
         if known:
             self.tally.ended += len(known)
             self.ended_here += sum(context.handler.mode is not Mode.PROCESS for context, _ in known)

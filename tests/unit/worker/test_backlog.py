@@ -40,16 +40,31 @@ def test_nothing_is_hoarded_before_anything_is_known() -> None:
 def test_backlog_is_worth_a_fixed_time(each_s: float, expected: int) -> None:
     """Short jobs stream, long ones are not hoarded."""
     pace = Pace()
-    pace.learn(each_s * 100, 100)
+    pace.learn(each_s * 1_000, 1_000, now_s=1.0)
     assert pace.backlog(slots=8) == expected
+
+
+def test_one_short_job_earns_no_backlog() -> None:
+    """What one job took says little about the next: the backlog grows with the number of jobs that end."""
+    pace = Pace()
+    pace.learn(1e-6, 1, now_s=1.0)
+    assert pace.backlog(slots=8) <= 2
+
+
+def test_backlog_that_was_earned_ends_with_the_rate() -> None:
+    """After a pause, the speed of before counts for nothing."""
+    pace = Pace()
+    pace.learn(0.001, 1_000, now_s=1.0)
+    pace.learn(1e-6, 1, now_s=5.0)
+    assert pace.backlog(slots=8) <= 2
 
 
 def test_pace_follows_a_change() -> None:
     """A few reports of slow jobs end the backlog that fast ones have earned."""
     pace = Pace()
-    pace.learn(1e-6 * 1_000, 1_000)
-    for _ in range(10):
-        pace.learn(8.0, 8)
+    pace.learn(1e-6 * 1_000, 1_000, now_s=1.0)
+    for number in range(10):
+        pace.learn(8.0, 8, now_s=2.0 + number)
     assert pace.backlog(slots=8) == 0
 
 

@@ -1,0 +1,54 @@
+"""A reader beside a writer that never rests."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.journal import reader
+from holdfast.journal.errors import JournalDamagedError
+from holdfast.journal.file import FileJournal
+from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import JournalConfig
+from holdfast.journal.reader import JournalReader
+
+LOOKS = 40
+
+
+def read_beside_a_writer(folder: Path) -> int:
+    """Opens the journal again and again while frames are written to it; the last position seen."""
+    config = JournalConfig(segment_bytes=1 << 20, digest_version=1)
+    journal = FileJournal.open(OsDisk(folder), config, now_ms=1, new_cluster_id=b"c" * 16)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            journal.reserve(70_000)
+            journal.write(b"x" * 60_000, 1, 0, 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        positions = [JournalReader(OsDisk(folder), digest_version=1).end_position for _ in range(LOOKS)]
+    finally:
+        stop.set()
+        writer.join()
+        journal.close()
+    assert positions == sorted(positions)
+    return positions[-1]
+
+
+def test_frame_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+    """However often a journal is read while somebody writes to it, what is half written is not there yet."""
+    assert read_beside_a_writer(tmp_path / "journal") > 0
+
+
+def test_one_look_would_mistake_it_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second look is needed: without it, such a frame is met within a few runs."""
+    monkeypatch.setattr(reader, "_LOOKS", 1)
+    for number in range(20):
+        try:
+            read_beside_a_writer(tmp_path / str(number))
+        except JournalDamagedError:
+            return
+    pytest.fail("a single look was enough, so that the other test proves nothing")
