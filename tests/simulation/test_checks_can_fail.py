@@ -182,7 +182,7 @@ def test_illegal_event_is_noticed(bench: Bench) -> None:
 
 def test_state_that_differs_from_the_log_is_noticed(bench: Bench) -> None:
     """A live job with one wrong field does not pass the comparison."""
-    bench.ledger.book.jobs["a"].attempts = 5
+    bench.ledger.book.jobs["a"].grants = 5
     with pytest.raises(ModelViolation, match="attempts"):
         bench.log.compare(bench.ledger)
 

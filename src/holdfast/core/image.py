@@ -39,7 +39,7 @@ class _JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     extra: Extra | None
     state: int
     token: int
-    attempts: int
+    grants: int
     failures: int
     losses: int
     started_ms: int
@@ -134,7 +134,7 @@ def _job_row(job: Job, template: int) -> _JobRow:
         job.extra,
         job.state,
         job.token,
-        job.attempts,
+        job.grants,
         job.failures,
         job.losses,
         job.started_ms,
@@ -202,7 +202,7 @@ def _job(row: _JobRow, template: Template, chunk: int) -> Job:
         row.state,
         0,
         row.token,
-        row.attempts,
+        row.grants,
         row.failures,
         row.losses,
         row.started_ms,

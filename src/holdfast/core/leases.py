@@ -115,7 +115,7 @@ class LeaseManager:
         token = book.next_token
         event = Granted(now.log_ms, command.worker, command.lease_ms, token, [job.id for job in jobs])
         granted = [
-            GrantedLease(token + i, job.id, job.template, job.payload, job.attempts + 1, job.extra)
+            GrantedLease(token + i, job.id, job.template, job.payload, job.failures + job.losses + 1, job.extra)
             for i, job in enumerate(jobs)
         ]
         return Decision(event, granted)
@@ -274,7 +274,7 @@ class LeaseManager:
 
     def _revocation(self, job: Job, *, is_spent: bool) -> Revocation:
         """What a lost lease leads to: another worker, or the end of a job that costs too many."""
-        is_spent |= job.attempts - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
+        is_spent |= job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
         if job.cancel_requested:
             return Revocation(job.token, CANCELED, is_spent)
         if is_spent and job.losses >= job.template.max_losses:
@@ -296,7 +296,7 @@ class LeaseManager:
             leave(job, RUNNING)
             take(job)
             job.token = token
-            job.attempts += 1
+            job.grants += 1
             job.started_ms = at_ms
             book.enter(job, RUNNING)
             leases[token] = Lease(token, job, worker, at_ms, event.lease_ms, expires_ms, deadline_ms)
@@ -336,7 +336,8 @@ class LeaseManager:
                 self._requeue(job, event.at_ms)
             else:
                 reason = LOSSES_SPENT if row.state == FAILED else ""
-                summary = job.cancel_reason or f"its lease ended ({event.reason}) after {job.attempts} attempts"
+                tries = job.failures + job.losses
+                summary = job.cancel_reason or f"its lease ended ({event.reason}) after {tries} attempts"
                 end(book, job, Result(0, row.state, summary=summary, failure_reason=reason), event.at_ms)
 
     def apply_reported(self, event: Reported) -> None:

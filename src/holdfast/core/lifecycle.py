@@ -18,6 +18,12 @@ class State(IntEnum):
     FAILED = 4
     CANCELED = 5
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
 
 #: Stands for "no job yet" on the left side of a transition, and for a slot that was evicted.
 NOWHERE = 0

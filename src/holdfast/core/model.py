@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.lifecycle import QUEUED
+from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING
 from holdfast.limits import ATTEMPTS_DEFAULT, BACKOFF_MS_MAX, LOSSES_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
 
 FIXED, EXPONENTIAL, QUADRATIC = range(3)
@@ -139,7 +139,9 @@ class Job(msgspec.Struct, gc=False):
     state: int = QUEUED
     place: int = 0
     token: int = 0
-    attempts: int = 0
+    #: Leases so far, those that were handed back unrun included.
+    grants: int = 0
+    #: Attempts that failed and were followed by another.
     failures: int = 0
     losses: int = 0
     started_ms: int = 0
@@ -150,6 +152,18 @@ class Job(msgspec.Struct, gc=False):
     cancel_reason: str = ""
     #: When it last lost its worker.
     lost_ms: int = 0
+
+    @property
+    def attempts(self) -> int:
+        """How often it was run, as far as that is known: a lease that was handed back unrun is no attempt."""
+        is_last = self.state == RUNNING or (self.result is not None and self.result.token != 0)
+        return self.failures + self.losses + is_last
+
+    @property
+    def failed_attempts(self) -> int:
+        """How many attempts ended with an error."""
+        is_last = self.state == FAILED and self.result is not None and self.result.token != 0
+        return self.failures + is_last
 
     @property
     def request_id(self) -> str:

@@ -26,7 +26,7 @@ def view_job(job: Job | None) -> dict[str, object] | None:
         "not_before_ms": job.not_before_ms,
         "state": job.state,
         "token": job.token,
-        "attempts": job.attempts,
+        "attempts": job.grants,
         "failures": job.failures,
         "losses": job.losses,
         "started_ms": job.started_ms,

@@ -423,10 +423,10 @@ def test_cancel_of_an_unknown_job_is_refused(desk: Desk) -> None:
 
 
 def test_released_lease_spends_nothing(running: Desk) -> None:
-    """A lease that is handed back counts neither as a failure nor as a loss."""
+    """A lease that is handed back is no attempt, no failure and no loss."""
     assert running.revoke(reason="released") == [1]
     job = running.job("a")
-    assert (job.state, job.failures, job.losses, job.attempts) == (QUEUED, 0, 0, 1)
+    assert (job.state, job.failures, job.losses, job.attempts) == (QUEUED, 0, 0, 0)
 
 
 def test_disconnected_lease_is_a_loss(running: Desk) -> None:

@@ -26,7 +26,7 @@ def job_view(ledger: Ledger, job: Job, board: ProgressBoard | None = None) -> Jo
         job.result.failure_reason if job.result else "",
         job.attempts,
         job.extra,
-        job.failures,
+        job.failed_attempts,
         job.losses,
         job.token,
         ledger.book.leases[job.token].worker if is_running else "",
