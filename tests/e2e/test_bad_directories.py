@@ -36,7 +36,9 @@ def refused_start(fleet: Fleet, data: Path | str, *arguments: str, **environment
 
 def contents(directory: Path) -> dict[str, bytes]:
     """Every file but the lock."""
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name != "LOCK"}
+    return {
+        path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file() and path.name != "LOCK"
+    }
 
 
 def first_segment(directory: Path) -> Path:
