@@ -40,7 +40,8 @@ class Listener:
         async for part in remote.feed(self.position):
             self.heard += part.entries
             self.position = part.position
-            self.has_heard.set()
+            if part.entries:
+                self.has_heard.set()
             if any(entry.job_id == self._last for entry in part.entries):
                 return True
         return False

@@ -20,8 +20,10 @@ UNARY = [
         taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"],
         taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"],
         holdfast_pb2.DESCRIPTOR.services_by_name["JobService"],
+        holdfast_pb2.DESCRIPTOR.services_by_name["AdminService"],
     )
     for method in service.methods
+    if not method.client_streaming and not method.server_streaming
 ]
 STREAM = "/holdfast.v1.WorkService/Work"
 
@@ -83,7 +85,11 @@ CLEAR = frozenset(
     }
 )
 #: These are lawful with any bytes that can be read: unknown fields are ignored.
-READS = ("/taskqueue.v1.TaskQueuePublicService/ListJobs",)
+READS = (
+    "/taskqueue.v1.TaskQueuePublicService/ListJobs",
+    "/holdfast.v1.JobService/FindJobs",
+    *(f"/holdfast.v1.AdminService/{name}" for name in ("GetStats", "ListQueues", "ListWorkers")),
+)
 
 
 @pytest.mark.parametrize("path", UNARY)
