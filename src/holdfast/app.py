@@ -16,6 +16,7 @@ from holdfast.sdk.connection import Connection
 from holdfast.sdk.declaring import Declaration, Decorator, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
+from holdfast.sdk.locating import path_of
 from holdfast.sdk.opening import opener
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
@@ -197,16 +198,30 @@ class Holdfast:
     # -- work
 
     def worker(
-        self, *, slots: int = 8, queues: Collection[str] = (), worker_id: str = "", drain_s: float = 30
+        self,
+        *,
+        slots: int = 8,
+        queues: Collection[str] = (),
+        worker_id: str = "",
+        drain_s: float = 30,
+        app_path: str = "",
     ) -> "AppWorker":
-        """A worker in this process: `app.worker().run()`, or `with app.worker(): ...` in the background."""
+        """A worker in this process: `app.worker().run()`, or `with app.worker(): ...` in the background.
+
+        `app_path` (`module:attribute`) is where processes that run jobs in isolation import this app from; it is found
+        by itself where the app is a variable of a module.
+        """
         from holdfast.sdk.worker import AppWorker, fresh_worker_id
         from holdfast.worker.runtime import WorkerConfig
 
         if not 1 <= slots <= limits.SLOTS_MAX:
             raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")
         config = WorkerConfig(
-            worker_id or fresh_worker_id(), slots, frozenset(queues), drain_ms=max(0, round(drain_s * 1_000))
+            worker_id or fresh_worker_id(),
+            slots,
+            frozenset(queues),
+            drain_ms=max(0, round(drain_s * 1_000)),
+            app_path=app_path or path_of(self, [info.function.__module__ for info in self._functions.values()]),
         )
         return AppWorker(self._connection, self.handlers(), config)
 

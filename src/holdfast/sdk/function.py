@@ -1,5 +1,6 @@
 """A function whose calls can be jobs."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
@@ -30,6 +31,11 @@ class FunctionInfo:
         if isolation not in ("thread", "process"):
             raise InvalidArgumentError(
                 f"expected isolation to be 'thread' or 'process', got {isolation!r}", reason="OPTION_INVALID"
+            )
+        if isolation == "process" and inspect.iscoroutinefunction(function):
+            raise InvalidArgumentError(
+                f"{name} is a coroutine, which runs on the worker's loop; make it an ordinary function for a process",
+                reason="OPTION_INVALID",
             )
         self.function = function
         self.name = name

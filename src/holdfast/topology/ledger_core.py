@@ -124,15 +124,17 @@ class LedgerCore:
         stopped = asyncio.Event()
         self.coordinator.stop(stopped.set)
         await stopped.wait()
-        self.abandon()
+        await self.abandon()
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """Gives everything up without another decision; after a failure nothing more can be done."""
         if self._maker is not None:
             self._maker.stop()
         if self._sync is not None:
             self._sync.close()
         self.journal.close()
+        if self._maker is not None:
+            await self._maker.ended()
 
     def disown(self) -> None:
         """In a forked child: the claim on the directory is the parent's, and must not outlive it here."""

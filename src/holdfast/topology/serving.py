@@ -62,7 +62,7 @@ class Serving:
 
     def _give_back(self, recovering: "asyncio.Future[None]") -> None:
         if not recovering.cancelled() and recovering.exception() is None:
-            self.core.abandon()
+            self.core.journal.close()
 
     def _start(self) -> None:
         core, settings = self.core, self._settings
@@ -141,5 +141,5 @@ class Serving:
         if self._socket is not None:
             with contextlib.suppress(Exception):
                 await self._socket.stop(0)
-        self.core.abandon()
+        await self.core.abandon()
         self.lost.set()

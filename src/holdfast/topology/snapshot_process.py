@@ -14,6 +14,10 @@ from holdfast.logs import get_logger
 from holdfast.worker.lifeline import die_with_parent, lifeline
 
 
+#: How long a maker that was killed may take to be gone.
+_GONE_S = 5.0
+
+
 class SnapshotProcess:
     """Starts one maker at a time and watches it."""
 
@@ -22,6 +26,7 @@ class SnapshotProcess:
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     def start(self, done: Callable[[bool], None]) -> None:
         """Runs the maker; `done` hears whether it ended well."""
@@ -29,13 +34,21 @@ class SnapshotProcess:
 
     def stop(self) -> None:
         """Ends a maker that is under way; it leaves nothing behind but a temporary file."""
+        self._is_stopping = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+    async def ended(self) -> None:
+        """Returns once no maker is left: its loop should not be closed before that."""
         if self._task is not None:
+            # A program that embeds us may keep the news of dead children to itself; nobody waits for ever because of it.
+            await asyncio.wait([self._task], timeout=_GONE_S)
             self._task.cancel()
 
     async def _run(self, done: Callable[[bool], None]) -> None:
         problem = await self._make()
+        if self._is_stopping:
+            return
         if problem:
             get_logger().error("snapshot_failed", message=problem)
         done(not problem)
@@ -49,6 +62,8 @@ class SnapshotProcess:
             )
         except OSError as error:  # no memory, no descriptor, no process to be had for now
             return f"no process could be started: {error}"
+        if self._is_stopping:
+            self._process.kill()
         assert self._process.stderr is not None
         errors = await self._process.stderr.read()
         status = await self._process.wait()

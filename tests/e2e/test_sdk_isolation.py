@@ -1,0 +1,60 @@
+"""Jobs in processes of their own, from a worker inside a user's program."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import InvalidArgumentError
+from tests.e2e.waiting import DEADLINE_S
+
+PROGRAM = """
+import os
+from holdfast import Holdfast, JobFailedError
+
+app = Holdfast("memory://")
+
+@app.job(isolation="process")
+def pid(crash: bool = False) -> int:
+    if crash:
+        os._exit(9)
+    return os.getpid()
+
+if __name__ == "__main__":
+    with app, app.worker(slots=1):
+        print(pid.submit().result(timeout_s=60) != os.getpid())
+        try:
+            pid.submit(crash=True).result(timeout_s=60)
+        except JobFailedError as error:
+            print(error.reason)
+        print(pid.submit().result(timeout_s=60) != os.getpid())
+"""
+
+
+def test_job_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
+    """A job in a process of its own may die with it; the program and its other jobs go on."""
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    command = [sys.executable, "shop.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert ended.stdout.splitlines() == ["True", "PROCESS_DIED: exited with status 9", "True"], ended.stderr
+
+
+def test_app_that_no_process_can_import_says_so() -> None:
+    """An app that is no module's variable cannot run jobs in processes, and is told at the start."""
+    with Holdfast("memory://") as app:
+        app.job(isolation="process")(test_app_that_no_process_can_import_says_so)
+        with pytest.raises(InvalidArgumentError, match="module:attribute"):
+            app.worker().start()
+
+
+def test_coroutine_has_no_process() -> None:
+    """A coroutine runs on the worker's loop; asking for a process is an error."""
+
+    async def work() -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match="coroutine"):
+        Holdfast("memory://").job(isolation="process")(work)
+    with pytest.raises(InvalidArgumentError, match="isolation"):
+        Holdfast("memory://").job(isolation="moon")(work)
