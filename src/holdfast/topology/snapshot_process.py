@@ -1,6 +1,7 @@
 """Makes snapshots in a process of its own, which ends with its parent."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.logs import get_logger
 from holdfast.worker.lifeline import die_with_parent, lifeline
-
 
 #: How long a maker that was killed may take to be gone.
 _GONE_S = 5.0
@@ -35,13 +35,17 @@ class SnapshotProcess:
     def stop(self) -> None:
         """Ends a maker that is under way; it leaves nothing behind but a temporary file."""
         self._is_stopping = True
+        self._kill()
+
+    def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                self._process.kill()
 
     async def ended(self) -> None:
         """Returns once no maker is left: its loop should not be closed before that."""
         if self._task is not None:
-            # A program that embeds us may keep the news of dead children to itself; nobody waits for ever because of it.
+            # A program that embeds us may keep the news of dead children to itself; nobody waits for ever for it.
             await asyncio.wait([self._task], timeout=_GONE_S)
             self._task.cancel()
 
@@ -63,7 +67,7 @@ class SnapshotProcess:
         except OSError as error:  # no memory, no descriptor, no process to be had for now
             return f"no process could be started: {error}"
         if self._is_stopping:
-            self._process.kill()
+            self._kill()
         assert self._process.stderr is not None
         errors = await self._process.stderr.read()
         status = await self._process.wait()
