@@ -1,5 +1,6 @@
 """A handle of one job: ask it, wait for it, stop it, from a thread or from any event loop."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -10,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import JobCanceledError, JobFailedError, ResultTimeoutError
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
-from holdfast.sdk.running import failure_of
+from holdfast.worker.failures import failure_of
 
 if TYPE_CHECKING:
     from holdfast.sdk.connection import Connection
@@ -84,12 +85,32 @@ class Job(Generic[T]):
         job_id = await self._connection.call(lambda ports: ports.jobs.retry(self.id, request_id))
         return Job(self._connection, job_id, self._codec)
 
-    async def _result(self, timeout_s: float | None = None) -> T:
+    def result(self, timeout_s: float | None = None) -> T:
         """What the job returned, once it has ended.
 
         Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time; with
         `timeout_s=0` nothing is waited for.
         """
+        near = self._connection.near() if timeout_s is None or timeout_s > 0 else None
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        if near is not None:
+            try:
+                settled = near.settled(self.id, timeout_s)
+            except HoldfastError as error:
+                if not error.retryable:
+                    raise
+            else:
+                if settled is not None:
+                    return self._outcome(*settled)
+        left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+        return self._portal().run(lambda: self._result(left_s, timeout_s))
+
+    async def aresult(self, timeout_s: float | None = None) -> T:
+        """The same, to be awaited."""
+        return await self._portal().arun(lambda: self._result(timeout_s, timeout_s))
+
+    async def _result(self, timeout_s: float | None, asked_s: float | None) -> T:
+        """`asked_s` is how long the caller wanted to wait, of which some may be over."""
         if timeout_s is None:
             return self._outcome(*await self._settled())
         import asyncio
@@ -100,7 +121,7 @@ class Job(Generic[T]):
         except TimeoutError as error:
             if isinstance(error, HoldfastError):
                 raise
-            raise ResultTimeoutError(self.id, timeout_s, await self._why_briefly()) from None
+            raise ResultTimeoutError(self.id, asked_s or 0, await self._why_briefly()) from None
         return self._outcome(job, result)
 
     async def _settled(self) -> tuple[JobView, ResultView]:
@@ -144,7 +165,6 @@ class Job(Generic[T]):
     history, ahistory = waiting(_history), awaiting(_history)
     cancel, acancel = waiting(_cancel), awaiting(_cancel)
     retry, aretry = waiting(_retry), awaiting(_retry)
-    result, aresult = waiting(_result), awaiting(_result)
     events, aevents = iterating(_events), aiterating(_events)
 
     def _portal(self) -> "Portal":

@@ -5,22 +5,15 @@ anything, and have no words that can be shown.
 """
 
 import time
-import traceback
 from collections.abc import Iterator
-from pathlib import Path
-
-import msgspec
 
 from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.validation import as_text
 from holdfast.worker.context import JobContext, JobTimeoutError
+from holdfast.worker.failures import described, reason_of
 from holdfast.worker.handlers import AttemptFailedError
-
-#: The end of a traceback says most; this much of it is kept.
-TRACEBACK_CHARS_MAX = 16 * 1_024
-_OURS = str(Path(__file__).parents[1])
 
 
 def succeeded(context: JobContext, output: object) -> ReportRow:
@@ -42,7 +35,7 @@ def failed(context: JobContext, error: BaseException) -> ReportRow:
         return interrupted(context)
     if isinstance(error, AttemptFailedError):
         return _said(context, error)
-    return failure(context, f"{type(error).__name__}: {_words(error)}", output=_described(error))
+    return failure(context, reason_of(error), output=described(error))
 
 
 def interrupted(context: JobContext) -> ReportRow:
@@ -96,41 +89,3 @@ def _runtime_ms(context: JobContext) -> int:
         return 0
     context.ended_s = time.monotonic()
     return int((context.ended_s - context.started_s) * 1_000)
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001 - not even its words need be sound
-        return "it cannot be shown"
-
-
-def _described(error: BaseException) -> bytes:
-    """The output of a job that raised, for whoever asks for its result."""
-    try:
-        described = {
-            "type": _name(type(error)),
-            "message": as_text(_words(error)[:TRACEBACK_CHARS_MAX]),
-            "traceback": as_text(_traceback(error)[-TRACEBACK_CHARS_MAX:]),
-        }
-        return msgspec.json.encode(described)
-    except BaseException:  # noqa: BLE001 - no memory, or a class made to be a nuisance: the reason must do
-        return b""
-
-
-def _name(kind: type[BaseException]) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _traceback(error: BaseException) -> str:
-    """What Python would print, without the frames that are Holdfast's own."""
-    shown = traceback.TracebackException.from_exception(error, limit=-100, compact=True)
-    _leave_out(shown)
-    return "".join(shown.format())
-
-
-def _leave_out(shown: traceback.TracebackException | None) -> None:
-    while shown is not None:
-        kept = [frame for frame in shown.stack if not frame.filename.startswith(_OURS)]
-        shown.stack = traceback.StackSummary.from_list(kept)
-        shown = shown.__cause__ or shown.__context__

@@ -1,7 +1,5 @@
 """From what a handler returned or raised to what the backend is told."""
 
-import json
-
 import pytest
 
 from holdfast import limits
@@ -10,7 +8,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.worker.context import JobCancelledError, JobContext, JobTimeoutError
 from holdfast.worker.handlers import AttemptFailedError, Handler
-from holdfast.worker.outcomes import TRACEBACK_CHARS_MAX, cut, failed, succeeded
+from holdfast.worker.outcomes import cut, failed, succeeded
 
 
 def context_of() -> JobContext:
@@ -18,20 +16,6 @@ def context_of() -> JobContext:
         return b""
 
     return JobContext(Assignment(7, "job", "t"), Handler(run), 0.0, lambda _: None)
-
-
-def raised(error: BaseException) -> BaseException:
-    """The error with a traceback."""
-    try:
-        raise error  # noqa: TRY301 - that is what it is for
-    except BaseException as caught:  # noqa: BLE001 - that is what it is for
-        return caught
-
-
-def endless(depth: int) -> None:
-    if depth:
-        endless(depth - 1)
-    raise ValueError("x" * 100_000)
 
 
 def test_attempt_decides_on_its_retry_and_output() -> None:
@@ -46,26 +30,6 @@ def test_output_of_a_failure_that_is_too_large_is_left_out() -> None:
     """The reason is worth more than the output."""
     row = failed(context_of(), AttemptFailedError("R", output=bytes(limits.OUTPUT_BYTES_MAX + 1)))
     assert (row.failure_reason, row.output) == ("R", b"")
-
-
-def test_traceback_keeps_its_end_and_fits() -> None:
-    """However deep and wordy, an error is a small output."""
-    try:
-        endless(500)
-    except ValueError as error:
-        row = failed(context_of(), error)
-    shown = json.loads(row.output)
-    assert len(shown["traceback"]) <= TRACEBACK_CHARS_MAX
-    assert len(shown["message"]) <= TRACEBACK_CHARS_MAX
-    assert shown["traceback"].endswith("xxx\n")
-    assert len(row.output) < limits.OUTPUT_BYTES_MAX
-
-
-def test_type_is_named_in_full() -> None:
-    """Errors of the user's modules carry their module; those of Python do not."""
-    assert json.loads(failed(context_of(), raised(KeyError("k"))).output)["type"] == "KeyError"
-    named = json.loads(failed(context_of(), raised(json.JSONDecodeError("m", "", 0))).output)["type"]
-    assert named == "json.decoder.JSONDecodeError"
 
 
 @pytest.mark.parametrize(
