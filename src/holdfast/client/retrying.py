@@ -47,3 +47,11 @@ class Retrying:
                     raise
             await self._sleep(self._draw(0, ceiling_ms(attempt)))
         return await attempt_once()
+
+
+class Once(Retrying):
+    """Every call once: whoever made it decides on the next try, and of whom."""
+
+    async def call(self, attempt_once: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:
+        """The answer or the error of the only attempt."""
+        return await attempt_once()

@@ -12,7 +12,7 @@ from holdfast.errors import UnavailableError
 if TYPE_CHECKING:
     from holdfast.backends.ports import WorkApi
     from holdfast.sdk.portal import Portal
-    from holdfast.topology.link import Link, Ports
+    from holdfast.topology.link import Link, Near, Ports
 
 T = TypeVar("T")
 Closer = Callable[[float | None], None]
@@ -59,6 +59,14 @@ class Connection:
     ) -> T:
         """On the portal's loop: the answer of whoever answers."""
         return await self.link().call(use, is_repeatable=is_repeatable, is_waiting=is_waiting)
+
+    def near(self) -> "Near | None":
+        """On a caller's own thread: whoever can be asked there. Nobody before the link is open."""
+        link, portal = self._link, self._portal
+        if link is None or portal is None:
+            return None
+        portal.refuse_own_thread()
+        return link.near()
 
     def stream(self, use: "Callable[[Ports], AsyncIterator[T]]") -> AsyncIterator[T]:
         """On the portal's loop: what a stream yields."""

@@ -67,7 +67,7 @@ class Portal:
 
     def run(self, call: Call[T]) -> T:
         """Waits for the call; an interrupt ends the wait and the call."""
-        self._refuse_own_thread()
+        self.refuse_own_thread()
         waiter: _Waiter[T] = _Waiter()
         self._soon(self._start, waiter, call)
         try:
@@ -143,7 +143,8 @@ class Portal:
             asyncio.set_event_loop(None)
             self._loop.close()
 
-    def _refuse_own_thread(self) -> None:
+    def refuse_own_thread(self) -> None:
+        """Raises on the portal's own thread, where nobody may wait for it."""
         if self.is_here:
             raise FailedPreconditionError(
                 "a call that waits was made on the thread that would have to answer it;"

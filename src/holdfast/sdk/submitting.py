@@ -36,11 +36,25 @@ class Submitter:
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
 
-    async def _one(self, item: Item) -> Job[Any]:
-        """Durable when it returns."""
-        plan = item.plan
-        draft = plan.draft(self._connection.mint(), item.payload)
-        submitted = await self._connection.call(lambda ports: ports.jobs.submit([plan.template], [draft]))
+    def one(self, item: Item) -> Job[Any]:
+        """Durable when it returns. Asked on this very thread if that is possible; the id makes a second try safe."""
+        templates, drafts = [item.plan.template], [item.plan.draft(self._connection.mint(), item.payload)]
+        near = self._connection.near()
+        if near is not None:
+            try:
+                return self._accepted(near.submit(templates, drafts), 0, item)
+            except HoldfastError as error:
+                if not error.retryable:
+                    raise
+        return self._portal().run(lambda: self._send_one(item, templates, drafts))
+
+    async def aone(self, item: Item) -> Job[Any]:
+        """The same, to be awaited."""
+        templates, drafts = [item.plan.template], [item.plan.draft(self._connection.mint(), item.payload)]
+        return await self._portal().arun(lambda: self._send_one(item, templates, drafts))
+
+    async def _send_one(self, item: Item, templates: list[Template], drafts: list[JobDraft]) -> Job[Any]:
+        submitted = await self._connection.call(lambda ports: ports.jobs.submit(templates, drafts))
         return self._accepted(submitted, 0, item)
 
     async def _many(self, items: list[Item]) -> list[Job[Any]]:
@@ -90,7 +104,6 @@ class Submitter:
         is_existing = index in submitted.existing
         return Job(self._connection, submitted.job_ids[index], item.codec, is_existing=is_existing)
 
-    one, aone = waiting(_one), awaiting(_one)
     many, amany = waiting(_many), awaiting(_many)
 
     def _portal(self) -> "Portal":

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.backends.ports import WorkApi
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Retrying
+from holdfast.client.retrying import Once
 from holdfast.client.socket_carrier import SocketCarrier
 from holdfast.client.socket_work import SocketWork
 from holdfast.coordinator.ports import Clock
@@ -28,7 +28,8 @@ from holdfast.gateway.socket import SOCKET_NAME
 from holdfast.journal.errors import DirectoryLockedError
 from holdfast.settings import Settings
 from holdfast.topology.forking import let_go_of_sockets
-from holdfast.topology.link import Ports
+from holdfast.topology.link import Near, Ports
+from holdfast.topology.near_socket import NearSocket
 from holdfast.topology.patience import PATIENCE_S, Patience
 from holdfast.topology.serving import Serving
 
@@ -39,14 +40,6 @@ _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 0.2
 
 
-class Once(Retrying):
-    """Every call once: whoever holds the directory decides on the next try, and of whom."""
-
-    async def call(self, attempt_once: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:
-        """The answer or the error of the only attempt."""
-        return await attempt_once()
-
-
 class Connected:
     """The side of a process that does not serve. `lost` is set when whoever does has gone."""
 
@@ -55,6 +48,7 @@ class Connected:
         self._carrier = carrier
         remote = RemoteJobs(carrier, Once())
         self.ports = Ports(remote, remote, remote)
+        self.near = NearSocket(path)
         self.lost = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
 
@@ -137,6 +131,11 @@ class Directory:
                 await patience.bear(error)
             else:
                 return
+
+    def near(self) -> Near | None:
+        """Whoever serves now, unless it has just gone."""
+        side = self._side
+        return side.near if side is not None and not side.lost.is_set() else None
 
     async def work(self) -> WorkApi:
         """Of whoever serves now."""

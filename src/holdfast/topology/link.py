@@ -1,13 +1,16 @@
 """What the SDK holds on to: somebody who answers, wherever that is."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, JobDraft, JobView, ResultView, WorkApi
+from holdfast.core.commands import Submitted
+from holdfast.core.model import Template
 
 T = TypeVar("T")
+Settled = tuple[JobView, ResultView]
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -16,6 +19,22 @@ class Ports(msgspec.Struct, frozen=True):
     jobs: JobApi
     admin: AdminApi
     feed: FeedApi
+
+
+class Near(Protocol):
+    """Whoever answers, asked on the caller's own thread: for sync callers, who would wait anyway.
+
+    A hand-over between threads and back costs about as much as a sync of the disk. All of this can be asked again of
+    the link, by the same ids, so an error that may pass is left to the link.
+    """
+
+    def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """Durable when it returns. Every draft has an id."""
+        ...
+
+    def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
+        """The job and its result once it has ended; None if it has not in time."""
+        ...
 
 
 class Link(Protocol):
@@ -32,6 +51,10 @@ class Link(Protocol):
 
     def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew with whoever answers next, so items may come again."""
+        ...
+
+    def near(self) -> Near | None:
+        """On any thread: whoever can be asked on it now, if anybody can."""
         ...
 
     async def work(self) -> WorkApi:

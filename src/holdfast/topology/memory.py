@@ -6,7 +6,7 @@ from typing import TypeVar
 from holdfast.backends.ports import WorkApi
 from holdfast.coordinator.ports import Clock
 from holdfast.settings import Settings
-from holdfast.topology.link import Ports
+from holdfast.topology.link import Near, Ports
 from holdfast.topology.serving import Serving
 
 T = TypeVar("T")
@@ -35,6 +35,10 @@ class Memory:
         """What a stream yields."""
         async for item in (await self._opened()).stream(use):
             yield item
+
+    def near(self) -> Near | None:
+        """The ledger, once it is open."""
+        return self.serving.near if self._is_open else None
 
     async def work(self) -> WorkApi:
         """Sessions without a wire."""

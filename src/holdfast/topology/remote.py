@@ -8,7 +8,7 @@ from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.work_stream import StreamWork
 from holdfast.errors import HoldfastError
-from holdfast.topology.link import Ports
+from holdfast.topology.link import Near, Ports
 from holdfast.topology.patience import Patience, patiently
 
 T = TypeVar("T")
@@ -42,6 +42,10 @@ class Remote:
                 await patience.bear(error)
             else:
                 return
+
+    def near(self) -> Near | None:
+        """Nobody: a server is asked over its channel, which lives on the portal's loop."""
+        return None
 
     async def work(self) -> WorkApi:
         """Sessions over streams of their own."""

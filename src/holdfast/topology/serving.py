@@ -18,6 +18,7 @@ from holdfast.settings import Settings
 from holdfast.topology.ledger_core import LedgerCore
 from holdfast.topology.link import Ports
 from holdfast.topology.local_work import LocalWork
+from holdfast.topology.near_ledger import NearLedger
 
 if TYPE_CHECKING:
     from holdfast.gateway.socket import SocketServer
@@ -38,6 +39,7 @@ class Serving:
         self._socket: SocketServer | None = None
         self._local: LocalWork
         self.ports: Ports
+        self.near: NearLedger
 
     async def open(self) -> None:
         """Recovers and serves. `DirectoryLockedError` if somebody else does."""
@@ -68,6 +70,7 @@ class Serving:
         core, settings = self.core, self._settings
         core.prepare()
         self.ports = Ports(core.jobs, core.admin, core.feed)
+        self.near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
         self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
 

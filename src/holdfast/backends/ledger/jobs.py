@@ -55,14 +55,22 @@ class LedgerJobs:
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """One command, one event, one sync for all of them."""
+        return cast("Submitted", await self._caller.call(Lane.SUBMIT, self._submission(templates, drafts)))
+
+    def submit_then(
+        self, templates: Sequence[Template], drafts: Sequence[JobDraft], done: Callable[[object], None]
+    ) -> None:
+        """The same for who cannot await: `done` hears the reply or a refusal, on the coordinator's thread."""
+        self._coordinator.call(Lane.SUBMIT, self._submission(templates, drafts), done)
+
+    def _submission(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> commands.Submit:
         now_ms = self._coordinator.time.now().log_ms
         jobs = [
             NewJob(job_id, draft.template, draft.payload, _due_ms(draft, now_ms), draft.extra)
             for job_id, draft in zip(self._ids(drafts), drafts, strict=True)
         ]
         are_ids_given = any(draft.id for draft in drafts)
-        reply = await self._caller.call(Lane.SUBMIT, commands.Submit(list(templates), jobs, are_ids_given))
-        return cast("Submitted", reply)
+        return commands.Submit(list(templates), jobs, are_ids_given)
 
     def _view(self, ledger: Ledger, job: Job) -> JobView:
         return job_view(ledger, job, self._progress)

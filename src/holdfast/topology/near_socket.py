@@ -1,0 +1,53 @@
+"""Whoever serves a directory, asked on the caller's own thread."""
+
+import threading
+from collections.abc import Awaitable, Generator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from holdfast.backends.ports import JobDraft
+from holdfast.client.blocking_carrier import BlockingCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retrying import Once
+from holdfast.core.commands import Submitted
+from holdfast.core.model import Template
+from holdfast.errors import DeadlineExceededError
+from holdfast.topology.link import Settled
+
+T = TypeVar("T")
+
+
+class NearSocket:
+    """Each thread has a connection of its own, made when it first asks, closed when the thread has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._own = threading.local()
+
+    def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """Durable when it returns."""
+        return driven(self._jobs(None).submit(templates, drafts))
+
+    def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
+        """The job and its result once it has ended; None if it has not in time."""
+        try:
+            return driven(self._jobs(timeout_s).settled(job_id))
+        except DeadlineExceededError:
+            return None
+
+    def _jobs(self, patience_s: float | None) -> RemoteJobs:
+        carrier: BlockingCarrier | None = getattr(self._own, "carrier", None)
+        if carrier is None or not carrier.is_open:
+            carrier = self._own.carrier = BlockingCarrier.connect(self._path)
+        carrier.patience_s = patience_s
+        return RemoteJobs(carrier, Once())
+
+
+def driven(call: Awaitable[T]) -> T:
+    """The answer of a coroutine that never gives the thread away."""
+    steps = cast("Generator[Any, None, T]", call.__await__())
+    try:
+        next(steps)
+    except StopIteration as end:
+        return cast("T", end.value)
+    raise AssertionError("a call that should have waited on its own thread did not")
