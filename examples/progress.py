@@ -12,7 +12,7 @@ app = Holdfast(sys.argv[1] if len(sys.argv) > 1 else "memory://")
 def count(steps: int, pause_s: float) -> int:
     """Says after each step how far it is, and ends early if it should."""
     for step in range(steps):
-        current().raise_if_cancelled()
+        current().raise_if_canceled()
         current().progress((step + 1) / steps, f"step {step + 1} of {steps}")
         time.sleep(pause_s)
     return steps

@@ -149,8 +149,8 @@ async def test_reader_that_leaves_gives_its_pin_back(tiny: Tiny) -> None:
     assert tiny.pins() == []
 
 
-async def test_reader_that_is_cancelled_gives_its_pin_back(tiny: Tiny) -> None:
-    """A task that is cancelled while the journal is read for it leaves no pin either."""
+async def test_reader_that_is_canceled_gives_its_pin_back(tiny: Tiny) -> None:
+    """A task that is canceled while the journal is read for it leaves no pin either."""
     await tiny.submit(300)
     for _ in range(5):
         reading = asyncio.create_task(told(tiny.feed.feed(0), "nobody"))

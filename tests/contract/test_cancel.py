@@ -12,22 +12,22 @@ def answer(status: int, *, already_terminal: bool) -> tuple[bool, int, bool]:
     return True, status, already_terminal
 
 
-def cancelled(wire: Wire, job_id: str, reason: str = "") -> tuple[bool, int, bool]:
+def canceled(wire: Wire, job_id: str, reason: str = "") -> tuple[bool, int, bool]:
     response = wire.cancel(job_id, reason)
     assert response.job_id == job_id
     return response.accepted, response.current_status, response.already_terminal
 
 
-def test_cancelling_a_queued_job_ends_it(wire: Wire) -> None:
+def test_canceling_a_queued_job_ends_it(wire: Wire) -> None:
     """What waits is CANCELED in the answer itself, and its end is stamped."""
     job_id = wire.new()
-    assert cancelled(wire, job_id) == answer(public.CANCELED, already_terminal=False)
+    assert canceled(wire, job_id) == answer(public.CANCELED, already_terminal=False)
     job = wire.status(job_id)
     assert (job.status, job.cancel_requested, job.started_at_ms) == (public.CANCELED, True, 0)
     assert job.finished_at_ms >= job.created_at_ms
 
 
-def test_a_cancelled_queued_job_is_never_handed_out(wire: Wire) -> None:
+def test_a_canceled_queued_job_is_never_handed_out(wire: Wire) -> None:
     """After the answer no worker gets the job."""
     wire.cancel(wire.new())
     wanted = running(wire).job_id
@@ -35,10 +35,10 @@ def test_a_cancelled_queued_job_is_never_handed_out(wire: Wire) -> None:
     assert not wire.fetch("w").assigned
 
 
-def test_cancelling_a_running_job_asks_and_promises_nothing(wire: Wire) -> None:
+def test_canceling_a_running_job_asks_and_promises_nothing(wire: Wire) -> None:
     """A running job is marked and goes on, and its success still counts."""
     assigned = running(wire)
-    assert cancelled(wire, assigned.job_id) == answer(public.RUNNING, already_terminal=False)
+    assert canceled(wire, assigned.job_id) == answer(public.RUNNING, already_terminal=False)
     job = wire.status(assigned.job_id)
     assert (job.status, job.cancel_requested) == (public.RUNNING, True)
     assert wire.report("w", assigned.job_id, token=assigned.token)
@@ -79,37 +79,37 @@ def test_a_cancel_that_nobody_asked_for_is_a_failure(wire: Wire) -> None:
     assert wire.status(assigned.job_id).status == public.FAILED
 
 
-def test_cancelling_again_gives_the_same_answer(wire: Wire) -> None:
+def test_canceling_again_gives_the_same_answer(wire: Wire) -> None:
     """A second cancel of a running job is the first one's answer over again."""
     assigned = running(wire)
-    assert cancelled(wire, assigned.job_id) == cancelled(wire, assigned.job_id, "more words")
+    assert canceled(wire, assigned.job_id) == canceled(wire, assigned.job_id, "more words")
 
 
 @pytest.mark.parametrize("outcome", [public.JOB_OUTCOME_SUCCEEDED, public.JOB_OUTCOME_FAILED])
-def test_cancelling_what_has_ended_changes_nothing(wire: Wire, outcome: int) -> None:
+def test_canceling_what_has_ended_changes_nothing(wire: Wire, outcome: int) -> None:
     """A finished job stays as it is, and the answer says that it had ended before."""
     job_id = finished(wire, outcome)
     before = wire.status(job_id)
-    assert cancelled(wire, job_id) == answer(before.status, already_terminal=True)
+    assert canceled(wire, job_id) == answer(before.status, already_terminal=True)
     assert wire.status(job_id) == before
 
 
-def test_cancelling_a_canceled_job_says_that_it_had_ended(wire: Wire) -> None:
+def test_canceling_a_canceled_job_says_that_it_had_ended(wire: Wire) -> None:
     """The second cancel of a queued job finds it terminal, and keeps the first one's reason."""
     job_id = wire.new()
     wire.cancel(job_id, "first")
-    assert cancelled(wire, job_id, "second") == answer(public.CANCELED, already_terminal=True)
+    assert canceled(wire, job_id, "second") == answer(public.CANCELED, already_terminal=True)
     assert wire.result(job_id).output_summary == "first"
 
 
 def test_a_cancel_that_comes_too_late_becomes_a_request(wire: Wire) -> None:
     """Once the job was handed out, a cancel for a queued job sets the flag and tells the true status."""
     assigned = running(wire)
-    assert cancelled(wire, assigned.job_id) == answer(public.RUNNING, already_terminal=False)
+    assert canceled(wire, assigned.job_id) == answer(public.RUNNING, already_terminal=False)
     assert wire.status(assigned.job_id).cancel_requested
 
 
-def test_cancelling_an_unknown_job_is_not_found(wire: Wire) -> None:
+def test_canceling_an_unknown_job_is_not_found(wire: Wire) -> None:
     """There is nothing to cancel, and the answer says so."""
     refused = refusal(lambda: wire.cancel(NO_JOB))
     assert (refused.code, refused.reason) == (grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND")

@@ -49,7 +49,7 @@ async def deadlines_s(use: Use) -> list[float | None]:
     ids=["submit", "cancel", "retry", "mode"],
 )
 async def test_changing_calls_wait_three_seconds(use: Use) -> None:
-    """Submitting and cancelling bring a deadline of 3000 ms."""
+    """Submitting and canceling bring a deadline of 3000 ms."""
     assert await deadlines_s(use) == [3.0]
 
 

@@ -18,7 +18,7 @@ NO_JOB = "00000000-0000-4000-8000-000000000000"
 
 
 def running(wire: Wire, worker: str = "w", **spec: object) -> internal.FetchWorkResponse:
-    """A new job in the hands of a worker; everything older is cancelled, so that it is the next."""
+    """A new job in the hands of a worker; everything older is canceled, so that it is the next."""
     for job in wire.all_jobs(public.QUEUED):
         wire.cancel(job.job_id)
     job_id = wire.new(**spec)
@@ -103,7 +103,7 @@ def test_failure_reason_is_empty_unless_failed(wire: Wire) -> None:
     assert wire.status(job_id).failure_reason == ""
 
 
-def test_cancelled_job_tells_why_in_its_summary(wire: Wire) -> None:
+def test_canceled_job_tells_why_in_its_summary(wire: Wire) -> None:
     """CANCELED while queued is ready, with the canceller's reason as its summary and no output."""
     job_id = wire.new()
     wire.cancel(job_id, "changed my mind")

@@ -198,7 +198,7 @@ def test_cancel_rides_on_the_heartbeat(wire: Wire, has_list: bool) -> None:  # n
     assert list(wire.heartbeat("rider", {}).cancel) == []
 
 
-def test_running_job_that_is_cancelled_and_lost_ends_canceled(wire: Wire) -> None:
+def test_running_job_that_is_canceled_and_lost_ends_canceled(wire: Wire) -> None:
     """A job with a requested cancel is not run again when its worker loses it, and says why it ended."""
     assigned = running(wire, "vanishing")
     wire.cancel(assigned.job_id, "enough")

@@ -139,7 +139,7 @@ def hold(assignment: Assignment) -> bytes:
     """Runs until its file is gone; asks whether it should stop."""
     file = _tell_pid(assignment)
     while file.exists():
-        current().raise_if_cancelled()
+        current().raise_if_canceled()
         time.sleep(0.01)
     return b"held"
 
@@ -195,7 +195,7 @@ async def ahold(assignment: Assignment) -> bytes:
 
 
 async def swallow(assignment: Assignment) -> bytes:
-    """Does not let itself be cancelled while its file is there."""
+    """Does not let itself be canceled while its file is there."""
     file = _tell_pid(assignment)
     while file.exists():
         try:

@@ -27,7 +27,7 @@ def pid() -> int:
 def gate(path: str) -> int:
     """Runs until the file is there."""
     while not Path(path).exists():
-        current().raise_if_cancelled()
+        current().raise_if_canceled()
         time.sleep(0.01)
     return current().attempt
 

@@ -23,11 +23,11 @@ def test_jobs_start_in_the_order_of_their_submits(fleet: Fleet, tmp_path: Path) 
     assert granted == [[job_id] for job_id in ids]
 
 
-def test_cancelled_queued_job_never_runs(fleet: Fleet, tmp_path: Path) -> None:
-    """A job cancelled before any worker came is never granted, not even after a crash."""
+def test_canceled_queued_job_never_runs(fleet: Fleet, tmp_path: Path) -> None:
+    """A job canceled before any worker came is never granted, not even after a crash."""
     server, wire = fleet.server()
-    cancelled, wanted = [wire.new() for _ in range(5)], []
-    for job_id in cancelled:
+    canceled, wanted = [wire.new() for _ in range(5)], []
+    for job_id in canceled:
         assert wire.cancel(job_id).current_status == public.CANCELED
     server.kill()
     server, wire = fleet.server()

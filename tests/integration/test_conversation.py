@@ -265,7 +265,7 @@ async def test_request_that_no_message_holds_is_refused_before_it_is_sent(start:
 
 @EVERY_CONVERSATION
 async def test_call_that_is_given_up_leaves_nothing_behind(start: Start, kind: str) -> None:
-    """A cancelled wait and one past its deadline end at the server too."""
+    """A canceled wait and one past its deadline end at the server too."""
     server = await start()
     carrier = await carrier_to(server, kind)
     remote = RemoteJobs(carrier)

@@ -41,7 +41,7 @@ async def test_any_loop_can_await(portal: Portal) -> None:
 
 
 async def test_giving_up_here_gives_up_there(portal: Portal) -> None:
-    """A cancelled caller takes its call with it."""
+    """A canceled caller takes its call with it."""
     begun, ended = threading.Event(), threading.Event()
 
     async def endless() -> None:

@@ -181,7 +181,7 @@ async def test_attempt_that_takes_too_long_is_ended(tmp_path: Path, job_type: st
 @pytest.mark.parametrize(
     "job_type", ["thread.spin", "thread.clean_up", "process.spin", "process.stubborn", "async.ahold"]
 )
-async def test_running_attempt_is_cancelled(tmp_path: Path, job_type: str) -> None:
+async def test_running_attempt_is_canceled(tmp_path: Path, job_type: str) -> None:
     """A cancel ends what runs, whether or not it looks at its context."""
     async with bench(slots=1) as here:
         context = here.start(job_type, tmp_path / "pid")
@@ -192,7 +192,7 @@ async def test_running_attempt_is_cancelled(tmp_path: Path, job_type: str) -> No
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-async def test_cancelled_job_can_clean_up(tmp_path: Path, mode: str) -> None:
+async def test_canceled_job_can_clean_up(tmp_path: Path, mode: str) -> None:
     """Its `finally` runs before it is gone."""
     async with bench(kill_grace_ms=60_000) as here:
         context = here.start(f"{mode}.clean_up", tmp_path / "word")
@@ -224,7 +224,7 @@ async def test_what_does_not_end_is_written_off_and_its_slot_replaced(tmp_path: 
 
 
 @pytest.mark.parametrize("job_type", ["thread.echo", "process.echo", "async.abad"])
-async def test_cancelled_backlog_never_runs(tmp_path: Path, job_type: str) -> None:
+async def test_canceled_backlog_never_runs(tmp_path: Path, job_type: str) -> None:
     """What waits for a slot is dropped at once, and reported."""
     async with bench(slots=1) as here:
         here.start("thread.hold", tmp_path / "pid")

@@ -56,7 +56,7 @@ def worker(
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
     if ended.has_left_behind:
         sys.stdout.flush()
-        os._exit(0)  # a coroutine that cannot be cancelled would keep the process for ever
+        os._exit(0)  # a coroutine that cannot be canceled would keep the process for ever
 
 
 def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> "Worker":

@@ -124,7 +124,7 @@ class ReadyQueue:
             del self.delayed_in[queue]
 
     def take(self, job: Job) -> None:
-        """A job no longer waits: granted or cancelled."""
+        """A job no longer waits: granted or canceled."""
         place, job.place = job.place, NOT_WAITING
         if place in (FRESH, RETURNED):
             lane = self.lane_of(job)

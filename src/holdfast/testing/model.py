@@ -5,7 +5,7 @@ was allowed to happen. It knows the promises, not the reasons: who asked for wha
 types and how time is served are not in the stream, so nothing is concluded from them.
 
 What is checked: legal transitions only; tokens only grow; one live lease per job; a grant takes QUEUED, due,
-uncancelled jobs, and of each lane (queue, route, priority) exactly the oldest ones; results come under the
+uncanceled jobs, and of each lane (queue, route, priority) exactly the oldest ones; results come under the
 live lease of the worker that reports; both budgets hold; terminal is final; refused reports are true and
 change nothing; a job with a requested cancel is never queued or granted again; keys are unique among kept
 jobs; of a type and unique key one job at most has not ended; a paused queue grants nothing, a draining one takes no

@@ -108,7 +108,7 @@ VARIANTS = (
         "= head.last_ms, head.next_number, len(book.leases) + 1",
     ),
     Variant(
-        "cancelled-job-granted-again",
+        "canceled-job-granted-again",
         LEASES,
         "        if job.cancel_requested:\n            return Revocation",
         "        if False:\n            return Revocation",

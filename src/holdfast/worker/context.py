@@ -18,15 +18,15 @@ from holdfast.worker.handlers import Handler
 _LINES_MAX = limits.NOTE_LINES_MAX - 1
 
 
-class JobInterruptError(BaseException):
+class JobInterrupt(BaseException):
     """The attempt must end; not an `Exception`, so that job code does not take it for one of its own errors."""
 
 
-class JobCancelledError(JobInterruptError):
+class CancelInterrupt(JobInterrupt):
     """Somebody asked for the end of the job, or its lease was lost."""
 
 
-class JobTimeoutError(JobInterruptError):
+class TimeoutInterrupt(JobInterrupt):
     """The attempt has taken longer than the job allows."""
 
 
@@ -49,7 +49,7 @@ class JobContext:
         #: 0 until its outcome is known, and for ever if it never ran.
         self.ended_s = 0.0
         #: Why the attempt must end, once it must.
-        self.interrupt: type[JobInterruptError] | None = None
+        self.interrupt: type[JobInterrupt] | None = None
         #: An exception was put into the thread that runs it; that happens once at most.
         self.is_injected = False
         #: The lease is no longer ours: whatever comes of it is nobody's business.
@@ -109,11 +109,11 @@ class JobContext:
         return max(0.0, started_s + self.assignment.timeout_ms / 1_000 - time.monotonic())
 
     @property
-    def is_cancelled(self) -> bool:
+    def is_canceled(self) -> bool:
         """Whether the attempt should end: somebody asked for it, its time is over, or its lease is lost."""
         return self.interrupt is not None
 
-    def raise_if_cancelled(self) -> None:
+    def raise_if_canceled(self) -> None:
         """Ends the attempt here if it should end."""
         if self.interrupt is not None:
             raise self.interrupt

@@ -11,7 +11,7 @@ from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.validation import as_text
-from holdfast.worker.context import JobContext, JobTimeoutError
+from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.failures import described, reason_of
 from holdfast.worker.handlers import AttemptFailedError
 
@@ -40,7 +40,7 @@ def failed(context: JobContext, error: BaseException) -> ReportRow:
 
 def interrupted(context: JobContext) -> ReportRow:
     """The attempt was told to end, and did or was made to."""
-    if context.interrupt is JobTimeoutError:
+    if context.interrupt is TimeoutInterrupt:
         return failure(context, "TIMEOUT")
     return ReportRow(context.job_id, context.token, CANCELED, runtime_ms=_runtime_ms(context))
 

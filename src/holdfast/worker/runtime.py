@@ -65,7 +65,7 @@ class Worker:
 
     @property
     def has_left_behind(self) -> bool:
-        """Whether a coroutine goes on that does not let itself be cancelled; its loop can never be closed in order."""
+        """Whether a coroutine goes on that does not let itself be canceled; its loop can never be closed in order."""
         return bool(self._slots.tasks.left_behind)
 
     def stop(self) -> None:

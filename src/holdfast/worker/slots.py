@@ -17,7 +17,7 @@ from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import InvalidArgumentError
 from holdfast.worker.config import WorkerConfig
-from holdfast.worker.context import JobCancelledError, JobContext
+from holdfast.worker.context import CancelInterrupt, JobContext
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
 from holdfast.worker.executors.port import Ended, Tally, Watcher
 from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor
@@ -85,7 +85,7 @@ class Slots:
         """Ends an attempt because somebody asked for it, or because its lease is lost."""
         if context.interrupt is not None:
             return
-        context.interrupt = JobCancelledError
+        context.interrupt = CancelInterrupt
         if self._is_dropped(context):
             self._ended([(context, interrupted(context))])
         elif context.handler.mode is Mode.THREAD:

@@ -72,7 +72,7 @@ async def test_submit_is_repeated_only_if_no_second_job_could_come_of_it(drafts:
 
 
 async def test_only_safe_calls_are_repeated() -> None:
-    """Reading and cancelling are tried four times, purging and a retry without a request id once."""
+    """Reading and canceling are tried four times, purging and a retry without a request id once."""
     assert len(await asked(lambda remote: remote.get("x"))) == limits.RETRY_ATTEMPTS
     assert len(await asked(lambda remote: remote.cancel("x", ""))) == limits.RETRY_ATTEMPTS
     assert len(await asked(lambda remote: remote.retry("x", "r"))) == limits.RETRY_ATTEMPTS

@@ -1,4 +1,4 @@
-"""Cancelling many jobs at once: those that wait end together, the others stay as they are."""
+"""Canceling many jobs at once: those that wait end together, the others stay as they are."""
 
 from holdfast import limits
 from holdfast.core.lifecycle import CANCELED, DONE, RUNNING

@@ -365,10 +365,10 @@ def test_texts_of_a_report_are_cut_and_made_writable(running: Desk) -> None:
     assert result.failure_reason == "é" * REASON_CHARS_MAX
 
 
-# -- cancelling
+# -- canceling
 
 
-def test_queued_job_is_cancelled_at_once_and_never_granted(desk: Desk) -> None:
+def test_queued_job_is_canceled_at_once_and_never_granted(desk: Desk) -> None:
     """The cancel of a waiting job ends it; nobody gets it after that."""
     desk.submit("a")
     reply = desk.cancel("a", "enough")
@@ -406,7 +406,7 @@ def test_result_that_was_faster_than_the_cancel_counts(running: Desk) -> None:
 
 
 @pytest.mark.parametrize("reason", ["disconnected", "released"])
-def test_cancelled_job_that_loses_its_worker_is_cancelled(running: Desk, reason: str) -> None:
+def test_canceled_job_that_loses_its_worker_is_canceled(running: Desk, reason: str) -> None:
     """A job whose end was asked for does not run again after its lease has ended."""
     running.cancel("a")
     running.revoke(reason=reason)
@@ -414,7 +414,7 @@ def test_cancelled_job_that_loses_its_worker_is_cancelled(running: Desk, reason:
 
 
 def test_cancel_of_an_unknown_job_is_refused(desk: Desk) -> None:
-    """A job that does not exist cannot be cancelled, and a hostile id is shown harmlessly."""
+    """A job that does not exist cannot be canceled, and a hostile id is shown harmlessly."""
     assert desk.cancel("nobody").reason == "JOB_NOT_FOUND"
     assert "\\x00" in desk.cancel("\0").message
 

@@ -30,7 +30,7 @@ def _paged_ids(ledger: Ledger, states: list[int], size: int, *, newest_first: bo
 
 
 def _churn(rng: random.Random) -> Desk:
-    """Thousands of jobs in bursts of equal time, many cancelled, the oldest of these forgotten."""
+    """Thousands of jobs in bursts of equal time, many canceled, the oldest of these forgotten."""
     desk = Desk()
     number = 0
     for _ in range(60):

@@ -38,7 +38,7 @@ def refused(at_ms: int, job_id: str, token: int, reason: str, worker: str = "w1"
     return [6, at_ms, worker, [], [[job_id, token, reason]]]
 
 
-def cancelled(at_ms: int, job_id: str, state: int) -> list[Any]:
+def canceled(at_ms: int, job_id: str, state: int) -> list[Any]:
     return [7, at_ms, job_id, state, ""]
 
 
@@ -104,7 +104,7 @@ BROKEN: dict[str, list[list[Any]]] = {
     "running job is granted": [*RUN, granted(3, 2, "a")],
     "finished job is granted": [*DONE_A, granted(4, 2, "a")],
     "job is granted twice in one event": [created(1, "a", "b"), granted(2, 1, "a", "a")],
-    "cancelled job is granted": [created(1, "a"), cancelled(2, "a", CANCELED), granted(3, 1, "a")],
+    "canceled job is granted": [created(1, "a"), canceled(2, "a", CANCELED), granted(3, 1, "a")],
     "job is granted before its time": [created(1, "a", due_ms=10), granted(9, 1, "a")],
     "younger job is granted first": [created(1, "a", "b"), granted(2, 1, "b")],
     "order is turned around inside a grant": [created(1, "a", "b"), granted(2, 1, "b", "a")],
@@ -121,17 +121,17 @@ BROKEN: dict[str, list[list[Any]]] = {
     "unrequested cancel ends a job": [*RUN, reported(3, 1, CANCELED)],
     "failure is retried without attempts left": [*RUN, reported(3, 1, QUEUED, due_ms=3)],
     "retry is due in the past": [*RETRIED, reported(3, 1, QUEUED, due_ms=2)],
-    "cancelled job is retried": [*RETRIED, cancelled(3, "a", RUNNING), reported(4, 1, QUEUED, due_ms=4)],
-    "cancelled job is requeued": [*RUN, cancelled(3, "a", RUNNING), revoked(4, 1, QUEUED)],
+    "canceled job is retried": [*RETRIED, canceled(3, "a", RUNNING), reported(4, 1, QUEUED, due_ms=4)],
+    "canceled job is requeued": [*RUN, canceled(3, "a", RUNNING), revoked(4, 1, QUEUED)],
     "job is lost once too often": [created(1, "a", max_losses=0), granted(2, 1, "a"), revoked(3, 1, QUEUED)],
     "job fails while losses are left": [*RUN, revoked(3, 1, FAILED)],
     "expired lease is not counted": [*RUN, revoked(3, 1, QUEUED, is_spent=False)],
     "released lease is counted": [*RUN, revoked(3, 1, QUEUED, "released")],
     "lease ends for no known reason": [*RUN, revoked(3, 1, QUEUED, "tired")],
-    "cancel of a running job ends it": [*RUN, cancelled(3, "a", CANCELED)],
-    "cancel of a queued job is only noted": [created(1, "a"), cancelled(2, "a", RUNNING)],
-    "cancel is accepted twice": [*RUN, cancelled(3, "a", RUNNING), cancelled(4, "a", RUNNING)],
-    "finished job is cancelled": [*DONE_A, cancelled(4, "a", CANCELED)],
+    "cancel of a running job ends it": [*RUN, canceled(3, "a", CANCELED)],
+    "cancel of a queued job is only noted": [created(1, "a"), canceled(2, "a", RUNNING)],
+    "cancel is accepted twice": [*RUN, canceled(3, "a", RUNNING), canceled(4, "a", RUNNING)],
+    "finished job is canceled": [*DONE_A, canceled(4, "a", CANCELED)],
     "report under the live lease is called stale": [*RUN, refused(3, "a", 1, "STALE_TOKEN")],
     "known job is called unknown": [*RUN, refused(3, "a", 1, "UNKNOWN_JOB")],
     "holder is called a stranger": [*RUN, refused(3, "a", 1, "NOT_THE_HOLDER")],
@@ -182,7 +182,7 @@ def test_model_does_not_object_to_a_whole_life() -> None:
         refused(5, "a", 2, "STALE_TOKEN"),
         granted(6, 3, "a"),
         reported(7, 3, FAILED),
-        cancelled(8, "b", RUNNING),
+        canceled(8, "b", RUNNING),
         revoked(9, 1, CANCELED),
     )
     assert model.unfinished == []

@@ -142,8 +142,8 @@ def _entries(desk: Desk) -> int:
     return len(ready._delayed) + sum(len(lane.fresh) + len(lane.returned) for lane in ready.lanes.values())
 
 
-def test_memory_is_bounded_when_jobs_are_submitted_and_cancelled(desk: Desk) -> None:
-    """Entries of cancelled jobs are reclaimed although an older job keeps its lane alive."""
+def test_memory_is_bounded_when_jobs_are_submitted_and_canceled(desk: Desk) -> None:
+    """Entries of canceled jobs are reclaimed although an older job keeps its lane alive."""
     desk.submit("oldest")
     for n in range(1_000):
         desk.submit(f"job-{n}")
@@ -151,8 +151,8 @@ def test_memory_is_bounded_when_jobs_are_submitted_and_cancelled(desk: Desk) -> 
     assert _entries(desk) < 100
 
 
-def test_memory_is_bounded_when_delayed_jobs_are_cancelled(desk: Desk) -> None:
-    """Entries of cancelled jobs that were not due are reclaimed long before their time."""
+def test_memory_is_bounded_when_delayed_jobs_are_canceled(desk: Desk) -> None:
+    """Entries of canceled jobs that were not due are reclaimed long before their time."""
     for n in range(1_000):
         desk.submit(f"job-{n}", not_before_ms=desk.log_ms + 1_000_000)
         desk.cancel(f"job-{n}")

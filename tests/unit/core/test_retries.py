@@ -84,7 +84,7 @@ def test_delay_that_a_job_names_is_bounded(desk: Desk, asked_ms: int, given_ms: 
     assert desk.job("a").not_before_ms == desk.log_ms + given_ms
 
 
-def test_cancelled_job_is_not_tried_again(desk: Desk) -> None:
+def test_canceled_job_is_not_tried_again(desk: Desk) -> None:
     """A job whose cancel was asked for while it ran ends CANCELED where it would be retried."""
     desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
     lease = desk.run_one()

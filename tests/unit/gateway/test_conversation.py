@@ -105,7 +105,7 @@ async def test_answer_that_no_message_holds_is_refused() -> None:
 
 
 async def test_call_that_is_given_up_gets_no_reply() -> None:
-    """Its handler is cancelled; giving up what is not there is nothing."""
+    """Its handler is canceled; giving up what is not there is nothing."""
     conversation, outlet, handlers = talk()
     conversation.take(pb.Call(id=1, method="Wait"))
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_stream_waits_for_its_reader() -> None:
 
 
 async def test_end_of_a_conversation_ends_every_call() -> None:
-    """Handlers and streams are cancelled, and none is left."""
+    """Handlers and streams are canceled, and none is left."""
     conversation, outlet, handlers = talk()
     outlet.writable.clear()
     conversation.take(pb.Call(id=1, method="Wait"))

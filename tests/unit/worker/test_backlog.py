@@ -123,7 +123,7 @@ async def test_asked_to_drain_is_like_the_first_stop() -> None:
     assert not worker.is_recycling
 
 
-async def test_cancelled_backlog_is_reported_unrun() -> None:
+async def test_canceled_backlog_is_reported_unrun() -> None:
     """A cancel of what waits needs no slot."""
     async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=60_000) as (worker, backend):
         session = await attached(worker, backend)

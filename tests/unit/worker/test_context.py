@@ -9,7 +9,7 @@ from holdfast import limits
 from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
-from holdfast.worker.context import JobCancelledError, JobContext, current
+from holdfast.worker.context import CancelInterrupt, JobContext, current
 from holdfast.worker.handlers import Handler, Mode
 from tests.unit.worker.backend import working
 
@@ -40,15 +40,15 @@ def test_context_tells_who_it_is() -> None:
     assert context_of().remaining_s is None
 
 
-def test_cancelled_context_raises() -> None:
+def test_canceled_context_raises() -> None:
     """Nothing happens before, the interrupt comes after."""
     context = context_of()
-    context.raise_if_cancelled()
-    assert [context.is_cancelled, context_of().is_cancelled] == [False, False]
-    context.interrupt = JobCancelledError
-    assert [context.is_cancelled, context_of().is_cancelled] == [True, False]
-    with pytest.raises(JobCancelledError):
-        context.raise_if_cancelled()
+    context.raise_if_canceled()
+    assert [context.is_canceled, context_of().is_canceled] == [False, False]
+    context.interrupt = CancelInterrupt
+    assert [context.is_canceled, context_of().is_canceled] == [True, False]
+    with pytest.raises(CancelInterrupt):
+        context.raise_if_canceled()
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, math.nan, math.inf])

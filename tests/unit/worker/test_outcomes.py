@@ -6,7 +6,7 @@ from holdfast import limits
 from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.worker.context import JobCancelledError, JobContext, JobTimeoutError
+from holdfast.worker.context import CancelInterrupt, JobContext, TimeoutInterrupt
 from holdfast.worker.handlers import AttemptFailedError, Handler
 from holdfast.worker.outcomes import cut, failed, succeeded
 
@@ -33,10 +33,10 @@ def test_output_of_a_failure_that_is_too_large_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interrupt", "expected"), [(JobTimeoutError, (FAILED, "TIMEOUT")), (JobCancelledError, (CANCELED, ""))]
+    ("interrupt", "expected"), [(TimeoutInterrupt, (FAILED, "TIMEOUT")), (CancelInterrupt, (CANCELED, ""))]
 )
 def test_whatever_is_raised_after_an_interrupt_is_the_interrupt(
-    interrupt: type[JobTimeoutError | JobCancelledError], expected: tuple[int, str]
+    interrupt: type[TimeoutInterrupt | CancelInterrupt], expected: tuple[int, str]
 ) -> None:
     """Job code that turns it into an error of its own does not hide why it ended."""
     context = context_of()
@@ -48,7 +48,7 @@ def test_whatever_is_raised_after_an_interrupt_is_the_interrupt(
 def test_job_that_is_done_in_spite_of_an_interrupt_is_done() -> None:
     """What has been done is done."""
     context = context_of()
-    context.interrupt = JobCancelledError
+    context.interrupt = CancelInterrupt
     assert succeeded(context, b"done").state == DONE
 
 

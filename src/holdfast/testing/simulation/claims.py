@@ -162,7 +162,7 @@ class Claims:
             require(not is_same, f"a true repetition of job {job.id} was refused")
 
     def canceled_reply(self, job_id: str, reply: object) -> None:
-        """A queued job that was cancelled is durably so; a finished one is as it was."""
+        """A queued job that was canceled is durably so; a finished one is as it was."""
         if isinstance(reply, Refusal):
             self.count(f"refused {reply.reason}")
             if reply.reason == "JOB_NOT_FOUND":

@@ -205,7 +205,7 @@ class Client:
         ]
         self._send_order(Order(order.templates, jobs), tries=1)
 
-    # -- reading and cancelling
+    # -- reading and canceling
 
     def _some_id(self) -> str:
         if not self._ids or self._rng.random() < 0.03:  # noqa: PLR2004

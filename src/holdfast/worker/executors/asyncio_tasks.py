@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from holdfast.core.commands import ReportRow
 from holdfast.logs import get_logger
-from holdfast.worker.context import CURRENT, JobContext, JobTimeoutError
+from holdfast.worker.context import CURRENT, JobContext, TimeoutInterrupt
 from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 
@@ -32,7 +32,7 @@ class TaskExecutor:
 
     @property
     def left_behind(self) -> int:
-        """How many tasks go on although they were cancelled again and again."""
+        """How many tasks go on although they were canceled again and again."""
         return len(self._left_behind)
 
     @property
@@ -85,7 +85,7 @@ class TaskExecutor:
             timer.cancel()
 
     def _expire(self, context: JobContext) -> None:
-        context.interrupt = JobTimeoutError
+        context.interrupt = TimeoutInterrupt
         self.interrupt(context)
 
     def _write_off(self, context: JobContext) -> None:

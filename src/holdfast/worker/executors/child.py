@@ -25,7 +25,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import HoldfastError
 from holdfast.worker.builtin import BUILTIN
-from holdfast.worker.context import CURRENT, JobCancelledError, JobContext, JobInterruptError, JobTimeoutError
+from holdfast.worker.context import CURRENT, CancelInterrupt, JobContext, JobInterrupt, TimeoutInterrupt
 from holdfast.worker.executors.frames import (
     LENGTH_BYTES,
     TO_CHILD,
@@ -79,16 +79,16 @@ class Child:
             self._context = context
             row = _outcome(context)
             self._context = None
-        except JobInterruptError:  # it came just before or after the handler
+        except JobInterrupt:  # it came just before or after the handler
             self._context = None
-            context.interrupt = context.interrupt or JobCancelledError
+            context.interrupt = context.interrupt or CancelInterrupt
             row = interrupted(context)
         return row
 
     def _on_term(self, _number: int, _frame: FrameType | None) -> None:
         """The parent wants the attempt to end; between two attempts there is nothing to end."""
         if self._context is not None:
-            self._context.interrupt = self._context.interrupt or JobCancelledError
+            self._context.interrupt = self._context.interrupt or CancelInterrupt
             raise self._context.interrupt
 
     def _listen(self) -> None:
@@ -105,7 +105,7 @@ class Child:
             case Interrupt():
                 context = self._context
                 if context is not None:
-                    context.interrupt = JobTimeoutError if order.is_timeout else JobCancelledError
+                    context.interrupt = TimeoutInterrupt if order.is_timeout else CancelInterrupt
             case _:
                 assert_never(order)
 

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.logs import get_logger
-from holdfast.worker.context import JobContext, JobTimeoutError
+from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.executors.child_process import ChildProcess, how_it_ended
 from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, Over, Ready, Run, Said
 from holdfast.worker.executors.port import Watcher
@@ -92,7 +92,7 @@ class ProcessExecutor:
             self._end(context, interrupted(context))
             return
         member.is_leaving = True
-        member.process.send(Interrupt(context.interrupt is JobTimeoutError))
+        member.process.send(Interrupt(context.interrupt is TimeoutInterrupt))
         member.process.signal(signal.SIGTERM)
         member.set_timer(self._config.kill_grace_ms / 1_000, _kill)
 
@@ -153,7 +153,7 @@ class ProcessExecutor:
 
     def _expire(self, member: _Member) -> None:
         if member.context is not None:
-            member.context.interrupt = JobTimeoutError
+            member.context.interrupt = TimeoutInterrupt
             self.interrupt(member.context)
 
     def _on_over(self, member: _Member, context: JobContext, over: Over) -> None:

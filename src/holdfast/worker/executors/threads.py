@@ -20,7 +20,7 @@ from itertools import count
 
 from holdfast.core.commands import ReportRow
 from holdfast.logs import get_logger
-from holdfast.worker.context import CURRENT, JobContext, JobInterruptError, JobTimeoutError
+from holdfast.worker.context import CURRENT, JobContext, JobInterrupt, TimeoutInterrupt
 from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 from holdfast.worker.prefetch import Pace
@@ -174,7 +174,7 @@ class ThreadExecutor:
         for slot in list(self._slots):
             context = slot.current
             if context is not None and _is_over(context, now_s):
-                context.interrupt = JobTimeoutError
+                context.interrupt = TimeoutInterrupt
                 self.interrupt(context)
         for context, end_s in list(self._interrupted.items()):
             self._inject(context)
@@ -225,7 +225,7 @@ class ThreadExecutor:
             try:
                 self._work(slot)
                 self._rest(slot)
-            except JobInterruptError:
+            except JobInterrupt:
                 self._recover(slot)
             except RuntimeError:  # the loop is closed: nobody listens any more
                 return
