@@ -184,6 +184,8 @@ class Stats(msgspec.Struct, frozen=True):
     workers: int
     slots: int
     leases: int
+    #: Where processes of the same machine may also ask.
+    socket: str = ""
 
 
 class AdminApi(Protocol):

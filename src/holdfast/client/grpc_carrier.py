@@ -35,6 +35,11 @@ class GrpcCarrier:
         raise_refusal(reply)
         return response.FromString(reply.body)
 
+    @property
+    def line(self) -> object | None:
+        """The stream that is open now, if one is: another one may lead to another server."""
+        return self._stream if self._stream is not None and not self._stream.is_over else None
+
     async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
         """The answers, over a stream of their own."""
         path = f"/{_PACKAGE}.{method}"

@@ -202,4 +202,5 @@ def stats_of(stats: pb.Stats) -> Stats:
         stats.workers,
         stats.slots,
         stats.leases,
+        stats.socket,
     )

@@ -128,4 +128,5 @@ def stats_message(stats: Stats) -> pb.Stats:
         workers=stats.workers,
         slots=stats.slots,
         leases=stats.leases,
+        socket=stats.socket,
     )

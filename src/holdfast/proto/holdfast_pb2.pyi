@@ -378,7 +378,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Stats(_message.Message):
-    __slots__ = ("position", "now_ms", "states", "bytes_held", "epoch", "cluster_id", "workers", "slots", "leases")
+    __slots__ = ("position", "now_ms", "states", "bytes_held", "epoch", "cluster_id", "workers", "slots", "leases", "socket")
     class StatesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -395,6 +395,7 @@ class Stats(_message.Message):
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
+    SOCKET_FIELD_NUMBER: _ClassVar[int]
     position: int
     now_ms: int
     states: _containers.ScalarMap[str, int]
@@ -404,7 +405,8 @@ class Stats(_message.Message):
     workers: int
     slots: int
     leases: int
-    def __init__(self, position: _Optional[int] = ..., now_ms: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., bytes_held: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., workers: _Optional[int] = ..., slots: _Optional[int] = ..., leases: _Optional[int] = ...) -> None: ...
+    socket: str
+    def __init__(self, position: _Optional[int] = ..., now_ms: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., bytes_held: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., workers: _Optional[int] = ..., slots: _Optional[int] = ..., leases: _Optional[int] = ..., socket: _Optional[str] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
     __slots__ = ()

@@ -107,10 +107,15 @@ class LedgerServer:
 
     async def _serve_directory(self) -> None:
         """Whoever else opens the directory finds this server through the socket in it."""
+        path = self._socket_path()
         try:
-            await self._socket.start(Path(self._settings.data) / SOCKET_NAME)
+            await self._socket.start(path)
+            self.admin.socket = str(path)
         except UnavailableError as error:  # not every file system can hold a socket
             self._log.warning("socket_unavailable", message=error.message)
+
+    def _socket_path(self) -> Path:
+        return Path(self._settings.data).absolute() / SOCKET_NAME
 
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""

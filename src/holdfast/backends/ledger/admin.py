@@ -27,6 +27,8 @@ class LedgerAdmin:
         self._dispatcher = dispatcher
         self._epoch = epoch
         self._cluster_id = cluster_id
+        #: The path of the socket that this ledger is served on, if it is.
+        self.socket = ""
 
     async def stats(self) -> Stats:
         """At one instant; told once all of it is durable."""
@@ -45,6 +47,7 @@ class LedgerAdmin:
             len(workers),
             sum(worker.slots for worker in workers),
             len(book.leases),
+            self.socket,
         )
 
     async def queues(self) -> list[QueueView]:
