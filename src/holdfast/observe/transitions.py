@@ -85,22 +85,12 @@ class TransitionLog:
         if isinstance(event, Evicted):
             return
         worker, reason = _who_and_why(event)
-        at_ms, service = event.at_ms, self._service
+        at_ms, service, keep = event.at_ms, self._service, self._lines.append
         for job, before in ledger.book.moves if self._says_moves else ():
-            line = TransitionLine(
-                at_ms,
-                service,
-                job.id,
-                worker,
-                name(before),
-                name(job.state),
-                job.attempts,
-                job.template.priority,
-                position,
-                reason,
-                event="transition" if before != job.state else "cancel_requested",
-            )
-            self._lines.append(line)
+            state, priority = job.state, job.template.priority
+            old, new, tries = name(before), name(state), job.attempts
+            line = TransitionLine(at_ms, service, job.id, worker, old, new, tries, priority, position, reason)
+            keep(line if before != state else msgspec.structs.replace(line, event="cancel_requested"))
         if isinstance(event, Reported) and self._says_refusals:
             for row in event.refused:
                 self._lines.append(RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason))
