@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -79,6 +80,20 @@ def fork_and_leave(_: Assignment) -> bytes:
     os.setsid()
     time.sleep(5)
     os._exit(0)
+
+
+def fork_and_return(_: Assignment) -> bytes:
+    """Forks, and lets the child run on into whatever called the job."""
+    child = os.fork()
+    return str(os.waitpid(child, 0)[1]).encode() if child else b"of the child"
+
+
+def fork_and_exit(_: Assignment) -> bytes:
+    """Forks, and ends the child as a program ends."""
+    child = os.fork()
+    if not child:
+        sys.exit(5)
+    return str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode()
 
 
 def large(_: Assignment) -> bytes:
@@ -233,6 +248,8 @@ _FUNCTIONS: tuple[Callable[[Assignment], bytes], ...] = (
         close_everything,
         scribble,
         fork_and_leave,
+        fork_and_return,
+        fork_and_exit,
         large,
         text,
         bad,

@@ -4,6 +4,7 @@ A context is made when a lease arrives and ends with its attempt. Job code reads
 worker's loop collects what was said; each of the few operations that cross threads is one atomic step.
 """
 
+import os
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -35,7 +36,7 @@ class JobContext:
 
     __slots__ = (
         "_dropped", "_lines", "_message", "_noted", "_permille",
-        "arrived_s", "assignment", "ended_s", "handler", "interrupt", "is_injected", "is_revoked", "started_s",
+        "arrived_s", "assignment", "ended_s", "handler", "interrupt", "is_injected", "is_revoked", "pid", "started_s",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +45,8 @@ class JobContext:
         self.assignment = assignment
         self.handler = handler
         self.arrived_s = arrived_s
+        #: Of the process whose attempt this is; one that job code forks off has a copy, and no say.
+        self.pid = os.getpid()
         #: 0 until it runs.
         self.started_s = 0.0
         #: 0 until its outcome is known, and for ever if it never ran.

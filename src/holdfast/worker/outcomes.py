@@ -4,6 +4,7 @@ Whatever job code does is an outcome of its attempt and never the end of the wor
 anything, and have no words that can be shown.
 """
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -13,11 +14,14 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.validation import as_text
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.failures import described, reason_of
+from holdfast.worker.forks import end_fork
 from holdfast.worker.handlers import AttemptFailedError
 
 
 def succeeded(context: JobContext, output: object) -> ReportRow:
     """The handler returned; its output is checked before anything is sent."""
+    if os.getpid() != context.pid:
+        end_fork()
     assignment = context.assignment
     context.ended_s = ended_s = time.monotonic()
     if type(output) is not bytes:
@@ -31,6 +35,8 @@ def succeeded(context: JobContext, output: object) -> ReportRow:
 
 def failed(context: JobContext, error: BaseException) -> ReportRow:
     """The handler raised. Whatever it raised after it was told to end, that is why it ended."""
+    if os.getpid() != context.pid:
+        end_fork(error)
     if context.interrupt is not None:
         return interrupted(context)
     if isinstance(error, AttemptFailedError):

@@ -133,7 +133,7 @@ class ProcessExecutor:
             return
         elif isinstance(message, Said):
             member.context.add_note(message.note)
-        else:
+        elif message.row.token == member.context.token:  # what job code forked off may speak of an attempt before
             self._on_over(member, member.context, message)
 
     def _on_ready(self, member: _Member) -> None:

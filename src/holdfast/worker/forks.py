@@ -1,0 +1,27 @@
+"""Job code that forks: its child has a copy of the worker, and must not go on as one."""
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
+
+
+def end_fork(error: BaseException | None = None) -> NoReturn:
+    """Ends a process that job code forked off where the job's code ends; the outcome is the parent's to tell."""
+    status = _status(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
+def _status(error: BaseException | None) -> int:
+    """As Python ends a program that raised this."""
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        with suppress(Exception):
+            traceback.print_exception(error)
+        return 1
+    return error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
