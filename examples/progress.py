@@ -23,7 +23,7 @@ def main() -> None:
     with app, app.worker():
         job = count.submit(3, pause_s=1.0)
         for view in job.events():
-            progress = f"{view.progress.permille / 10:.0f} %: {view.progress.message}" if view.progress else ""
+            progress = f"{view.progress.fraction:.0%}: {view.progress.message}" if view.progress else ""
             print(view.state.name, progress)
         print("counted", job.result())
 

@@ -1,5 +1,6 @@
 """Starting, stopping, and who may not start."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -24,6 +25,18 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def test_server_and_worker_run_a_job_from_its_submit_to_its_result(fleet: Fleet, tmp_path: Path) -> None:
+    """`holdfast up` gives the output and its checksum, ends with 0, and its journal has one job of one attempt."""
+    up, wire = fleet.up()
+    job_id = wire.new(size=3)
+    wire.wait_for(job_id)
+    result = wire.result(job_id)
+    assert (result.output_bytes, result.checksum) == (b"...", hashlib.sha256(b"...").hexdigest())
+    assert up.stop() == 0
+    ((known, job),) = checked(tmp_path / "data").jobs.items()
+    assert (known, job.state, job.attempts) == (job_id, public.DONE, 1)
 
 
 def test_every_line_on_standard_error_is_json(fleet: Fleet) -> None:

@@ -160,7 +160,7 @@ def test_job_code_tells_its_progress(app: Holdfast) -> None:
         job = slow.submit()
         for view in job.events():
             if view.progress is not None and not seen.is_set():
-                assert (view.progress.permille, view.progress.message) == (500, "half")
+                assert (view.progress.fraction, view.progress.message) == (0.5, "half")
                 seen.set()
         assert job.result(timeout_s=WAIT_S) == job.id
     assert any("a line" in entry.reason for entry in job.history())

@@ -17,6 +17,11 @@ class Progress(msgspec.Struct, frozen=True):
     message: str
     at_ms: int
 
+    @property
+    def fraction(self) -> float:
+        """From 0 to 1, as job code says it; 0 where it never said."""
+        return max(0, self.permille) / 1_000
+
 
 _UNSAID = Progress(-1, "", 0)
 

@@ -54,7 +54,7 @@ def _paused(ledger: Ledger, job: Job, now: Now) -> Answer | None:
         return None
     paused_s = (now.log_ms - closure.at_ms) / 1_000
     why_paused = f" ({closure.reason})" if closure.reason else ""
-    return "QUEUE_PAUSED", f"its queue {job.template.queue!r} is paused{why_paused} since {paused_s:.1f} s ago"
+    return "QUEUE_PAUSED", f"its queue {job.template.queue!r} was paused {paused_s:.1f} s ago{why_paused}"
 
 
 def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:

@@ -55,7 +55,7 @@ class OsFile:
         than data.
         """
         try:
-            return os.readlink(self._link).endswith(_DELETED)
+            return os.readlink(self._link).endswith(_DELETED)  # noqa: PTH115 - a Path made for it costs more than the call
         except OSError:
             return not os.fstat(self._fd).st_nlink
 

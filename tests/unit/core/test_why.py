@@ -57,7 +57,7 @@ def test_job_of_a_paused_queue_says_so(desk: Desk) -> None:
     desk.submit("a")
     desk.set_mode("default", QueueMode.PAUSED, "on call")
     desk.pass_ms(2_500)
-    assert ask(desk, "a") == ("QUEUE_PAUSED", "its queue 'default' is paused (on call) since 2.5 s ago")
+    assert ask(desk, "a") == ("QUEUE_PAUSED", "its queue 'default' was paused 2.5 s ago (on call)")
     desk.set_mode("default", QueueMode.DRAINING)
     assert ask(desk, "a", IDLE)[0] == "NEXT"
 

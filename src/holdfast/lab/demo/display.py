@@ -86,7 +86,7 @@ def _now(group: Group, views: Mapping[str, JobView]) -> str:
     view = views[group.jobs[0].id]
     if len(group.jobs) > 1 or view.state in TERMINAL:
         return group.shows
-    said = f"{view.progress.permille / 1_000:.0%} on {view.worker}" if view.progress and view.worker else ""
+    said = f"{view.progress.fraction:.0%} on {view.worker}" if view.progress and view.worker else ""
     return f"{group.shows} · {view.state.name}{f' · {said}' if said else ''}"
 
 
