@@ -5,6 +5,7 @@ answer after one step. A sync caller saves two hand-overs between threads that w
 one thread.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import AsyncGenerator
@@ -80,8 +81,10 @@ class BlockingCarrier:
         self.drop()
 
     def drop(self) -> None:
-        """Ends the connection at once."""
+        """Ends the connection at once, also for a thread that waits in it."""
         self.is_open = False
+        with contextlib.suppress(OSError):  # it may be over already
+            self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
 
     def __del__(self) -> None:

@@ -77,6 +77,7 @@ class Connected:
         """Ends the connection."""
         self._watching.cancel()
         self.lost.set()
+        self.near.close()
         await self._carrier.close()
 
     def disown(self) -> None:

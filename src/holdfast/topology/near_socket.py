@@ -4,6 +4,7 @@ import threading
 from collections.abc import Awaitable, Generator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 from holdfast.backends.ports import JobDraft
 from holdfast.client.blocking_carrier import BlockingCarrier
@@ -23,6 +24,7 @@ class NearSocket:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._own = threading.local()
+        self._all: WeakSet[BlockingCarrier] = WeakSet()
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Durable when it returns."""
@@ -35,10 +37,16 @@ class NearSocket:
         except DeadlineExceededError:
             return None
 
+    def close(self) -> None:
+        """Ends the connections of all threads; one that waits asks the link instead."""
+        for carrier in list(self._all):
+            carrier.drop()
+
     def _jobs(self, patience_s: float | None) -> RemoteJobs:
         carrier: BlockingCarrier | None = getattr(self._own, "carrier", None)
         if carrier is None or not carrier.is_open:
             carrier = self._own.carrier = BlockingCarrier.connect(self._path)
+            self._all.add(carrier)
         carrier.patience_s = patience_s
         return RemoteJobs(carrier, Once())
 

@@ -83,6 +83,8 @@ class Remote:
         """Ends the channel."""
         if self._looking is not None:
             self._looking[0].cancel()
+        if self._near is not None:
+            self._near[0].close()
         await self._jobs.close()
 
     def disown(self) -> None:
