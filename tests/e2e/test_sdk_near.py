@@ -92,7 +92,7 @@ def test_each_thread_has_a_way_of_its_own(app: Holdfast) -> None:
 
 
 def test_answer_that_got_lost_is_asked_for_again(served: Program, data: Path) -> None:
-    """The server is stopped in the middle of a call and killed; the caller's own process takes over, and has the job."""
+    """The server is stopped in the middle of a call and killed; the caller's own process takes over, with the job."""
     with Holdfast(str(data)) as app:
         app.submit("echo", {})
         served.signal(signal.SIGSTOP)
