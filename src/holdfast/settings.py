@@ -1,25 +1,18 @@
-"""The settings of every command: read once, here, and validated whole.
+"""Which settings there are: for each its type, its limits, its default and its purpose, in one line.
 
-A value comes from a flag, else from the environment (`HOLDFAST_LEASE_MS`), else from a file (`holdfast.toml`,
-or `[tool.holdfast]` in `pyproject.toml`), else from its default. Where each value came from is kept. All
-problems are reported together. One file and one environment serve all commands: each takes what concerns it, and a
-name that concerns none of them is a mistake.
+Help, reference and refusals are made from these lines; `settings_sources` says where values come from.
 """
 
 import ipaddress
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Literal, get_args, get_origin
 
 import msgspec
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 
-ENVIRONMENT_PREFIX = "HOLDFAST_"
 MEMORY = "memory://"
 DEFAULT_CONNECT = "127.0.0.1:50051"
 
@@ -138,32 +131,12 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
 
 
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-class Loaded(msgspec.Struct, Generic[S], frozen=True):
-    """The settings, and for every field where its value came from."""
-
-    settings: S
-    origins: dict[str, str]
-
-
 class SettingsError(InvalidArgumentError):
     """The settings contradict themselves or the rules; `problems` lists everything that is wrong."""
 
     def __init__(self, problems: Collection[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems), reason="SETTINGS_INVALID")
-
-
-class Given(NamedTuple):
-    """One value as somebody gave it."""
-
-    name: str
-    value: object
-    origin: str
-    #: Text stands for numbers and switches: true of flags and of the environment, not of files.
-    is_text: bool
 
 
 Fields = Mapping[str, msgspec.structs.FieldInfo]
@@ -211,127 +184,8 @@ def shown(field: msgspec.structs.FieldInfo, value: object) -> object:
 _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
 
 
-def load(
-    *,
-    flags: Mapping[str, object | None],
-    environment: Mapping[str, str],
-    folder: Path,
-    other_variables: Collection[str] = (),
-) -> Loaded[Settings]:
-    """Those of a server; see `load_as`."""
-    return load_as(Settings, flags=flags, environment=environment, folder=folder, other_variables=other_variables)
-
-
-def load_as(
-    kind: type[S],
-    *,
-    flags: Mapping[str, object | None],
-    environment: Mapping[str, str],
-    folder: Path,
-    other_variables: Collection[str] = (),
-) -> Loaded[S]:
-    """Settings of one kind from everywhere; raises SettingsError with every problem found.
-
-    A flag of None was not given. `other_variables` are HOLDFAST_ names that are no settings.
-    """
-    problems: list[str] = []
-    values: dict[str, Any] = {}
-    fields = fields_of(kind)
-    origins = dict.fromkeys(fields, "default")
-    # From the weakest to the strongest, so that the last one stays.
-    for given in (
-        *_from_files(folder, problems),
-        *_from_environment(environment, other_variables, problems),
-        *_from_flags(flags, fields),
-    ):
-        if given.name in fields:
-            values[given.name] = _convert(given, fields, problems)
-            origins[given.name] = given.origin
-    if not problems:
-        settings = kind(**values)
-        problems.extend(_contradictions(settings) if isinstance(settings, Settings) else ())
-    if problems:
-        raise SettingsError(problems)
-    return Loaded(settings, origins)
-
-
-def refuse_unknown_variables(environment: Mapping[str, str], other_variables: Collection[str] = ()) -> None:
-    """For commands that read variables by themselves: raises SettingsError for HOLDFAST_ names that nobody reads."""
-    problems: list[str] = []
-    for _ in _from_environment(environment, other_variables, problems):
-        pass
-    if problems:
-        raise SettingsError(problems)
-
-
-def _from_flags(flags: Mapping[str, object | None], fields: Fields) -> Iterator[Given]:
-    for name, value in flags.items():
-        assert name in fields, f"a flag for an unknown setting: {name}"
-        if value is not None:
-            yield Given(name, value, f"flag --{name.replace('_', '-')}", is_text=True)
-
-
-def _from_environment(
-    environment: Mapping[str, str], other_variables: Collection[str], problems: list[str]
-) -> Iterator[Given]:
-    known = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in sorted(KNOWN)}
-    for variable, value in sorted(environment.items()):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in other_variables:
-            continue
-        if variable in known:
-            yield Given(known[variable], value, f"environment {variable}", is_text=True)
-        else:
-            problems.append(_unknown("environment variable", variable, [*known, *other_variables]))
-
-
-def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:
-    own = _read_toml(folder / "holdfast.toml", problems)
-    shared = _table(_table(_read_toml(folder / "pyproject.toml", problems), "tool"), "holdfast")
-    if own and shared:
-        problems.append("expected settings to be in one file, got both holdfast.toml and pyproject.toml")
-    name, table = ("holdfast.toml", own) if own else ("pyproject.toml", shared)
-    for key, value in table.items():
-        if key in KNOWN:
-            yield Given(key, value, f"file {name}", is_text=False)
-        else:
-            problems.append(_unknown(f"key in {name}", key, sorted(KNOWN)))
-
-
-def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
-    table = document.get(key, {})
-    return table if isinstance(table, dict) else {key: table}
-
-
-def _read_toml(path: Path, problems: list[str]) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        problems.append(f"expected {path.name} to be a readable TOML file, got: {error}")
-        return {}
-
-
-def _unknown(what: str, name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"expected every {what} to be a known one, got {name}{hint}"
-
-
-def _convert(given: Given, fields: Fields, problems: list[str]) -> object:
-    field = fields[given.name]
-    value = given.value
-    if isinstance(value, str) and choices(given.name, fields):
-        value = value.lower()
-    try:
-        return msgspec.convert(value, field.type, strict=not given.is_text)
-    except msgspec.ValidationError:
-        got = shown(field, given.value)
-        problems.append(f"expected {given.name} to be {wanted(given.name, fields)}, got {got!r} ({given.origin})")
-        return field.default
-
-
-def _contradictions(settings: Settings) -> Iterator[str]:
+def contradictions(settings: Settings) -> Iterator[str]:
+    """Everything that no single value is to blame for."""
     if settings.worker_timeout_ms <= settings.heartbeat_ms:
         yield (
             f"expected worker_timeout_ms to be more than heartbeat_ms ({settings.heartbeat_ms}), "

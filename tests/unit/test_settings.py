@@ -11,15 +11,13 @@ from holdfast.settings import (
     FIELDS,
     MASK,
     SECRET,
-    Loaded,
     Settings,
     SettingsError,
     WorkerSettings,
     fields_of,
-    load,
-    load_as,
     shown,
 )
+from holdfast.settings_sources import Loaded, load, of_program
 
 
 def load_from(
@@ -27,9 +25,8 @@ def load_from(
     *,
     flags: Mapping[str, object | None] | None = None,
     environment: Mapping[str, str] | None = None,
-    other_variables: tuple[str, ...] = (),
 ) -> Loaded[Settings]:
-    return load(flags=flags or {}, environment=environment or {}, folder=folder, other_variables=other_variables)
+    return load(Settings, flags=flags or {}, environment=environment or {}, folder=folder)
 
 
 def problems_of(
@@ -106,10 +103,22 @@ def test_unknown_variable_is_refused_with_a_hint(tmp_path: Path) -> None:
     )
 
 
-def test_variables_of_other_commands_are_left_alone(tmp_path: Path) -> None:
-    """A HOLDFAST_ variable that another command owns is neither read nor refused."""
-    loaded = load_from(tmp_path, environment={"HOLDFAST_URL": "x"}, other_variables=("HOLDFAST_URL",))
-    assert loaded.settings == Settings()
+def test_program_is_told_all_problems_at_once() -> None:
+    """Settings of a program are held to the same rules; where its data is, its URL says."""
+    with pytest.raises(SettingsError) as caught:
+        of_program("memory://", {"lease_ms": "5", "leese_ms": 1, "data": "elsewhere"})
+    assert caught.value.problems == (
+        "expected every setting to be a known one, got leese_ms; did you mean lease_ms?",
+        "expected every setting to be a known one, got data",
+        ("expected lease_ms to be a whole number of milliseconds from 10 to 3600000, got '5' (argument settings)"),
+    )
+
+
+def test_settings_of_a_program_may_not_contradict_each_other() -> None:
+    """What a server would refuse to start with, a directory within a program refuses too."""
+    with pytest.raises(SettingsError, match="worker_timeout_ms to be more than heartbeat_ms"):
+        of_program("./data", {"worker_timeout_ms": 100, "heartbeat_ms": 100})
+    assert of_program("./data", {"log_level": "DEBUG"}) == Settings(data="./data", log_level="debug")
 
 
 def test_broken_file_is_one_problem(tmp_path: Path) -> None:
@@ -172,7 +181,7 @@ def test_every_default_is_valid(tmp_path: Path) -> None:
 def test_one_file_serves_all_commands(tmp_path: Path) -> None:
     """Each command takes what concerns it, and is not bothered by what concerns another."""
     (tmp_path / "holdfast.toml").write_text('queues = "high,low"\nlease_ms = 1000\nslots = 3\n')
-    worker = load_as(WorkerSettings, flags={}, environment={"HOLDFAST_PORT": "x"}, folder=tmp_path)
+    worker = load(WorkerSettings, flags={}, environment={"HOLDFAST_PORT": "x"}, folder=tmp_path)
     assert worker.settings.queue_names == {"high", "low"}
     assert worker.settings.slots == 3
     assert worker.origins["queues"] == "file holdfast.toml"
@@ -183,7 +192,7 @@ def test_one_file_serves_all_commands(tmp_path: Path) -> None:
 def test_queues_of_a_worker_must_be_names(tmp_path: Path, queues: str) -> None:
     """A list that names nothing, or no queue that could be, is refused."""
     with pytest.raises(SettingsError, match="names of queues, with commas"):
-        load_as(WorkerSettings, flags={"queues": queues}, environment={}, folder=tmp_path)
+        load(WorkerSettings, flags={"queues": queues}, environment={}, folder=tmp_path)
 
 
 def test_metrics_need_a_port_of_their_own(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import msgspec
 import typer
 
 from holdfast.cli.text import Json, print_json, print_table, printable
-from holdfast.settings import ClientSettings, Settings, SettingsError, WorkerSettings, fields_of, load_as, shown
+from holdfast.settings import ClientSettings, Settings, SettingsError, WorkerSettings, fields_of, shown
+from holdfast.settings_sources import load
 
 app = typer.Typer(help="Show the settings.", no_args_is_help=True)
 
@@ -44,7 +45,7 @@ def _effective() -> list[tuple[str, object, str]]:
     problems: dict[str, None] = {}
     for kind in _KINDS:
         try:
-            loaded = load_as(kind, flags={}, environment=os.environ, folder=Path.cwd())
+            loaded = load(kind, flags={}, environment=os.environ, folder=Path.cwd())
         except SettingsError as error:
             problems |= dict.fromkeys(error.problems)
             continue

@@ -11,7 +11,8 @@ import typer
 
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.settings import DEFAULT_CONNECT, ClientSettings, load_as
+from holdfast.settings import DEFAULT_CONNECT, ClientSettings
+from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.client.carriers import Carrier
@@ -43,7 +44,7 @@ class Connection:
         """`connect` is the option as it was given; nothing is opened before the first question."""
         import asyncio
 
-        loaded = load_as(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
+        loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
         self._place = place_of(loaded.settings.connect)
         if isinstance(self._place, Path) and not self._place.is_socket():
             raise _not_served(self._place.parent)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.settings import FIELDS, Settings, load, purpose
+from holdfast.settings import FIELDS, Settings, purpose
+from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
@@ -32,7 +33,7 @@ def server(**flags: object) -> None:
 
 
 def _settings(flags: dict[str, object]) -> Settings:
-    return load(flags=flags, environment=os.environ, folder=Path.cwd()).settings
+    return load(Settings, flags=flags, environment=os.environ, folder=Path.cwd()).settings
 
 
 def _run(settings: Settings, program: "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]") -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.connecting import place_of
-from holdfast.settings import Fields, Loaded, WorkerSettings, fields_of, load_as, purpose
+from holdfast.settings import Fields, WorkerSettings, fields_of, purpose
+from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import WorkApi
@@ -49,7 +50,7 @@ def worker(
 ) -> None:
     """Runs jobs until TERM or INT."""
     flags = {name: value for name, value in locals().items() if name in _FIELDS}
-    loaded = load_as(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
+    loaded = load(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
     ended = _work(loaded, has_lifeline=has_lifeline)
     if ended.is_recycling:
         # The same process begins anew, with the same arguments: whoever watches over it sees no end. Stops are blocked.

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from holdfast.coordinator.ports import Clock
+    from holdfast.settings import Settings
     from holdfast.topology.link import Link
 
 MEMORY = "memory://"
@@ -31,7 +30,8 @@ def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "
         )
     if not url or "\0" in url:
         raise InvalidArgumentError(f"expected the path of a directory, got {url!r}", reason="URL_INVALID")
-    _check_settings(settings)
+    if settings:
+        _settings(url, settings)
     return lambda: _to_ledger(url, settings, clock)
 
 
@@ -42,26 +42,10 @@ def _address(url: str) -> str:
     return f"{found['host']}:{found['port']}"
 
 
-def _check_settings(settings: Mapping[str, object]) -> None:
-    if settings:
-        _settings(MEMORY, settings)
+def _settings(url: str, given: Mapping[str, object]) -> "Settings":
+    from holdfast.settings_sources import of_program  # only whoever serves needs it
 
-
-def _settings(data: str, given: Mapping[str, object]) -> Any:  # noqa: ANN401 - imported only by who serves
-    from holdfast.settings import FIELDS, Settings, SettingsError, wanted
-
-    problems = []
-    for name, value in given.items():
-        if name not in FIELDS or name == "data":
-            problems.append(f"expected every setting to be a known one, got {name}")
-            continue
-        try:
-            msgspec.convert(value, FIELDS[name].type)
-        except msgspec.ValidationError:
-            problems.append(f"expected {name} to be {wanted(name)}, got {value!r}")
-    if problems:
-        raise SettingsError(problems)
-    return Settings(data=data, **given)  # type: ignore[arg-type]  # each was checked above
+    return of_program(url, given)
 
 
 def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Link":
