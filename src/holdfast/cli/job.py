@@ -1,6 +1,5 @@
 """`holdfast job`: submit, look, wait, cancel, retry and explain. Searching and watching have modules of their own."""
 
-import json
 import os
 import sys
 import time
@@ -169,12 +168,10 @@ def _print_output(output: bytes, *, has_failed: bool) -> None:
 
 
 def _traceback(output: bytes) -> bytes:
-    """What a person wants to read of an output that the SDK made of an exception; any other stays as it is."""
-    try:
-        told = json.loads(output)
-        return str(told["traceback"]).encode() if told["traceback"] else output
-    except (ValueError, KeyError, TypeError):
-        return output
+    """What a person wants to read of an exception; any other output stays as it is."""
+    from holdfast.worker.failures import failure_of
+
+    return failure_of(output).traceback.encode() or output
 
 
 @app.command()

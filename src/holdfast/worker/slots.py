@@ -19,7 +19,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import CancelInterrupt, JobContext
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
-from holdfast.worker.executors.port import Ended, Tally, Watcher
+from holdfast.worker.executors.port import Ended, Executor, Tally, Watcher
 from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor
 from holdfast.worker.executors.threads import ThreadExecutor
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
@@ -52,6 +52,11 @@ class Slots:
         self.tasks = TaskExecutor(watcher, kill_grace_ms=config.kill_grace_ms)
         self.threads = ThreadExecutor(watcher, self.pace, slots=config.slots, kill_grace_ms=config.kill_grace_ms)
         self.processes = ProcessExecutor(watcher, _process_config(config))
+        self._executors: dict[Mode, Executor] = {
+            Mode.THREAD: self.threads,
+            Mode.PROCESS: self.processes,
+            Mode.ASYNC: self.tasks,
+        }
 
     @property
     def types(self) -> frozenset[str]:
@@ -88,12 +93,8 @@ class Slots:
         context.interrupt = CancelInterrupt
         if self._is_dropped(context):
             self._ended([(context, interrupted(context))])
-        elif context.handler.mode is Mode.THREAD:
-            self.threads.interrupt(context)
-        elif context.handler.mode is Mode.PROCESS:
-            self.processes.interrupt(context)
         else:
-            self.tasks.interrupt(context)
+            self._executors[context.handler.mode].interrupt(context)
 
     def drop_backlog(self, before_s: float = float("inf")) -> list[JobContext]:
         """Takes back what has arrived before this time and still waits for a slot."""
@@ -108,7 +109,7 @@ class Slots:
     async def close(self) -> None:
         """Ends everything that is left."""
         self._waiting.clear()
-        for executor in (self.threads, self.processes, self.tasks):
+        for executor in self._executors.values():
             await executor.close()
 
     def _stand_in(self, assignment: Assignment) -> Handler:
@@ -168,8 +169,7 @@ class Slots:
         waiting, slots = self._waiting, self._config.slots
         while waiting and self.tasks.running + self.processes.running + self.threads.awake < slots:
             context = waiting.popleft()
-            executor = self.processes if context.handler.mode is Mode.PROCESS else self.tasks
-            executor.start(context)
+            self._executors[context.handler.mode].start(context)
 
 
 def _arrived_before(line: deque[JobContext], before_s: float) -> list[JobContext]:
