@@ -11,7 +11,7 @@ from holdfast import limits
 
 #: The backlog lasts about this long: a few round trips.
 BACKLOG_S = 0.05
-BACKLOG_MAX = limits.LEASES_PER_GRANT_MAX
+BACKLOG_MAX = 2 * limits.LEASES_PER_GRANT_MAX
 #: How much of the average the attempts of one report replace, at most and each.
 _WEIGHT_MAX = 0.5
 _WEIGHT_EACH = 0.05
