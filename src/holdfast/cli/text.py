@@ -11,8 +11,6 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
-#: Columns that would be useless if they were broken.
-_WHOLE = frozenset({"ID", "JOB", "STATE", "POSITION", "TOKEN", "QUEUE", "WORKER", "SETTING", "TIME", "CREATED"})
 #: Columns of numbers.
 _RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARD", "ATTEMPT"})
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
@@ -95,18 +93,19 @@ def _print_for_a_file(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """As wide as the screen; long text is broken within its column."""
+    """As wide as the screen, and below a line what found no room in it."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=column in _WHOLE, overflow="fold")
-        table.columns[-1].justify = "right" if column in _RIGHT else "left"
+    from holdfast.cli.screen import Layout
+
+    console = Console()
+    right = [index for index, column in enumerate(columns) if column in _RIGHT]
+    layout = Layout((columns, *rows), right, console.width)
+    for line in layout.lines(columns):
+        console.print(Text(line, style="bold"), soft_wrap=True)
     for row in rows:
-        table.add_row(*map(Text, row))
-    Console().print(table)
+        print("\n".join(layout.lines(row)))
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

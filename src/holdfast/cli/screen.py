@@ -1,0 +1,42 @@
+"""Tables on a terminal: nothing is cut off and no word is broken; what finds no room in a line goes on below it."""
+
+import textwrap
+from collections.abc import Collection, Sequence
+
+from rich.cells import cell_len
+
+_GAP, _INDENT = "  ", "    "
+
+
+class Layout:
+    """How wide each column is, and how many of them stand side by side."""
+
+    def __init__(self, rows: Sequence[Sequence[str]], right: Collection[int], width: int) -> None:
+        """`rows` has the heading, too; the columns of `right` end at the same place, the others begin there."""
+        self._width = width
+        self._right = right
+        self._widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+        self._beside = self._fitting()
+
+    def _fitting(self) -> int:
+        used = -len(_GAP)
+        for count, width in enumerate(self._widths):
+            used += len(_GAP) + width
+            if used > self._width:
+                return max(1, count)
+        return len(self._widths)
+
+    def lines(self, row: Sequence[str]) -> list[str]:
+        """A row: mostly one line, and below it what found no room."""
+        beside = _GAP.join(self._padded(index, row[index]) for index in range(self._beside))
+        rest = _GAP.join(filter(None, row[self._beside :]))
+        for start in (beside, beside.rstrip()):  # in its own column, else in those that are empty in this row
+            whole = f"{start}{_GAP}{rest}".rstrip()
+            if cell_len(whole) <= self._width:
+                return [whole]
+        below = textwrap.wrap(rest, max(1, self._width - len(_INDENT)), break_long_words=False, break_on_hyphens=False)
+        return [beside.rstrip(), *(_INDENT + line for line in below)]
+
+    def _padded(self, index: int, cell: str) -> str:
+        padding = " " * (self._widths[index] - cell_len(cell))
+        return padding + cell if index in self._right else cell + padding
