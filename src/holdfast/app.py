@@ -1,8 +1,6 @@
 """`Holdfast`: the app, from which job functions, handles and workers come."""
 
-import atexit
 import os
-import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -16,6 +14,7 @@ from holdfast.sdk.connection import Connection
 from holdfast.sdk.declaring import Declaration, Decorator, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
+from holdfast.sdk.lifetimes import OPEN
 from holdfast.sdk.locating import path_of
 from holdfast.sdk.opening import opener
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
@@ -53,7 +52,7 @@ class Holdfast:
         self._connection = Connection(opener(self.url, dict(settings or {}), clock))
         self._submitter = Submitter(self._connection)
         self._functions: dict[str, FunctionInfo] = {}
-        _OPEN.add(self._connection)
+        OPEN.add(self._connection)
 
     def __repr__(self) -> str:
         return f"<Holdfast {self.url}>"
@@ -236,7 +235,7 @@ class Holdfast:
     def close(self) -> None:
         """Ends everything; a directory that this process served is handed over at once. Harmless to repeat."""
         self._connection.close()
-        _OPEN.discard(self._connection)
+        OPEN.discard(self._connection)
 
     async def aclose(self) -> None:
         """The same, without blocking the caller's loop."""
@@ -288,21 +287,3 @@ def _states(given: States) -> frozenset[State]:
     except KeyError as error:
         known = ", ".join(state.name for state in State)
         raise InvalidArgumentError(f"expected a state to be one of {known}, got {error.args[0]!r}") from None
-
-
-#: What must be closed when the interpreter ends, and let go of when it forks.
-_OPEN: "weakref.WeakSet[Connection]" = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for connection in list(_OPEN):
-        connection.close(timeout_s=0)  # who wants running jobs to be finished closes the app before the program ends
-
-
-def _disown_all() -> None:
-    for connection in list(_OPEN):
-        connection.disown()
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_disown_all)

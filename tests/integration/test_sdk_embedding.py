@@ -9,6 +9,10 @@ import pytest
 import structlog
 
 from holdfast import Holdfast, State, UnavailableError
+from holdfast.coordinator.loop import BROKEN, Lane
+from holdfast.core.ledger import Ledger
+from holdfast.core.model import Now
+from holdfast.testing.clock import memory_of
 from tests.e2e.waiting import DEADLINE_S, eventually
 from tests.integration.conftest import Start
 
@@ -44,6 +48,23 @@ async def test_nobody_at_the_address_is_an_error() -> None:
     async with Holdfast("holdfast://127.0.0.1:1") as app:
         with pytest.raises(UnavailableError, match="holdfast up"):
             await app.astats()
+
+
+def test_mistake_in_the_program_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be decided is answered as broken, and the standard logger `holdfast` has the traceback."""
+    with Holdfast("memory://") as app:
+        assert app.connection.portal().run(lambda: _broken_answer(app)) == BROKEN
+    assert "a mistake" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+async def _broken_answer(app: Holdfast) -> object:
+    def broken(_ledger: Ledger, _now: Now) -> object:
+        raise RuntimeError("a mistake")
+
+    answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    (await memory_of(app.connection)).core.coordinator.read(Lane.SUBMIT, broken, answer.set_result)
+    return await answer
 
 
 def test_failed_journal_is_opened_anew(app: Holdfast, tmp_path: Path) -> None:

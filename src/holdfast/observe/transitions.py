@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
-import structlog
 
 from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Revoked
 from holdfast.core.ledger import Ledger
@@ -112,8 +111,7 @@ class TransitionLog:
             self._writer.write(due)
 
     def bug(self, command: object, error: Exception) -> None:
-        """A command could not be decided: the one place where its traceback goes."""
-        structlog.get_logger().error("bug", message=f"{type(command).__name__} could not be decided", exc_info=error)
+        """No transition."""
 
 
 def _who_and_why(event: AnyEvent) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.logs import get_logger
 from holdfast.settings import Settings
+from holdfast.topology.bug_log import BugLog
 from holdfast.topology.snapshot_process import SnapshotProcess
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class LedgerCore:
             retain_ms=settings.retain_ms, retain_jobs=settings.retain_jobs, retain_bytes=settings.retain_bytes
         )
         self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
+        self.coordinator.observers.append(BugLog())
         self._keep_snapshots()
         self.work = LedgerWork(self.coordinator, SessionConfig(settings.lease_ms, settings.worker_timeout_ms))
         dispatcher = self.work.dispatcher

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from holdfast.backends.ledger.admin import LedgerAdmin
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
@@ -20,6 +18,7 @@ from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.gateway.socket import SOCKET_NAME, SocketServer
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
+from holdfast.logs import get_logger
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import TransitionLog
 from holdfast.settings import Settings
@@ -38,7 +37,7 @@ class LedgerServer:
     def __init__(self, settings: Settings, *, log_stream: ByteStream | None = None) -> None:
         self._settings = settings
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
-        self._log = structlog.get_logger()
+        self._log = get_logger()
         self._core = LedgerCore(settings, self._die)
         self._transitions: TransitionLog | None = None
         self.address = ""

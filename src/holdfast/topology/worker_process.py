@@ -11,11 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-import structlog
-
 from holdfast import limits
 from holdfast.backends.ports import WorkApi
 from holdfast.errors import ExitCode
+from holdfast.logs import get_logger
 from holdfast.topology.signals import STOPS, on_stop
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker, WorkerConfig
@@ -96,12 +95,12 @@ class WorkerChild:
             if self._has_stopped():
                 return
             if status == 0:
-                structlog.get_logger().info("worker_left", message="somebody asked it to drain; it is not replaced")
+                get_logger().info("worker_left", message="somebody asked it to drain; it is not replaced")
                 return
             if status == ExitCode.USAGE and not self.ready.is_set():
                 self.refused.set()
                 return
-            structlog.get_logger().warning("worker_died", status=status, message="starting another")
+            get_logger().warning("worker_died", status=status, message="starting another")
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _RESTART_S_MAX)
 
