@@ -14,6 +14,7 @@ from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 
 MEMORY = "memory://"
+SERVER = "holdfast://"
 DEFAULT_CONNECT = "127.0.0.1:50051"
 
 _DAY_MS = 86_400_000
@@ -198,6 +199,16 @@ def contradictions(settings: Settings) -> Iterator[str]:
             f"expected host to be a loopback address unless --insecure is given, got {settings.host!r}; "
             "there is no TLS or token here to protect the jobs"
         )
+
+
+_ADDRESS = re.compile(r"(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:@\[\]]+):(?P<port>[0-9]{1,5}))/?")
+_PORT_MAX = 65_535
+
+
+def address_of(target: str) -> str:
+    """The `host:port` of `host:port` or `holdfast://host:port`; nothing if it is neither."""
+    found = _ADDRESS.fullmatch(target.removeprefix(SERVER))
+    return found["address"] if found is not None and 0 < int(found["port"]) <= _PORT_MAX else ""
 
 
 def is_loopback(host: str) -> bool:

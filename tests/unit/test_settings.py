@@ -14,6 +14,7 @@ from holdfast.settings import (
     Settings,
     SettingsError,
     WorkerSettings,
+    address_of,
     fields_of,
     shown,
 )
@@ -222,3 +223,22 @@ def test_refused_address_does_not_show_its_password(tmp_path: Path) -> None:
     problems = problems_of(tmp_path, environment={"HOLDFAST_DATA": "postgresql://me:hunter2@db/x"})
     assert "hunter2" not in problems[0]
     assert f"postgresql://{MASK}@db/x" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "address"),
+    [
+        ("host:1", "host:1"),
+        ("holdfast://host:65535/", "host:65535"),
+        ("[::1]:50051", "[::1]:50051"),
+        ("host:0", ""),
+        ("host:65536", ""),
+        ("host", ""),
+        ("user@host:1", ""),
+        ("redis://host:1", ""),
+        ("a/b:1", ""),
+    ],
+)
+def test_address_is_a_host_and_a_port(target: str, address: str) -> None:
+    """The same is an address for the SDK and for the command line."""
+    assert address_of(target) == address

@@ -1,7 +1,6 @@
 """Which server a command talks to, and how."""
 
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
 
+from holdfast.cli.places import holds_journal, nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.settings import DEFAULT_CONNECT, ClientSettings
+from holdfast.settings import DEFAULT_CONNECT, ClientSettings, address_of
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
@@ -26,15 +26,14 @@ Connect = Annotated[
     typer.Option(
         "--connect",
         metavar="HOST:PORT|DIRECTORY",
-        help=f"Where the server is (default: {DEFAULT_CONNECT}).",
+        help=f"Where the jobs are: a server, or their directory (default: HOLDFAST_CONNECT, else {DEFAULT_CONNECT}).",
         show_default=False,
     ),
 ]
 
-_ADDRESS = re.compile(r"(?:holdfast://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^/:\s\[\]]+):(?P<port>\d{1,5}))/?")
-_PORT_MAX = 65_535
 #: A call that takes longer than this has reached somebody.
 _AWAY_S = 2.0
+_UNREACHABLE = "UNREACHABLE"
 
 
 class Connection:
@@ -45,6 +44,7 @@ class Connection:
         import asyncio
 
         loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
+        self._is_told = loaded.origins["connect"] != "default"
         self._place = place_of(loaded.settings.connect)
         if isinstance(self._place, Path) and not self._place.is_socket():
             raise _not_served(self._place.parent)
@@ -72,7 +72,12 @@ class Connection:
 
         if self._client is None:
             self._client = RemoteJobs(await _carrier(self._place))
-        return await call(self._client)
+        try:
+            return await call(self._client)
+        except UnavailableError as error:
+            if self._is_told or error.reason != _UNREACHABLE:
+                raise
+            raise _nothing_told() from error
 
     async def _wait_for(self, call: "Callable[[RemoteJobs], Awaitable[T]]", patience_s: float) -> T:
         import asyncio
@@ -118,20 +123,42 @@ async def _carrier(place: str | Path) -> "Carrier":
 
 
 def _not_served(folder: Path) -> UnavailableError:
-    message = f"no server serves the directory {str(folder)!r}: start one with `holdfast up --data {folder}`"
-    return UnavailableError(message, reason="UNREACHABLE")
+    """For a directory that is right and wrong alike: who could open it, or that nobody ever has."""
+    if holds_journal(folder):
+        message = (
+            f"nobody has {str(folder)!r} open: start a worker of its app (`holdfast worker -A module:app`) or"
+            f" `holdfast server --data {folder}`; `holdfast journal show {folder}` needs neither"
+        )
+    else:
+        message = f"nobody serves the directory {str(folder)!r}, and there are no jobs in it{_for_example()}"
+    return UnavailableError(message, reason=_UNREACHABLE)
+
+
+def _nothing_told() -> UnavailableError:
+    """For whoever has jobs in a directory, and did not say in which."""
+    return UnavailableError(
+        f"no server answers at {DEFAULT_CONNECT}: say --connect DIRECTORY where jobs are kept in one{_for_example()};"
+        " or start a server with `holdfast up`",
+        reason=_UNREACHABLE,
+    )
+
+
+def _for_example() -> str:
+    return f", for example --connect {found}" if (found := nearby()) else ""
 
 
 def place_of(target: str) -> str | Path:
     """The address `host:port` of a server, or the socket of its directory; an error for what is neither."""
-    match = _ADDRESS.fullmatch(target)
-    if match and 0 < int(match["port"]) <= _PORT_MAX:
-        return match["address"]
-    if not match and "://" not in target and Path(target).is_dir():
+    address = address_of(target)
+    if address:
+        return address
+    if "://" not in target and Path(target).is_dir():
         from holdfast.gateway.socket import SOCKET_NAME
 
         return Path(target) / SOCKET_NAME
+    missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
-        f"expected --connect to be host:port, holdfast://host:port or the directory of a server, got {target!r}",
+        "expected --connect to be host:port, holdfast://host:port or the directory of a server,"
+        f" got {target!r}{missing}",
         reason="ADDRESS_INVALID",
     )

@@ -2,27 +2,21 @@
 
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypedDict, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.function import JobFunction
-from holdfast.sdk.options import Backoff
+from holdfast.sdk.options import SharedOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Declaration(TypedDict, total=False):
+class Declaration(SharedOptions, total=False):
     """What a function's decorator may say of its jobs."""
 
     name: str | None
-    queue: str
-    priority: int
-    max_attempts: int
-    max_losses: int
-    timeout_s: float
-    backoff: Backoff
     no_retry: tuple[type[BaseException], ...]
     isolation: str
 

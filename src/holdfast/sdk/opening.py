@@ -1,6 +1,5 @@
 """From a URL to a link: a path, `memory://` or `holdfast://host:port`."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
 
 MEMORY = "memory://"
 _SERVER = "holdfast://"
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s/:@\[\]]+):(?P<port>[0-9]{1,5})/?")
-_PORT_MAX = 65_535
 
 
 def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Callable[[], Link]":
@@ -36,10 +33,12 @@ def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "
 
 
 def _address(url: str) -> str:
-    found = _ADDRESS.fullmatch(url.removeprefix(_SERVER))
-    if found is None or not 0 < int(found["port"]) <= _PORT_MAX:
+    from holdfast.settings import address_of
+
+    address = address_of(url)
+    if not address:
         raise InvalidArgumentError(f"expected holdfast://host:port, got {url!r}", reason="URL_INVALID")
-    return f"{found['host']}:{found['port']}"
+    return address
 
 
 def _settings(url: str, given: Mapping[str, object]) -> "Settings":

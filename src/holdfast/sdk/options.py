@@ -53,8 +53,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-class OptionChanges(TypedDict, total=False):
-    """The options by name, for `with_options` and `app.submit`."""
+class SharedOptions(TypedDict, total=False):
+    """The options that all jobs of a function may share, by name."""
 
     queue: str
     priority: int
@@ -62,6 +62,11 @@ class OptionChanges(TypedDict, total=False):
     max_losses: int
     timeout_s: float
     backoff: Backoff
+
+
+class OptionChanges(SharedOptions, total=False):
+    """All options by name, for `with_options` and `app.submit`."""
+
     delay_s: float
     at: datetime
     unique_key: str
