@@ -13,7 +13,7 @@ from typing import Self
 
 from holdfast import limits
 from holdfast.backends.ports import Introduction, WorkApi, WorkSession
-from holdfast.errors import FailedPreconditionError
+from holdfast.errors import AbortedError, FailedPreconditionError, UnavailableError
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.portal import Portal, new_loop
 from holdfast.worker.handlers import Handler
@@ -27,8 +27,13 @@ class AppWork:
         self._connection = connection
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """A session with whoever answers now, which may turn out to be this process."""
-        work: WorkApi = await self._connection.portal().arun(self._connection.work)
+        """A session with whoever answers now, which may turn out to be this process; none of an app that is closed."""
+        try:
+            work: WorkApi = await self._connection.portal().arun(self._connection.work)
+        except UnavailableError as error:
+            if error.reason == "APP_CLOSED":  # for good: there is nothing to wait for
+                raise AbortedError(error.message, reason=error.reason) from error
+            raise
         return await work.open(introduction)
 
 
@@ -112,7 +117,11 @@ class AppWorker:
             done, _ = await asyncio.wait([self._task], timeout=timeout_s)
             if not done:
                 self._worker.stop()
-        await self._task
+        try:
+            await self._task
+        except AbortedError as error:
+            if error.reason != "APP_CLOSED":  # an app that another thread closes ends its worker, too
+                raise
 
 
 def fresh_worker_id() -> str:

@@ -6,6 +6,7 @@ can only be opened anew.
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,6 +37,10 @@ class Serving:
         self.lost = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_failed = False
+        #: Who opens and who gives up may be on two threads; the last of them gives the directory back.
+        self._deciding = threading.Lock()
+        self._is_open = False
+        self._is_given_up = False
         self._socket: SocketServer | None = None
         self._local: LocalWork
         self.ports: Ports
@@ -43,12 +48,14 @@ class Serving:
 
     async def open(self) -> None:
         """Recovers and serves. `DirectoryLockedError` if somebody else does."""
-        recovering = asyncio.ensure_future(asyncio.to_thread(self.core.open))
+        recovering = asyncio.ensure_future(asyncio.to_thread(self._recover))
         try:
             await asyncio.shield(recovering)
         except asyncio.CancelledError:
-            # Whoever opens gave up; the thread cannot, and what it gets must be given back.
-            recovering.add_done_callback(self._give_back)
+            # Whoever opens gave up; the thread cannot. It gives back what it gets, even if this loop ends before it.
+            recovering.add_done_callback(_look_at)
+            self._give_up()
+            await asyncio.wait([recovering])
             raise
         try:
             self._start()
@@ -62,9 +69,19 @@ class Serving:
         self.core.open()
         self._start()
 
-    def _give_back(self, recovering: "asyncio.Future[None]") -> None:
-        if not recovering.cancelled() and recovering.exception() is None:
-            self.core.journal.close()
+    def _recover(self) -> None:
+        """On a thread of its own."""
+        self.core.open()
+        with self._deciding:
+            self._is_open = True
+            if self._is_given_up:
+                self.core.journal.close()
+
+    def _give_up(self) -> None:
+        with self._deciding:
+            self._is_given_up = True
+            if self._is_open:
+                self.core.journal.close()
 
     def _start(self) -> None:
         core, settings = self.core, self._settings
@@ -146,3 +163,9 @@ class Serving:
                 await self._socket.stop(0)
         await self.core.abandon()
         self.lost.set()
+
+
+def _look_at(recovering: "asyncio.Future[None]") -> None:
+    """Nobody waits for its error any more."""
+    if not recovering.cancelled():
+        recovering.exception()

@@ -99,7 +99,7 @@ class Worker:
         while True:
             try:
                 session = await self._api.open(self._introduction())
-            except InvalidArgumentError:
+            except (AbortedError, InvalidArgumentError):
                 raise
             except HoldfastError as error:
                 failures = await self._back_off(failures, error)
