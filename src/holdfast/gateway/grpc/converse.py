@@ -6,7 +6,8 @@ from collections import deque
 from holdfast.errors import HoldfastError
 from holdfast.gateway.calls import Table
 from holdfast.gateway.conversation import Conversation
-from holdfast.gateway.grpc.status import Context, refuse, refuse_undecodable
+from holdfast.gateway.grpc.status import Context, refuse_undecodable
+from holdfast.gateway.grpc.streams import Streams
 from holdfast.proto import holdfast_pb2 as pb
 
 #: Replies that wait to be sent beyond which nothing more is read, and streams wait.
@@ -18,23 +19,15 @@ class ConverseService:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._streams: set[_Stream] = set()
+        self._streams = Streams("Converse")
 
     async def serve(self, requests: object, context: Context) -> None:
         """Until the client ends it, the connection drops, or the server stops."""
-        stream = _Stream(self._table, context)
-        self._streams.add(stream)
-        try:
-            await stream.serve()
-        except HoldfastError as error:
-            await refuse(context, error, "Converse")
-        finally:
-            self._streams.discard(stream)
+        await self._streams.serve(_Stream(self._table, context), context)
 
     def stop(self) -> None:
         """Ends every conversation, once what is under way has been answered."""
-        for stream in self._streams:
-            stream.stop()
+        self._streams.stop()
 
 
 class _Stream:

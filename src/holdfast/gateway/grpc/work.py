@@ -9,7 +9,8 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import SIM_TYPE, Extra
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.gateway.checks import checked_name
-from holdfast.gateway.grpc.status import Context, answered, refuse, refuse_undecodable
+from holdfast.gateway.grpc.status import Context, answered, refuse_undecodable
+from holdfast.gateway.grpc.streams import Streams
 from holdfast.gateway.work_session import ServedSession
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
@@ -30,23 +31,15 @@ class WorkService(rpc.WorkServiceServicer):
     def __init__(self, work: LedgerWork, welcome: pb.Welcome) -> None:
         self._work = work
         self._welcome = welcome
-        self._streams: set[_Stream] = set()
+        self._streams = Streams("Work")
 
     async def Work(self, requests: object, context: Context) -> None:
         """Serves a session until the worker leaves, the connection drops, or a newer session takes over."""
-        stream = _Stream(self._work, self._welcome, context)
-        self._streams.add(stream)
-        try:
-            await stream.serve()
-        except HoldfastError as error:
-            await refuse(context, error, "Work")
-        finally:
-            self._streams.discard(stream)
+        await self._streams.serve(_Stream(self._work, self._welcome, context), context)
 
     def stop(self) -> None:
         """Tells every worker that the server goes away; leases stay theirs."""
-        for stream in self._streams:
-            stream.stop()
+        self._streams.stop()
 
 
 class _Stream:
