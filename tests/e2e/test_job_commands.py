@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import fleet_in
+from tests.e2e.fleet import Fleet, fleet_in
 from tests.e2e.shell import Done, Shell
 
 Run = Callable[..., Done]
@@ -98,10 +98,10 @@ def test_people_see_a_table(run: Run) -> None:
         (("history", "nothing-like-it"), 4, "nothing-like-it"),
         (("retry", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
         (("result", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
-        (("get", "x", "--connect", "nonsense"), 2, "host:port, holdfast://host:port or the directory"),
+        (("get", "x", "--connect", "nonsense"), 2, "got 'nonsense', which is no directory here"),
         (("get", "x", "--connect", "localhost:99999"), 2, "host:port, holdfast://host:port or the directory"),
         (("get", "x", "--connect", "http://localhost:1"), 2, "host:port, holdfast://host:port or the directory"),
-        (("get", "x", "--connect", "."), 3, "start one with `holdfast up --data .`"),
+        (("get", "x", "--connect", "."), 3, "there are no jobs in it, for example --connect jobs"),
         (("submit", "echo", "--wait", "--delay", "600", "--timeout", "0.1"), 3, "has not ended yet: it is not due"),
     ],
 )
@@ -120,6 +120,16 @@ def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
     done = run("get", "some-id", "--connect", "127.0.0.1:1")
     assert done.returncode == 3
     assert "holdfast up" in done.stderr
+
+
+def test_directory_that_nobody_has_open_is_told_from_a_wrong_one(fleet: Fleet) -> None:
+    """Whoever has stopped everything is told who opens the directory, and how to read it as it is."""
+    server, _ = fleet.server(data="left")
+    server.stop()
+    done = Shell(fleet.folder).run("job", "list", "--connect", "left")
+    assert done.returncode == 3
+    assert "`holdfast worker -A module:app`" in done.stderr
+    assert "`holdfast journal show left`" in done.stderr
 
 
 def test_job_of_an_unknown_type_says_that_nobody_knows_it(run: Run) -> None:

@@ -63,7 +63,7 @@ def test_worker_refuses_what_is_no_address(
     assert holdfast(monkeypatch, "worker", "--connect", address) == ExitCode.USAGE
     said = capsys.readouterr().err
     assert said.startswith("holdfast: expected --connect to be host:port,")
-    assert said.endswith(f"got {address!r}\n")
+    assert f"got {address!r}" in said
 
 
 @pytest.mark.parametrize("command", [("worker",), ("job", "list")], ids=["worker", "job"])

@@ -2,12 +2,14 @@
 
 import sys
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table
+from holdfast.cli.places import holds_journal, nearby
+from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table, say
 from holdfast.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look into a journal, prove it, travel in it, repair its end.", no_args_is_help=True)
 
-Directory = Annotated[Path, typer.Argument(help="The data directory.")]
+Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The data directory.")]
 At = Annotated[
     str,
     typer.Option(
@@ -83,8 +85,8 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 @app.command()
 def show(
     directory: Directory,
-    after: Annotated[int, typer.Option("--after", min=0, help="Begin behind this position.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many lines at most.")] = 100,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Begin behind this position.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many lines at most.")] = 100,
     as_json: Json = False,
 ) -> None:
     """Show what happened, one line for each job that an event names."""
@@ -97,12 +99,16 @@ def show(
         for position, event in time_travel.all_events(_disk(directory), after)
         for entry in entries(position, event)
     )
-    print_entries([entry for entry, _ in zip(lines, range(limit), strict=False)], as_json=as_json, has_ids=True)
+    print_entries(list(islice(lines, limit)), as_json=as_json, has_ids=True)
+    if not as_json and next(lines, None) is not None:
+        say(f"holdfast: there is more than these {limit}; see --limit and --after")
 
 
 @app.command()
 def history(
-    directory: Directory, job_id: Annotated[str, typer.Argument(help="The job's id.")], as_json: Json = False
+    directory: Directory,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    as_json: Json = False,
 ) -> None:
     """Show everything that happened to one job."""
     from holdfast.cli.views import print_entries
@@ -139,16 +145,18 @@ def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
 
 
 def _disk(directory: Path) -> "OsDisk":
-    from holdfast.journal.manifest import MANIFEST_NAME
     from holdfast.journal.os_disk import OsDisk
-    from holdfast.journal.segment import segment_names
 
     if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {str(directory)!r}")
-    names = [path.name for path in directory.iterdir()]
-    if not (segment_names(names) or MANIFEST_NAME in names):
-        raise NotFoundError(f"there is no journal in {str(directory)!r}")
+        raise NotFoundError(f"there is no directory {str(directory)!r}{_nearby()}")
+    if not holds_journal(directory):
+        raise NotFoundError(f"there is no journal in {str(directory)!r}{_nearby()}")
     return OsDisk(directory)
+
+
+def _nearby() -> str:
+    """For whoever named the wrong directory."""
+    return f"; there is one in {found!r}" if (found := nearby()) else ""
 
 
 def _past(at: str) -> "Moment":

@@ -1,0 +1,27 @@
+"""What a command says when nobody answers where it asks."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import connecting
+from holdfast.cli.connecting import ask
+from holdfast.errors import UnavailableError
+from holdfast.settings import ClientSettings
+from holdfast.settings_sources import Loaded
+
+
+@pytest.mark.parametrize(("origin", "is_hinted"), [("default", True), ("flag --connect", False)])
+def test_whoever_names_no_server_is_told_of_a_directory_nearby(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, origin: str, is_hinted: bool
+) -> None:
+    """Most jobs are in a directory, so one of this folder is named; whoever named a server meant it."""
+    (tmp_path / "shop-data").mkdir()
+    (tmp_path / "shop-data" / "MANIFEST").touch()
+    monkeypatch.chdir(tmp_path)
+    loaded = Loaded(ClientSettings(connect="127.0.0.1:1"), {"connect": origin})
+    monkeypatch.setattr(connecting, "load", lambda *_, **__: loaded)  # nobody listens at port 1
+    with pytest.raises(UnavailableError) as refused:
+        ask(None, lambda client: client.stats())
+    assert ("for example --connect shop-data" in refused.value.message) is is_hinted
+    assert "holdfast up" in refused.value.message
