@@ -210,13 +210,14 @@ class Holdfast:
         `app_path` (`module:attribute`) is where processes that run jobs in isolation import this app from; it is found
         by itself where the app is a variable of a module.
         """
-        from holdfast.sdk.worker import AppWorker, fresh_worker_id
-        from holdfast.worker.runtime import WorkerConfig
+        from holdfast.sdk.worker import AppWorker
+        from holdfast.worker.config import WorkerConfig
+        from holdfast.worker.naming import fresh_name
 
         if not 1 <= slots <= limits.SLOTS_MAX:
             raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")
         config = WorkerConfig(
-            worker_id or fresh_worker_id(),
+            worker_id or fresh_name(),
             slots,
             frozenset(queues),
             drain_ms=max(0, round(drain_s * 1_000)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.connecting import place_of
-from holdfast.settings import Fields, WorkerSettings, fields_of, purpose
+from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 _FIELDS: Fields = fields_of(WorkerSettings)
 _MIB = 1 << 20
+#: Those that depend on another setting.
+_DEFAULTS = {"connect": f"where the app keeps its jobs, else {DEFAULT_CONNECT}"}
 
 
 def _option(name: str, metavar: str, *more: str) -> typer.models.OptionInfo:
-    default = _FIELDS[name].default
+    default = _DEFAULTS.get(name, _FIELDS[name].default)
     text = purpose(name, _FIELDS) + (f" (default: {default})" if default not in {"", 0} else "")
     option: typer.models.OptionInfo = typer.Option(
         f"--{name.replace('_', '-')}", *more, metavar=metavar, help=text, show_default=False
@@ -124,12 +126,12 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
 
 
 def _config(settings: WorkerSettings) -> "WorkerConfig":
-    from holdfast.topology.worker_process import default_worker_id
     from holdfast.worker.config import WorkerConfig, half_of_memory
     from holdfast.worker.handlers import Mode
+    from holdfast.worker.naming import process_name
 
     return WorkerConfig(
-        worker_id=settings.worker_id or default_worker_id(),
+        worker_id=settings.worker_id or process_name(),
         slots=settings.slots,
         queues=settings.queue_names,
         drain_ms=settings.drain_ms,

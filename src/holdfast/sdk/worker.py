@@ -1,23 +1,18 @@
 """`app.worker()`: runs jobs in this process, on a loop of its own, so that no job's code can hold up a coordinator."""
 
 import asyncio
-import os
-import re
-import secrets
-import signal
-import socket
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import contextlib
+from collections.abc import Mapping
 from typing import Self
 
-from holdfast import limits
 from holdfast.backends.ports import Introduction, WorkApi, WorkSession
 from holdfast.errors import AbortedError, FailedPreconditionError, UnavailableError
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.portal import Portal, new_loop
+from holdfast.topology.signals import on_stop
+from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
-from holdfast.worker.runtime import Worker, WorkerConfig
+from holdfast.worker.runtime import Worker
 
 
 class AppWork:
@@ -45,6 +40,8 @@ class AppWorker:
         self._handlers = handlers
         self._config = config
         self._portal: Portal | None = None
+        #: Of a worker that runs where it was told to.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -56,12 +53,16 @@ class AppWorker:
     def run(self) -> None:
         """Works until TERM or INT, or until `stop`; a second signal hands running jobs back."""
         self._refuse_second()
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(self._work_here())
+        try:
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(self._work_here())
+        finally:
+            self._worker = self._loop = None
 
     async def _work_here(self) -> None:
         worker = self._make()
-        with _signals(worker.stop):
+        self._loop = asyncio.get_running_loop()
+        with on_stop(worker.stop):
             await worker.run()
 
     def start(self) -> Self:
@@ -77,7 +78,14 @@ class AppWorker:
         return self
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Takes no more jobs and finishes those that run; those that take longer are handed back."""
+        """Takes no more jobs and finishes those that run; those that take longer are handed back.
+
+        Waits for the end of a worker in the background. One that `run`s in another thread is told, and returns there.
+        """
+        worker, loop = self._worker, self._loop
+        if worker is not None and loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(worker.stop)
         portal, self._portal = self._portal, None
         if portal is not None:
             try:
@@ -122,23 +130,3 @@ class AppWorker:
         except AbortedError as error:
             if error.reason != "APP_CLOSED":  # an app that another thread closes ends its worker, too
                 raise
-
-
-def fresh_worker_id() -> str:
-    """The host, the process and something of its own: several workers of one process must differ."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
-    return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"[-limits.NAME_CHARS_MAX :]
-
-
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """TERM and INT end the work, where this thread may say so."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

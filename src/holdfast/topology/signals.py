@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,12 +12,13 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """Calls `stop` at every TERM or INT inside the block."""
+    """Calls `stop` at every TERM or INT inside the block; only the main thread is told of signals."""
     loop = asyncio.get_running_loop()
-    for number in STOPS:
+    numbers = STOPS if threading.current_thread() is threading.main_thread() else ()
+    for number in numbers:
         loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for number in STOPS:
+        for number in numbers:
             loop.remove_signal_handler(number)

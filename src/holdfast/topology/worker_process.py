@@ -3,30 +3,21 @@
 import asyncio
 import contextlib
 import json
-import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 
-from holdfast import limits
 from holdfast.backends.ports import WorkApi
 from holdfast.errors import ExitCode
 from holdfast.logs import get_logger
 from holdfast.topology.signals import STOPS, on_stop
+from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
-from holdfast.worker.runtime import Worker, WorkerConfig
+from holdfast.worker.runtime import Worker
 
 _RESTART_S_MAX = 1.0
 _CHUNK_BYTES = 65_536
-
-
-def default_worker_id() -> str:
-    """The host's name and this process: stable while it lives, its own among many on one host."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
-    return f"{host}-{os.getpid()}"[-limits.NAME_CHARS_MAX :]
 
 
 async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig, where: str) -> Worker:

@@ -27,8 +27,6 @@ from holdfast.worker.notes import Notes
 from holdfast.worker.outbox import Outbox
 from holdfast.worker.slots import Slots
 
-__all__ = ["Worker", "WorkerConfig"]
-
 #: For so many turns of the loop, some tenths of a millisecond, outcomes wait for others to go out with them.
 _TURNS_MAX = 48
 

@@ -8,8 +8,9 @@ from holdfast.backends.ports import Directive, Introduction
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.errors import UnavailableError
+from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
-from holdfast.worker.runtime import Worker, WorkerConfig
+from holdfast.worker.runtime import Worker
 
 LEASE_MS = 30_000
 

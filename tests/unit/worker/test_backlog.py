@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.lifecycle import CANCELED
+from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler, Mode
 from holdfast.worker.prefetch import BACKLOG_MAX, Pace
-from holdfast.worker.runtime import Worker, WorkerConfig
+from holdfast.worker.runtime import Worker
 from tests.unit.worker.backend import Backend, Session, working
 
 

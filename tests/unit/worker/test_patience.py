@@ -7,7 +7,8 @@ from structlog.testing import capture_logs
 
 from holdfast.backends.ports import Introduction, WorkSession
 from holdfast.errors import UnavailableError
-from holdfast.worker.runtime import Worker, WorkerConfig
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.runtime import Worker
 
 
 class Nobody:

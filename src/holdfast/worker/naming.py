@@ -1,0 +1,27 @@
+"""What a worker is called unless somebody names it."""
+
+import os
+import re
+import secrets
+import socket
+
+from holdfast import limits
+
+
+def process_name() -> str:
+    """The host's name and this process: stable while it lives, its own among many on one host."""
+    return _cut(f"{_host()}-{os.getpid()}")
+
+
+def fresh_name() -> str:
+    """The same and something of its own: several workers of one process must differ."""
+    return _cut(f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}")
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
+
+
+def _cut(name: str) -> str:
+    """The end is what tells workers apart."""
+    return name[-limits.NAME_CHARS_MAX :]
