@@ -77,6 +77,15 @@ def test_people_see_a_table(run: Run) -> None:
     assert len(lines) == 2
 
 
+def test_list_says_when_there_are_more(run: Run) -> None:
+    """Whoever sees a part is told so, beside what is printed for programs."""
+    for _ in range(2):
+        run("submit", "echo", "--queue", "many")
+    cut, whole = (run("list", "--queue", "many", "--limit", limit) for limit in ("1", "2"))
+    assert (len(cut.stdout.splitlines()), cut.stderr) == (2, "holdfast: there are more than these 1; see --limit\n")
+    assert (len(whole.stdout.splitlines()), whole.stderr) == (3, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

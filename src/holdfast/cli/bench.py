@@ -16,7 +16,7 @@ _PARTS = 2
 
 
 def bench(
-    runs: Annotated[int, typer.Option(min=1, max=100, help="Runs of each measure.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Runs of each measure.")] = 3,
     as_json: Json = False,
 ) -> None:
     """Measure submits and replay on this machine, as ratios to limits taken in the same run; `make bench` does more."""

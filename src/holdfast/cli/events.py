@@ -18,7 +18,9 @@ def events(
         int | None,
         typer.Option(min=0, metavar="POSITION", help="Begin behind this position; 0: with all that is kept. Else now."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="End after so many lines; 0: never.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="End after so many lines; 0: never.")
+    ] = 0,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Submit jobs and look after them.", no_args_is_help=True)
 
-JobId = Annotated[str, typer.Argument(help="The job's id.")]
-TimeoutS = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
+TimeoutS = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="Seconds to wait at most.")]
 
 
 @app.callback()
@@ -32,28 +32,46 @@ def job() -> None:
 @app.command()
 def submit(
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="The job's type, for example echo.")],
-    payload: Annotated[str, typer.Argument(help="What its handler is given; - reads standard input.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="The queue it waits in.")] = limits.QUEUE_DEFAULT,
+    payload: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAYLOAD",
+            help="Of a Python function its arguments, as a JSON object; - reads standard input.",
+            show_default=False,
+        ),
+    ] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", metavar="QUEUE", help="The queue it waits in.")
+    ] = limits.QUEUE_DEFAULT,
     priority: Annotated[
-        int, typer.Option("--priority", "-p", help="0 to 9, larger is sooner.")
+        int, typer.Option("--priority", "-p", metavar="N", help="0 to 9, larger is sooner.")
     ] = limits.PRIORITY_DEFAULT,
     delay_s: Annotated[
-        float, typer.Option("--delay", min=0, max=limits.DELAY_MS_MAX / 1_000, help="Seconds before it is due.")
+        float,
+        typer.Option(
+            "--delay", min=0, max=limits.DELAY_MS_MAX / 1_000, metavar="SECONDS", help="Seconds before it is due."
+        ),
     ] = 0,
-    request_id: Annotated[str, typer.Option(help="Repeating a submit under the same id finds the first job.")] = "",
+    request_id: Annotated[
+        str, typer.Option(metavar="KEY", help="Repeating a submit under the same id finds the first job.")
+    ] = "",
     unique_key: Annotated[
-        str, typer.Option(help="While a job of this type and key has not ended, finds that one.")
+        str, typer.Option(metavar="KEY", help="While a job of this type and key has not ended, finds that one.")
     ] = "",
     label: Annotated[
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label; repeatable.")
     ] = None,
     max_attempts: Annotated[
-        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, help="How often it may be tried.")
+        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="How often it may be tried.")
     ] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
         float,
         typer.Option(
-            "--job-timeout", min=0, max=limits.TIMEOUT_MS_MAX / 1_000, help="Seconds an attempt may run; 0: any."
+            "--job-timeout",
+            min=0,
+            max=limits.TIMEOUT_MS_MAX / 1_000,
+            metavar="SECONDS",
+            help="Seconds an attempt may run; 0: any.",
         ),
     ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its result, as `holdfast job result` does.")] = False,
@@ -177,7 +195,7 @@ def _traceback(output: bytes) -> bytes:
 @app.command()
 def cancel(
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with the job.")] = "",
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -196,7 +214,9 @@ def cancel(
 @app.command()
 def retry(
     job_id: JobId,
-    request_id: Annotated[str, typer.Option(help="Repeating a retry under the same id finds the first one.")] = "",
+    request_id: Annotated[
+        str, typer.Option(metavar="KEY", help="Repeating a retry under the same id finds the first one.")
+    ] = "",
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ import typer
 from holdfast import limits
 from holdfast.cli.connecting import Connect, ask
 from holdfast.cli.moments import moment_ms
-from holdfast.cli.text import Json, print_json
+from holdfast.cli.text import Json, print_json, say
 from holdfast.core.lifecycle import State
 from holdfast.errors import InvalidArgumentError
 
@@ -31,8 +31,8 @@ def list_jobs(
             autocompletion=complete_state,
         ),
     ] = None,
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Only jobs of this queue.")] = "",
-    job_type: Annotated[str, typer.Option("--type", "-t", help="Only jobs of this type.")] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Only jobs of this queue.")] = "",
+    job_type: Annotated[str, typer.Option("--type", "-t", metavar="TYPE", help="Only jobs of this type.")] = "",
     label: Annotated[
         list[str] | None,
         typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; repeatable."),
@@ -41,7 +41,7 @@ def list_jobs(
         str, typer.Option(metavar="TIME", help="Only jobs created since 2026-11-15T12:00, or in the last 10m.")
     ] = "",
     before: Annotated[str, typer.Option(metavar="TIME", help="Only jobs created before that time.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many jobs at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many jobs at most.")] = 20,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Begin with the oldest.")] = False,
     connect: Connect = None,
     as_json: Json = False,
@@ -58,25 +58,27 @@ def list_jobs(
         created_before_ms=moment_ms(before, "--before"),
         oldest_first=oldest_first,
     )
-    jobs = ask(connect, lambda client: _collect(client, query, limit))
+    jobs, has_more = ask(connect, lambda client: _collect(client, query, limit))
     from holdfast.cli.views import job_json, print_jobs
 
     if as_json:
         print_json([job_json(job) for job in jobs])
     else:
         print_jobs(jobs)
+        if has_more:
+            say(f"holdfast: there are more than these {len(jobs)}; see --limit")
 
 
-async def _collect(client: "RemoteJobs", query: "JobQuery", limit: int) -> "list[JobView]":
-    """Part after part; a part may be empty, and more may follow."""
+async def _collect(client: "RemoteJobs", query: "JobQuery", limit: int) -> "tuple[list[JobView], bool]":
+    """Part after part; a part may be empty, and more may follow. Also whether there are more than the limit."""
     jobs: list[JobView] = []
     cursor = ""
     while True:
-        found = await client.find(query, cursor, min(limit - len(jobs), limits.PAGE_SIZE_MAX))
+        found = await client.find(query, cursor, min(limit + 1 - len(jobs), limits.PAGE_SIZE_MAX))
         jobs += found.jobs
         cursor = found.cursor
-        if not cursor or len(jobs) >= limit:
-            return jobs
+        if not cursor or len(jobs) > limit:
+            return jobs[:limit], len(jobs) > limit
 
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: How long a server may be away before a watch gives up.
 _PATIENCE_S = 60.0
 
-JobId = Annotated[str, typer.Argument(help="The job's id.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 
 
 def watch(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:

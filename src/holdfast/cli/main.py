@@ -17,6 +17,7 @@ from holdfast.errors import MAPPED, ExitCode, HoldfastError
 app = typer.Typer(
     name="holdfast",
     help="A durable job queue: every job you were told was accepted is kept, is run, and can be explained.",
+    epilog="Jobs in a directory need no server: `holdfast worker -A module:app` runs them, --connect DIRECTORY asks.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

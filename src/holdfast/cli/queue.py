@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="See what waits in which queue, and steer it.", no_args_is_help=True)
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-Reason = Annotated[str, typer.Option(help="Why; shown to whoever asks.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown to whoever asks.")]
 
 _LOOK_S = 0.25
 
@@ -85,7 +85,7 @@ def drain(
 @app.command()
 def purge(
     name: QueueName,
-    reason: Annotated[str, typer.Option(help="Why; kept with every job.")] = "purged",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with every job.")] = "purged",
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     connect: Connect = None,
     as_json: Json = False,
