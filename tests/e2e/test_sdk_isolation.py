@@ -45,7 +45,7 @@ def test_app_that_no_process_can_import_says_so() -> None:
     """An app that is no module's variable cannot run jobs in processes, and is told at the start."""
     with Holdfast("memory://") as app:
         app.job(isolation="process")(test_app_that_no_process_can_import_says_so)
-        with pytest.raises(InvalidArgumentError, match="module:attribute"):
+        with pytest.raises(InvalidArgumentError, match="app_path="):
             app.worker().start()
 
 

@@ -198,7 +198,8 @@ def _isolated(handler: Handler, config: WorkerConfig) -> Handler:
         mode = config.isolation
     if mode is Mode.PROCESS and not config.app_path:
         raise InvalidArgumentError(
-            "jobs that run in processes need an app that a process can import; name it as module:attribute",
+            "jobs that run in processes need an app that a process can import;"
+            " say `holdfast worker -A module:app`, or app.worker(app_path='module:app')",
             reason="APP_MISSING",
         )
     return msgspec.structs.replace(handler, mode=mode)
