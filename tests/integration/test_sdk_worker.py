@@ -11,7 +11,7 @@ from tests.e2e.waiting import DEADLINE_S
 def test_worker_that_runs_in_a_thread_is_stopped_from_another_and_can_run_again() -> None:
     """`run` returns where it was called, once somebody has called `stop`."""
     with Holdfast("memory://") as app:
-        app.job(len, name="len")
+        app.job(name="len")(len)
         worker = app.worker()
         for _ in range(2):
             thread = threading.Thread(target=worker.run)

@@ -15,6 +15,7 @@ from holdfast.core.commands import CancelReply, ReportRow, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Note, QueueMode, Template
+from holdfast.core.overview import QueueView as QueueView  # noqa: PLC0414 - part of this port
 from holdfast.core.progress import Progress as Progress  # noqa: PLC0414 - part of this port
 
 
@@ -145,18 +146,6 @@ class JobApi(Protocol):
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """The id of a new job like one that has ended, naming it; `FailedPreconditionError` while it has not ended."""
         ...
-
-
-class QueueView(msgspec.Struct, frozen=True):
-    """One queue: jobs that could be granted, jobs not due yet, jobs that run, and the age of the oldest ready one."""
-
-    name: str
-    mode: QueueMode
-    reason: str
-    ready: int
-    delayed: int
-    running: int
-    oldest_age_ms: int
 
 
 class WorkerView(msgspec.Struct, frozen=True):

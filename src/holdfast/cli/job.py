@@ -11,7 +11,7 @@ from holdfast import limits
 from holdfast.cli import job_search, job_watch
 from holdfast.cli.connecting import Connect, Connection, ask
 from holdfast.cli.text import Json, print_json, printable, printable_lines, say
-from holdfast.errors import DeadlineExceededError, ExitCode, error_class
+from holdfast.errors import DeadlineExceededError, ExitCode
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import JobDraft, JobView, ResultView
@@ -109,7 +109,7 @@ def submit(
 async def _submit(client: "RemoteJobs", template: "Template", draft: "JobDraft") -> str:
     reply = await client.submit([template], [draft])
     for refusal in reply.refusals.values():
-        raise error_class(refusal.code)(refusal.message, reason=refusal.reason)
+        raise refusal.error()
     return reply.job_ids[0]
 
 

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core.events import AnyEvent
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, NewJob, Note, QueueMode, Template
-from holdfast.errors import Code
+from holdfast.errors import Code, HoldfastError, error_class
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -18,6 +18,10 @@ class Refusal(msgspec.Struct, frozen=True):
     code: Code
     reason: str
     message: str
+
+    def error(self) -> HoldfastError:
+        """The same for callers who are told by an exception."""
+        return error_class(self.code)(self.message, reason=self.reason)
 
 
 class Submit(msgspec.Struct, frozen=True):

@@ -1,12 +1,15 @@
 """The whole system at one position: how many jobs in which state, what waits in which queue, who holds what."""
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Closure, QueueMode
+
+if TYPE_CHECKING:  # clients know the views, and need no ledger
+    from holdfast.core.ledger import Ledger
 
 OPEN = Closure(QueueMode.OPEN, "", 0)
 
@@ -50,7 +53,7 @@ class Overview(msgspec.Struct, frozen=True):
     workers: dict[str, int]
 
 
-def overview(ledger: Ledger) -> Overview:
+def overview(ledger: "Ledger") -> Overview:
     """Counts and holders, from the state alone."""
     book = ledger.book
     leases = [
@@ -76,7 +79,7 @@ def overview(ledger: Ledger) -> Overview:
     )
 
 
-def queue_stats(ledger: Ledger, now_ms: int) -> list[QueueView]:
+def queue_stats(ledger: "Ledger", now_ms: int) -> list[QueueView]:
     """Every queue that has jobs or is not open, by name; costs what there are of lanes, leases and queues."""
     book = ledger.book
     book.ready.promote(now_ms)

@@ -12,7 +12,7 @@ from holdfast.core import model
 from holdfast.core.commands import Refusal
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Extra, Template
 from holdfast.core.validation import check_extra, check_template
-from holdfast.errors import InvalidArgumentError, error_class
+from holdfast.errors import InvalidArgumentError
 
 
 class Backoff(msgspec.Struct, frozen=True):
@@ -152,4 +152,4 @@ def _due_ms(at: datetime | None) -> int:
 
 def _raise(refusal: Refusal | None) -> None:
     if refusal is not None:
-        raise error_class(refusal.code)(refusal.message, reason=refusal.reason)
+        raise refusal.error()

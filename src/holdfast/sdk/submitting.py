@@ -7,7 +7,7 @@ from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
-from holdfast.errors import HoldfastError, error_class
+from holdfast.errors import HoldfastError
 from holdfast.sdk.codec import Codec
 from holdfast.sdk.errors import SubmitManyError
 from holdfast.sdk.job import Job
@@ -100,7 +100,7 @@ class Submitter:
     def _accepted(self, submitted: Submitted, index: int, item: Item) -> Job[Any]:
         refusal = submitted.refusals.get(index)
         if refusal is not None:
-            raise error_class(refusal.code)(refusal.message, reason=refusal.reason)
+            raise refusal.error()
         is_existing = index in submitted.existing
         return Job(self._connection, submitted.job_ids[index], item.codec, is_existing=is_existing)
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from holdfast.backends.ledger.calling import error_of
 from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import Refusal, Submitted
@@ -42,7 +41,7 @@ class NearLedger:
                 raise UnavailableError("the ledger ended before there was an answer", reason="CONNECTION_LOST")
         reply = replies[0]
         if isinstance(reply, Refusal):
-            raise error_of(reply)
+            raise reply.error()
         return cast("Submitted", reply)
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:

@@ -63,7 +63,7 @@ def test_nothing_to_forget_is_no_event(desk: Desk) -> None:
 
 
 def test_forgotten_job_is_gone_for_every_reader(desk: Desk) -> None:
-    """A forgotten job is not found, not listed, not cancellable and not reportable."""
+    """A forgotten job is not found, not listed, not to be canceled and not reportable."""
     desk.submit("a")
     desk.finish("a")
     desk.evict(0)

@@ -2,10 +2,8 @@
 
 from typing import cast
 
-import msgspec
-
 from holdfast import limits
-from holdfast.backends.ledger.calling import Caller, error_of
+from holdfast.backends.ledger.calling import Caller
 from holdfast.backends.ports import QueueView, Stats, WorkerView
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.coordinator.sessions import Dispatcher
@@ -52,11 +50,8 @@ class LedgerAdmin:
 
     async def queues(self) -> list[QueueView]:
         """At one instant; told once all of it is durable."""
-
-        def read(ledger: Ledger, now: Now) -> object:
-            return [QueueView(*msgspec.structs.astuple(queue)) for queue in queue_stats(ledger, now.log_ms)]
-
-        return cast("list[QueueView]", await self._caller.read(Lane.LIST, read))
+        found = await self._caller.read(Lane.LIST, lambda ledger, now: queue_stats(ledger, now.log_ms))
+        return cast("list[QueueView]", found)
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
         """One event, or none if it is so already."""
@@ -65,7 +60,7 @@ class LedgerAdmin:
     async def purge(self, queue: str, reason: str) -> int:
         """In slices, each of them one event; what is submitted meanwhile is left alone."""
         if refusal := check_queue(queue) or check_reason(reason):
-            raise error_of(refusal)
+            raise refusal.error()
         end = cast("int", await self._caller.read(Lane.SUBMIT, lambda ledger, _: ledger.book.next_number))
         place, canceled, is_over = None, 0, False
         while not is_over:

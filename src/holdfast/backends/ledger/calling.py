@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from holdfast.coordinator.loop import Coordinator, Lane, Read
 from holdfast.core.commands import AnyCommand, Refusal
-from holdfast.errors import HoldfastError, error_class
 
 
 class Caller:
@@ -30,11 +29,6 @@ class Caller:
         return _unwrap(await future)
 
 
-def error_of(refusal: Refusal) -> HoldfastError:
-    """The refusal as an error that can be raised."""
-    return error_class(refusal.code)(refusal.message, reason=refusal.reason)
-
-
 def _settler(future: asyncio.Future[object]) -> Callable[[object], None]:
     def settle(reply: object) -> None:
         if not future.done():  # whoever asked may have given up
@@ -45,5 +39,5 @@ def _settler(future: asyncio.Future[object]) -> Callable[[object], None]:
 
 def _unwrap(reply: object) -> object:
     if isinstance(reply, Refusal):
-        raise error_of(reply)
+        raise reply.error()
     return reply

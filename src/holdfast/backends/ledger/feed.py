@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Self
 
-from holdfast.backends.ledger.calling import error_of
 from holdfast.backends.ports import FeedPart
 from holdfast.coordinator.feed import MEMORY_WINDOW, At, EventWindow, JournalPast, JournalWalk, WindowConfig
 from holdfast.coordinator.loop import STOPPING, Coordinator
@@ -52,7 +51,7 @@ class LedgerFeed:
 
     def close(self) -> None:
         """The coordinator stops: every reader is told, and goes on elsewhere from its position."""
-        self._failure = error_of(STOPPING)
+        self._failure = STOPPING.error()
         self._wake()
 
     async def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:

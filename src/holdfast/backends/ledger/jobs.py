@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import cast
 
 from holdfast import limits
-from holdfast.backends.ledger.calling import Caller, error_of
+from holdfast.backends.ledger.calling import Caller
 from holdfast.backends.ledger.minting import Mint, random_minter
 from holdfast.backends.ledger.searching import cursor_of, place_of, wanted_by
 from holdfast.backends.ledger.views import job_view, result_view
@@ -51,7 +51,7 @@ class LedgerJobs:
 
     def close(self) -> None:
         """The coordinator stops: whoever waits for a job is told, and asks another server."""
-        self._waiters.close(error_of(STOPPING))
+        self._waiters.close(STOPPING.error())
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """One command, one event, one sync for all of them."""
@@ -190,7 +190,7 @@ class LedgerJobs:
         )
         submitted = await self.submit([template], [JobDraft(payload=payload, extra=again)])
         for refusal in submitted.refusals.values():
-            raise error_of(refusal)
+            raise refusal.error()
         return submitted.job_ids[0]
 
 

@@ -6,7 +6,7 @@ from holdfast.core.lifecycle import CANCELED, RUNNING, State
 from holdfast.core.model import Job
 from holdfast.core.progress import ProgressBoard
 
-#: A canceled job says why in its summary, even where neither the canceller nor the worker did.
+#: A canceled job says why in its summary, even where neither who canceled it nor the worker did.
 _UNEXPLAINED: dict[int, str] = {CANCELED: "canceled; no reason was given"}
 
 

@@ -7,7 +7,7 @@ from holdfast import limits
 from holdfast.backends.ports import JobApi, JobDraft, JobView
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Extra, Template
-from holdfast.errors import HoldfastError, InvalidArgumentError, error_class
+from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.gateway.checks import checked_id, checked_size, checked_states
 from holdfast.gateway.grpc.status import Context, answered
 from holdfast.proto import taskqueue_public_pb2 as pb
@@ -36,7 +36,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         )
         submitted = await self._jobs.submit([template], [JobDraft(extra=extra)])
         if refusal := submitted.refusals.get(0):
-            raise error_class(refusal.code)(refusal.message, reason=refusal.reason)
+            raise refusal.error()
         return pb.SubmitJobResponse(
             job_id=submitted.job_ids[0], initial_status=pb.QUEUED, accepted_at_ms=submitted.at_ms
         )
