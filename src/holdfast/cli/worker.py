@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.connecting import place_of
-from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, fields_of, purpose
+from holdfast.cli.text import say
+from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, address_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ def worker(
     log_level: Annotated[str | None, _option("log_level", "LEVEL")] = None,
     log_format: Annotated[str | None, _option("log_format", "FORMAT")] = None,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    beside: Annotated[str, typer.Option("--beside", hidden=True)] = "",
 ) -> None:
-    """Runs jobs until TERM or INT."""
+    """Runs jobs until TERM or INT; as the child of `holdfast up`, `beside` the directory of that server."""
     flags = {name: value for name, value in locals().items() if name in _FIELDS}
     loaded = load(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
-    ended = _work(loaded, has_lifeline=has_lifeline)
+    ended = _work(loaded, beside, has_lifeline=has_lifeline)
     if ended.is_recycling:
         # The same process begins anew, with the same arguments: whoever watches over it sees no end. Stops are blocked.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
@@ -62,7 +64,7 @@ def worker(
         os._exit(0)  # a coroutine that cannot be canceled would keep the process for ever
 
 
-def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> "Worker":
+def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) -> "Worker":
     """Works to the end; returns the worker as it ended."""
     from holdfast.observe import logging
     from holdfast.observe.stream import BackgroundStream
@@ -75,6 +77,7 @@ def _work(loaded: Loaded[WorkerSettings], *, has_lifeline: bool) -> "Worker":
     settings = loaded.settings
     found, handlers = _load(settings.app)
     api, where = _work_api(loaded, found)
+    _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or where)
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
@@ -123,6 +126,15 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
     from holdfast.client.socket_work import SocketWork
 
     return SocketWork(place.absolute()), target
+
+
+def _warn_of_another_place(app: str, url: str, where: str) -> None:
+    """An app that keeps its jobs in one directory, run by a worker of another, would wait for them for ever."""
+    if not url or address_of(url) or address_of(where) or Path(url).resolve() == Path(where).resolve():
+        return
+    say(
+        f"holdfast: {app} submits to {url!r}, while this worker runs the jobs of {where!r}; name the same place in both"
+    )
 
 
 def _config(settings: WorkerSettings) -> "WorkerConfig":

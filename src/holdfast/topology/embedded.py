@@ -2,24 +2,25 @@
 
 import asyncio
 import gc
-import json
 import os
 from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
+from holdfast.topology.announcing import announce
 from holdfast.topology.ledger_server import LedgerServer
 from holdfast.topology.signals import on_stop
 from holdfast.topology.worker_process import WorkerChild
 
 
-def announce(server: LedgerServer, settings: Settings) -> None:
-    """The one line on standard output that says: jobs can be submitted and run."""
+def _announce(server: LedgerServer, settings: Settings) -> None:
+    """Jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
     line = {"event": "ready", "grpc": server.address, **metrics, "data": data, "pid": os.getpid()}
-    print(json.dumps(line), flush=True)
+    url = f'Holdfast("holdfast://{server.address}")'
+    announce(line, f"ready with the jobs in {data}: {url}, or --connect {server.address}; Ctrl-C stops it")
 
 
 def tune_collector() -> None:
@@ -41,7 +42,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     with on_stop(stopping.set):
         await server.start()
         tune_collector()
-        announce(server, settings)
+        _announce(server, settings)
         await stopping.wait()
         await server.stop()
 
@@ -55,6 +56,7 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         log_level=settings.log_level,
         log_format=settings.log_format,
         app=settings.app,
+        beside=settings.data,
     )
     stopping = asyncio.Event()
 
@@ -71,7 +73,7 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
             await server.stop()
             raise InvalidArgumentError("the worker cannot start; what it said stands above", reason="WORKER_REFUSED")
         if not stopping.is_set():
-            announce(server, settings)
+            _announce(server, settings)
         await stopping.wait()
         await server.drain()
         await worker.wait()

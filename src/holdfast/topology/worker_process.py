@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import signal
 import subprocess
 import sys
@@ -11,7 +10,9 @@ from collections.abc import Mapping
 from holdfast.backends.ports import WorkApi
 from holdfast.errors import ExitCode
 from holdfast.logs import get_logger
+from holdfast.topology.announcing import announce, few
 from holdfast.topology.signals import STOPS, on_stop
+from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
@@ -30,7 +31,9 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
         attached.cancel()
         if not running.done():
-            print(json.dumps({"event": "ready", "worker_id": config.worker_id, "grpc": where}), flush=True)
+            announce(
+                {"event": "ready", "worker_id": config.worker_id, "grpc": where}, _sentence(handlers, config, where)
+            )
         await running
         if worker.is_recycling:
             # From here until the fresh process listens, a stop waits; one that has just come is heard first.
@@ -39,14 +42,22 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
     return worker
 
 
+def _sentence(handlers: Mapping[str, Handler], config: WorkerConfig, where: str) -> str:
+    types = few(handlers.keys() - BUILTIN.keys() or handlers)
+    return f"{config.worker_id} is ready for {types}, {config.slots} at a time, from {where}; Ctrl-C stops it"
+
+
 class WorkerChild:
     """A worker process that is started again when it dies, and ends with its parent."""
 
-    def __init__(self, *, slots: int, worker_id: str, log_level: str, log_format: str, app: str = "") -> None:
+    def __init__(
+        self, *, slots: int, worker_id: str, log_level: str, log_format: str, app: str = "", beside: str = ""
+    ) -> None:
+        """`beside` is the directory of the server at its side."""
         self._command = [
             *(sys.executable, "-m", "holdfast", "worker", "--slots", str(slots)),
             *(["--worker-id", worker_id] if worker_id else []),
-            *(["--app", app] if app else []),
+            *(["--app", app, "--beside", beside] if app else []),
             *("--log-level", log_level, "--log-format", log_format, "--lifeline"),
         ]
         self._process: asyncio.subprocess.Process | None = None

@@ -1,0 +1,63 @@
+"""What a person reads when a server or a worker starts."""
+
+import os
+import signal
+
+from tests.e2e.fleet import Fleet
+from tests.e2e.shell import Shell
+
+SHOP = """
+from holdfast import Holdfast
+
+app = Holdfast("./shop-data")
+
+
+@app.job
+def resize(path: str) -> str:
+    return path
+"""
+
+
+def test_worker_says_at_a_terminal_what_it_runs(fleet: Fleet) -> None:
+    """A sentence names the functions, the place and the way out; a pipe gets JSON."""
+    (fleet.folder / "shop.py").write_text(SHOP)
+    shell = Shell(fleet.folder)
+
+    def drain() -> None:
+        assert shell.run("worker", "drain", "anna", "--connect", "shop-data").returncode == 0
+
+    command = ("worker", "-A", "shop:app", "--worker-id", "anna", "-c", "3")
+    status, text = shell.at_terminal(*command, awaited="Ctrl-C", then=drain)
+    assert status == 0
+    assert "anna is ready for resize, 3 at a time, from ./shop-data; Ctrl-C stops it" in text
+    assert '"ready"' not in text
+
+
+def test_server_says_at_a_terminal_how_to_reach_it(fleet: Fleet) -> None:
+    """A sentence can be copied into a program or a command."""
+    shell = Shell(fleet.folder)
+
+    def stop() -> None:
+        os.kill(int((fleet.folder / "kept" / "LOCK").read_text()), signal.SIGTERM)
+
+    status, text = shell.at_terminal("server", "--data", "kept", "--port", "0", awaited="Ctrl-C", then=stop)
+    assert status == 0
+    assert f'ready with the jobs in {fleet.folder}/kept: Holdfast("holdfast://127.0.0.1:' in text
+    assert "or --connect 127.0.0.1:" in text
+
+
+def test_up_warns_of_an_app_that_keeps_its_jobs_elsewhere(fleet: Fleet) -> None:
+    """Its jobs would wait for ever in a directory that this worker does not look into."""
+    (fleet.folder / "shop.py").write_text(SHOP)
+    other, _ = fleet.up("-A", "shop:app", data="other")
+    assert "shop:app submits to './shop-data', while this worker runs the jobs of 'other'" in other.log
+    same, _ = fleet.up("-A", "shop:app", data="shop-data")
+    assert "submits to" not in same.log
+
+
+def test_worker_warns_of_an_app_that_keeps_its_jobs_elsewhere(fleet: Fleet) -> None:
+    """The same for a worker that is told another directory than its app."""
+    (fleet.folder / "shop.py").write_text(SHOP)
+    fleet.server(data="other")
+    worker = fleet.worker("other", "-A", "shop:app")
+    assert "shop:app submits to './shop-data', while this worker runs the jobs of 'other'" in worker.log
