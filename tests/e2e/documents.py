@@ -23,7 +23,7 @@ from tests.e2e.waiting import DEADLINE_S, pause
 
 PORT = "50051"
 _FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
+FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
 _PRINTED = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 _STATUS = re.compile(r"\s+# exit (\d+)$")
 _SESSION = """
@@ -77,7 +77,7 @@ class Reader:
         for block in blocks:
             if block.language == "console":
                 self._type_in(block)
-            elif file := _FILE.match(block.source):
+            elif file := FILE.match(block.source):
                 self._save(file[1], block)
             else:
                 self._run_python(block)

@@ -1,10 +1,11 @@
 """Every example in the documents for users is run, and does what the document says."""
 
+from codeop import CommandCompiler
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.documents import ExampleError, blocks_of, reader_of
+from tests.e2e.documents import FILE, ExampleError, blocks_of, reader_of
 
 DOCUMENTS = (
     "README.md",
@@ -60,6 +61,31 @@ def test_right_examples_pass(tmp_path: Path) -> None:
     )
     with reader_of(document, tmp_path) as reader:
         assert reader.run() == 4
+
+
+def typed_at_a_prompt(source: str) -> None:
+    """What Python's own prompt makes of these lines, one after the other; raises SyntaxError as it would."""
+    compiler = CommandCompiler()
+    waiting: list[str] = []
+    for line in [*source.splitlines(), ""]:
+        waiting.append(line)
+        if compiler("\n".join(waiting), "<prompt>", "single") is not None:
+            waiting.clear()
+    assert not waiting
+
+
+@pytest.mark.parametrize("block", ["for x in (1, 2):\n    x\nprint(x)\n", "def f():\n    pass\n\n    pass\n"])
+def test_prompt_wants_an_empty_line_behind_a_block(block: str) -> None:
+    """And none within it."""
+    with pytest.raises(SyntaxError):
+        typed_at_a_prompt(block)
+
+
+def test_examples_of_the_tutorial_can_be_pasted_into_a_prompt(root: Path) -> None:
+    """It says so; those that are files are no part of it."""
+    for block in blocks_of((root / "docs/tutorial.md").read_text()):
+        if block.language == "python" and not FILE.match(block.source):
+            typed_at_a_prompt(block.source)
 
 
 def test_every_example_is_in_a_language_that_is_run(root: Path) -> None:

@@ -60,10 +60,11 @@ def _paused(ledger: Ledger, job: Job, now: Now) -> Answer | None:
 def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:
     template = job.template
     if not workers:
-        return "NO_WORKER", "no worker is connected; start one with `holdfast worker`"
+        return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
     knowing = [worker for worker in workers if template.route in worker.routes]
     if not knowing:
-        return "TYPE_UNKNOWN", f"none of the {len(workers)} connected workers knows the type {template.route!r}"
+        hint = f"{len(workers)} connected; start one whose app defines it"
+        return "TYPE_UNKNOWN", f"no worker knows the type {template.route!r} ({hint})"
     if not any(not worker.queues or template.queue in worker.queues for worker in knowing):
         return "QUEUE_UNSERVED", f"no worker that knows {template.route!r} serves the queue {template.queue!r}"
     if all(worker.is_draining for worker in knowing):
