@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from holdfast.core.text import printable as printable  # noqa: PLC0414 - one of the ways to print
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 #: Columns of numbers.
@@ -42,11 +44,6 @@ def as_span(span_ms: int) -> str:
         if span_ms >= size:
             return f"{span_ms / size:.3g} {unit}"
     return f"{span_ms} ms"
-
-
-def printable(text: str) -> str:
-    """What a job carries is hostile: an escape sequence must not reach the terminal."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def printable_lines(data: bytes) -> str:

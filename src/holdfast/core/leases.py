@@ -28,7 +28,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TER
 from holdfast.core.model import Job, Lease, Now, QueueMode, Result
 from holdfast.core.ready_queue import LaneKey
 from holdfast.core.tasks import end
-from holdfast.core.validation import as_text
+from holdfast.core.text import as_text
 
 LOSSES_SPENT = "WORKER_LOST"
 OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"

@@ -9,7 +9,7 @@ from holdfast.core.commands import Decision, TakeNotes
 from holdfast.core.events import Noted
 from holdfast.core.leases import LeaseManager
 from holdfast.core.model import Lease, Note, Now
-from holdfast.core.validation import as_text
+from holdfast.core.text import as_text
 
 NOTES_TOO_LARGE = "NOTES_TOO_LARGE"
 

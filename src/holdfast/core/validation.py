@@ -5,6 +5,7 @@ import re
 from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Template
+from holdfast.core.text import is_text
 from holdfast.errors import Code
 
 _NAME = re.compile(limits.NAME_PATTERN)
@@ -70,22 +71,6 @@ def _check_backoff(backoff: Backoff) -> Refusal | None:
         if not 0 <= value <= limits.BACKOFF_MS_MAX:
             return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {limits.BACKOFF_MS_MAX}", value))
     return None
-
-
-def is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8; a lone surrogate cannot, and would stop the journal."""
-    if value.isascii():
-        return True
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def as_text(value: str) -> str:
-    """The same text, with a question mark for what cannot be written as UTF-8."""
-    return value if value.isascii() else value.encode(errors="replace").decode()
 
 
 def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:

@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 import structlog
 
+from holdfast.core.text import printable
+
 Format = Literal["auto", "json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -118,7 +120,7 @@ def line_writer(log_format: Format, stream: ByteStream) -> LineWriter:
 def render_text(fields: MutableMapping[str, Any]) -> str:
     """`12:00:00.123 info  job.finished  job_id=… message`; a value's control characters are escaped."""
     rest = " ".join(
-        f"{name}={_printable(value)}"
+        f"{name}={printable(str(value))}"
         for name, value in fields.items()
         if name not in {"ts_ms", "level", "event", "message"} and value not in ("", None)
     )
@@ -127,14 +129,9 @@ def render_text(fields: MutableMapping[str, Any]) -> str:
         f"{fields.get('level', 'info')!s:<7}",
         str(fields.get("event", "")),
         rest,
-        _printable(fields.get("message", "")),
+        printable(str(fields.get("message", ""))),
     )
     return "  ".join(part for part in parts if part)
-
-
-def _printable(value: object) -> str:
-    # Text of jobs is hostile: an escape sequence must not reach the terminal.
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
 
 
 def _clock(ts_ms: int) -> str:

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from holdfast import limits
 from holdfast.backends.ports import Assignment
 from holdfast.core.model import Note
-from holdfast.core.validation import as_text
+from holdfast.core.text import as_text
 from holdfast.worker.handlers import Handler
 
 #: The newest lines between two heartbeats are kept, with room for one that says how many are not.

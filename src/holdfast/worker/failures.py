@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast import limits
-from holdfast.core.validation import as_text
+from holdfast.core.text import as_text
 
 MESSAGE_CHARS_MAX = 4 * 1_024
 #: The end of a traceback says most; this much of it is kept.

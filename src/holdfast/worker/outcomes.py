@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.validation import as_text
+from holdfast.core.text import as_text
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.failures import described, reason_of
 from holdfast.worker.forks import end_fork
