@@ -48,7 +48,7 @@ class _GrpcLine:
             raise UnavailableError("the session has ended") from error
 
     async def receive(self) -> pb.CoordinatorMessage:
-        # A cancelled read would end the whole stream, so the read outlives whoever waits for it.
+        # A canceled read would end the whole stream, so the read outlives whoever waits for it.
         reading = self._reading = self._reading or asyncio.ensure_future(self._call.read())
         try:
             message = await asyncio.shield(reading)
