@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pytest
 
-from holdfast import Holdfast, State, UnavailableError
+from holdfast import Holdfast, ResultTimeoutError, State, UnavailableError
 from holdfast.errors import FailedPreconditionError
 from tests.e2e.waiting import DEADLINE_S, eventually, pause
 
@@ -168,6 +168,18 @@ def test_running_job_outlives_the_server(processes: Processes, module: ModuleTyp
     (tmp_path / "go").touch()
     assert job.result(timeout_s=DEADLINE_S) == 1
     assert job.view().attempts == 1
+
+
+def test_wait_ends_in_time_while_the_server_stands_still(processes: Processes, module: ModuleType) -> None:
+    """Whoever waits for a result for a moment is told that it is over, even if nobody answers; later all goes on."""
+    server = processes.serve()
+    job = module.double.submit(4)
+    server.send_signal(signal.SIGSTOP)
+    with pytest.raises(ResultTimeoutError):
+        job.result(timeout_s=0.1)
+    server.send_signal(signal.SIGCONT)
+    with module.app.worker():
+        assert job.result(timeout_s=DEADLINE_S) == 8
 
 
 def test_clean_close_hands_over_at_once(processes: Processes, module: ModuleType) -> None:

@@ -1,6 +1,7 @@
 """The SDK over a ledger in memory and over a directory of this process: the same behaviour."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -127,6 +128,18 @@ def test_waiting_too_long_says_where_the_job_is(app: Holdfast) -> None:
     assert isinstance(caught.value, ResultTimeoutError)
     assert "worker" in caught.value.why
     assert job.status() is State.QUEUED
+
+
+async def test_infinity_is_a_wait_without_an_end(app: Holdfast) -> None:
+    """A wait longer than any clock counts, from a thread or from a loop, is one that ends with the job."""
+
+    @app.job
+    def one() -> int:
+        return 1
+
+    with app.worker():
+        assert await asyncio.to_thread(one.submit().result, math.inf) == 1
+        assert await one.submit().aresult(math.inf) == 1
 
 
 def test_canceled_job_has_no_result(app: Holdfast) -> None:

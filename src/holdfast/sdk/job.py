@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Whoever has waited as long as it wanted looks once more, and waits so long for an answer at most.
+_LAST_LOOK_S = 1.0
+#: Some years; not every clock can count to more, and infinity.
+_FOR_EVER_S = 1e8
+
 
 class Job(Generic[T]):
     """One job that was accepted. Every method `name` that asks for something has a twin `aname` to be awaited."""
@@ -91,6 +96,7 @@ class Job(Generic[T]):
         Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time; with
         `timeout_s=0` nothing is waited for.
         """
+        timeout_s = _bounded(timeout_s)
         near = self._connection.near() if timeout_s is None or timeout_s > 0 else None
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         if near is not None:
@@ -107,7 +113,8 @@ class Job(Generic[T]):
 
     async def aresult(self, timeout_s: float | None = None) -> T:
         """The same, to be awaited."""
-        return await self._portal().arun(lambda: self._result(timeout_s, timeout_s))
+        bounded_s = _bounded(timeout_s)
+        return await self._portal().arun(lambda: self._result(bounded_s, bounded_s))
 
     async def _result(self, timeout_s: float | None, asked_s: float | None) -> T:
         """`asked_s` is how long the caller wanted to wait, of which some may be over."""
@@ -116,7 +123,7 @@ class Job(Generic[T]):
         import asyncio
 
         try:
-            async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
+            async with asyncio.timeout(timeout_s if timeout_s > 0 else _LAST_LOOK_S if asked_s else None):
                 job, result = await (self._settled() if timeout_s > 0 else self._settled_by_now())
         except TimeoutError as error:
             if isinstance(error, HoldfastError):
@@ -169,3 +176,8 @@ class Job(Generic[T]):
 
     def _portal(self) -> "Portal":
         return self._connection.portal()
+
+
+def _bounded(timeout_s: float | None) -> float | None:
+    """None for ever, however that was said."""
+    return None if timeout_s is None or timeout_s > _FOR_EVER_S else timeout_s
