@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code: commands, settings, exit codes, status codes, metrics, limits."""
+"""Writes docs/reference.md from the code: the SDK, commands, settings, exit codes, status codes, metrics, limits."""
 
 import re
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from holdfast.observe.exposition import MeterCollector
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from holdfast.settings import ClientSettings, Settings, WorkerSettings, fields_of, purpose, wanted
 from scripts.command_reference import commands
+from scripts.python_reference import python
 
 _EXIT_MEANINGS = {
     ExitCode.DONE: "done",
@@ -32,6 +33,7 @@ def to_markdown() -> str:
             "",
             "Generated from the code by `make docs`. Commands explain themselves with `--help`.",
             "",
+            *python(),
             *commands(),
             *_settings(),
             *_exit_codes(),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast import testing
 from scripts import generate_docs, generate_proto
 
 README_LINES_MAX = 60
@@ -127,3 +129,10 @@ def test_document_of_an_absent_module_is_left_out() -> None:
     """A document whose module does not exist yet is not generated; a broken module is an error."""
     assert generate_docs.render("holdfast.no_such_module") is None
     assert generate_docs.render("holdfast.limits") is None
+
+
+def test_reference_has_every_public_name(root: Path) -> None:
+    """Whoever sees a name in somebody's code finds it in the reference."""
+    text = (root / "docs/reference.md").read_text()
+    names = [name for name in (*holdfast.__all__, *testing.__all__) if not name.startswith("__")]
+    assert [name for name in names if name not in text] == []

@@ -1,0 +1,115 @@
+"""The part of docs/reference.md that is about the SDK, made from its signatures and docstrings."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast import testing
+from holdfast.sdk.worker import AppWorker
+
+#: Classes whose methods are called, with the name that examples give an object of it.
+_CALLED: Mapping[str, type] = {
+    "app": holdfast.Holdfast,
+    "function": holdfast.JobFunction,
+    "job": holdfast.Job,
+    "current()": holdfast.JobContext,
+    "app.worker()": AppWorker,
+    "Backoff": holdfast.Backoff,
+}
+#: Public for other parts of Holdfast, not for its users.
+_INNER = frozenset({"connection", "handlers", "work_api", "rule", "has_said", "take_note", "add_note"})
+
+
+def python() -> list[str]:
+    """Every public name, with what it does."""
+    return [
+        "## In Python",
+        "",
+        "What `from holdfast import ...` offers. Explained by topic in the [guide](guide.md); `help(name)` says more.",
+        "",
+        *(line for name, kind in _CALLED.items() for line in _methods(name, kind)),
+        *_values(),
+        *_errors(),
+        *_testing(),
+    ]
+
+
+def _methods(name: str, kind: type) -> Iterator[str]:
+    yield from (f"### `{kind.__name__}`", "", _first(kind), "", "| call | awaited | what it does |", "|---|---|---|")
+    if kind is holdfast.Holdfast:
+        yield f"| `app = Holdfast{_parameters(kind)}` |  | {_all(kind.__init__)} |"
+    if kind is holdfast.Job:
+        yield "| `job.id` |  | Its id, for ever. |"
+        yield "| `job.is_existing` |  | Whether the submit found this job by a key, instead of making it. |"
+        yield "| `job.seen` |  | What `get` and `find` saw of it, a `JobView`; else None. |"
+    members = [one for one in vars(kind) if not one.startswith("_") and one not in _INNER]
+    for member in members:
+        twin = f"a{member}"
+        if member[:1] == "a" and member[1:] in members:
+            continue
+        found = inspect.getattr_static(kind, member)
+        if isinstance(found, property) or inspect.isroutine(getattr(kind, member)):
+            call = member + ("" if isinstance(found, property) else _parameters(getattr(kind, member)))
+            yield f"| `{name}.{call}` | {f'`{twin}`' if twin in members else ''} | {_all(found)} |"
+    yield ""
+
+
+def _parameters(function: Any) -> str:  # noqa: ANN401 - a function, or a class
+    """By name and default; what they are, the docstring says."""
+    signature = inspect.signature(function)
+    kept = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    shown = [one for one in kept if one.name not in {"self", "clock"}]
+    return str(signature.replace(parameters=shown, return_annotation=inspect.Signature.empty))
+
+
+def _values() -> list[str]:
+    kinds: list[type[msgspec.Struct]] = [holdfast.JobView, holdfast.Progress]
+    rows = [
+        f"| `{kind.__name__}` | {_first(kind)} | {', '.join(f'`{name}`' for name in _fields(kind))} |" for kind in kinds
+    ]
+    states = ", ".join(f"`{state.name}`" for state in holdfast.State)
+    return [
+        "### Values",
+        "",
+        "| name | what it is | has |",
+        "|---|---|---|",
+        *rows,
+        f"| `State` | {_first(holdfast.State)} | {states} |",
+        "",
+    ]
+
+
+def _fields(kind: type[msgspec.Struct]) -> list[str]:
+    properties = [name for name, value in vars(kind).items() if isinstance(value, property)]
+    return [*kind.__struct_fields__, *properties]
+
+
+def _errors() -> list[str]:
+    kinds = [value for name in holdfast.__all__ if inspect.isclass(value := getattr(holdfast, name))]
+    raised = [kind for kind in kinds if issubclass(kind, Exception)]
+    rows = [f"| `{kind.__name__}` | {_first(kind)} |" for kind in raised]
+    return ["### Errors", "", "| name | when |", "|---|---|", *rows, ""]
+
+
+def _testing() -> list[str]:
+    found = {name: getattr(testing, name) for name in sorted(testing.__all__, key=len)}
+    rows = [f"| `{name}{_parameters(value)}` | {_all(value)} |" for name, value in found.items()]
+    fixtures = "pytest finds the fixtures `holdfast_app`, `holdfast_clock` and `holdfast_memory`."
+    return ["### `holdfast.testing`", "", fixtures, "", "| name | what it does |", "|---|---|", *rows, ""]
+
+
+def _first(described: Any) -> str:  # noqa: ANN401 - whatever has a docstring
+    """The first paragraph of its docstring, as a line."""
+    return _line((inspect.getdoc(described) or "").split("\n\n")[0])
+
+
+def _all(described: Any) -> str:  # noqa: ANN401 - whatever has a docstring
+    """Its docstring, as a cell of a table."""
+    return _line(inspect.getdoc(described) or "")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
