@@ -30,8 +30,8 @@ _EXACT: dict[Any, tuple[type, ...]] = {
 }
 _SPREAD = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLACE = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<name>.*?)`")
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class Codec:
         try:
             return self._decoder.decode(payload)
         except msgspec.ValidationError as error:
-            raise self._problem(_sentence(str(error))) from None
+            raise self._problem(_sentence(str(error), self._names)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._problem(f"the payload is not JSON: {error}") from None
 
@@ -205,12 +205,12 @@ def _or_unset(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     return Any if hint is Any else typing.Union[hint, msgspec.UnsetType]  # noqa: UP007 - made at run time
 
 
-def _sentence(text: str) -> str:
+def _sentence(text: str, names: Sequence[str]) -> str:
     """What msgspec found, with the parameter's name first."""
-    if missing := _MISSING.match(text):
+    if missing := _MISSING.fullmatch(text):
         return f"parameter {missing['name']!r}: expected a value, got none"
-    if unknown := _UNKNOWN.match(text):
-        return f"expected the name of a parameter, got {unknown['name']!r}"
+    if unknown := _UNKNOWN.fullmatch(text):
+        return f"expected parameters to be among {', '.join(names) or 'none'}; got {unknown['name']!r}"
     found = _PLACE.match(text)
     if found is None:
         return text

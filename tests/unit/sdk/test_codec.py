@@ -127,7 +127,7 @@ def test_array_is_positional_and_nothing_is_no_arguments() -> None:
         (("a", True), {}, "parameter 'width': expected int, got bool"),
         (("a", 1.5), {}, "parameter 'width': expected int, got float"),
         ((), {}, "parameter 'path': expected a value, got none"),
-        (("a",), {"height": 1}, "got 'height'"),
+        (("a",), {"height": 1}, "expected parameters to be among path, width; got 'height'"),
         (("a",), {"path": "b"}, "multiple values for argument 'path'"),
         (("a", 1, 2), {}, "too many positional arguments"),
     ],
@@ -145,6 +145,8 @@ def test_wrong_part_of_an_argument_is_named() -> None:
     """An error deep inside an argument says where."""
     with pytest.raises(ArgumentsError, match=r"parameter 'value': expected int, got str at \[0\]\.corner\.x"):
         Codec(typed(list[Box])).encode(([{"corner": {"x": "1"}}],), {})
+    with pytest.raises(ArgumentsError, match=r"parameter 'value': object missing required field x at \[0\]\.corner"):
+        Codec(typed(list[Box])).encode(([{"corner": {}}],), {})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [1, {"a": float("-inf")}]])
