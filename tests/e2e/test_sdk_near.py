@@ -113,3 +113,22 @@ def test_socket_of_another_server_is_not_taken(fleet: Fleet) -> None:
         app.stats()
         assert near_of(app) is None
         assert job.status() is State.QUEUED
+
+
+def test_handler_of_a_signal_may_ask_while_its_thread_waits(app: Holdfast) -> None:
+    """A call within a call of the same thread has a connection of its own; both are answered."""
+    job = app.submit("echo", {"n": 1})
+    asked: list[object] = []
+
+    def on_alarm(*_: object) -> None:
+        asked.append(app.submit("echo", {"n": 2}))
+        threading.Thread(target=worker.start).start()
+
+    worker = app.worker()
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert job.result() == {"n": 1}
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(asked) == 1

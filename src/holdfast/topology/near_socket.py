@@ -28,27 +28,35 @@ class NearSocket:
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Durable when it returns."""
-        return driven(self._jobs(None).submit(templates, drafts))
+        carrier = self._take(None)
+        try:
+            return driven(RemoteJobs(carrier, Once()).submit(templates, drafts))
+        finally:
+            self._own.carrier = carrier
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
         """The job and its result once it has ended; None if it has not in time."""
+        carrier = self._take(timeout_s)
         try:
-            return driven(self._jobs(timeout_s).settled(job_id))
+            return driven(RemoteJobs(carrier, Once()).settled(job_id))
         except DeadlineExceededError:
             return None
+        finally:
+            self._own.carrier = carrier
 
     def close(self) -> None:
         """Ends the connections of all threads; one that waits asks the link instead."""
         for carrier in list(self._all):
             carrier.drop()
 
-    def _jobs(self, patience_s: float | None) -> RemoteJobs:
-        carrier: BlockingCarrier | None = getattr(self._own, "carrier", None)
+    def _take(self, patience_s: float | None) -> BlockingCarrier:
+        """The thread's connection, or a new one: a signal's handler may ask while its thread waits in the first."""
+        carrier: BlockingCarrier | None = self._own.__dict__.pop("carrier", None)
         if carrier is None or not carrier.is_open:
-            carrier = self._own.carrier = BlockingCarrier.connect(self._path)
+            carrier = BlockingCarrier.connect(self._path)
             self._all.add(carrier)
         carrier.patience_s = patience_s
-        return RemoteJobs(carrier, Once())
+        return carrier
 
 
 def driven(call: Awaitable[T]) -> T:

@@ -39,9 +39,12 @@ def failed(context: JobContext, error: BaseException) -> ReportRow:
         end_fork(error)
     if context.interrupt is not None:
         return interrupted(context)
-    if isinstance(error, AttemptFailedError):
-        return _said(context, error)
-    return failure(context, reason_of(error), output=described(error))
+    try:
+        if isinstance(error, AttemptFailedError):
+            return _said(context, error)
+        return failure(context, reason_of(error), output=described(error))
+    except Exception:  # noqa: BLE001 - a class made to be a nuisance: raised here, it would end the thread of a slot
+        return failure(context, "UNSHOWABLE: what the job raised cannot be described")
 
 
 def interrupted(context: JobContext) -> ReportRow:

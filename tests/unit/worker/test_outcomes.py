@@ -1,5 +1,8 @@
 """From what a handler returned or raised to what the backend is told."""
 
+import math
+from typing import cast
+
 import pytest
 
 from holdfast import limits
@@ -30,6 +33,22 @@ def test_output_of_a_failure_that_is_too_large_is_left_out() -> None:
     """The reason is worth more than the output."""
     row = failed(context_of(), AttemptFailedError("R", output=bytes(limits.OUTPUT_BYTES_MAX + 1)))
     assert (row.failure_reason, row.output) == ("R", b"")
+
+
+class _NoText(str):
+    __slots__ = ()
+
+    def __getitem__(self, _: object) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "error", [AttemptFailedError("R", retry_after_ms=cast("int", math.nan)), AttemptFailedError(_NoText())]
+)
+def test_nothing_that_is_raised_is_more_than_a_failure(error: Exception) -> None:
+    """An exception that cannot even be looked at fails its attempt, and does not end the thread that runs it."""
+    row = failed(context_of(), error)
+    assert (row.state, row.token) == (FAILED, 7)
 
 
 @pytest.mark.parametrize(
