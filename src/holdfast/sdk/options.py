@@ -1,7 +1,9 @@
 """How jobs of one function are kept and run: what a decorator or `with_options` may say, checked at once."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
+from inspect import formatannotation
 from typing import Any, TypedDict
 
 import msgspec
@@ -111,14 +113,53 @@ def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:
     if unknown:
         known = ", ".join(JobOptions.__struct_fields__)
         raise InvalidArgumentError(
-            f"expected options to be among {known}; got {', '.join(sorted(unknown))}", reason="OPTION_UNKNOWN"
+            f"expected options to be among {known}; got {', '.join(name + _hint(name) for name in sorted(unknown))}",
+            reason="OPTION_UNKNOWN",
         )
     try:
         # Built anew from plain values, so that each is checked by its type.
         values = {name: getattr(options, name) for name in JobOptions.__struct_fields__} | given
         return msgspec.convert(values, JobOptions, builtin_types=(datetime,), from_attributes=False)
     except msgspec.ValidationError as error:
-        raise InvalidArgumentError(f"an option is wrong: {error}", reason="OPTION_INVALID") from None
+        raise InvalidArgumentError(_sentence(str(error), given), reason="OPTION_INVALID") from None
+
+
+def _hint(unknown: str) -> str:
+    """What whoever knows another queue, or misspelt a name, may have meant."""
+    from difflib import get_close_matches
+
+    if unknown in _DECLARED:
+        return " (said in @app.job(...) alone)"
+    near = get_close_matches(unknown, [*JobOptions.__struct_fields__, *_DECLARED], n=1)
+    meant = _ELSEWHERE.get(unknown) or next(iter(near), "")
+    return f" (did you mean {meant}?)" if meant else ""
+
+
+def _sentence(text: str, given: Mapping[str, object]) -> str:
+    """The option that msgspec stumbled over, what it should be, and what was given."""
+    found = _PLACE.search(text)
+    if found is None:
+        return f"an option is wrong: {text}"
+    name = found["name"]
+    return f"expected {name} to be {formatannotation(JobOptions.__annotations__[name])}, got {given[name]!r}"
+
+
+_PLACE = re.compile(r" - at `\$\.(?P<name>\w+)")
+#: What a function is declared with, and its jobs do not change.
+_DECLARED = ("name", "no_retry", "isolation")
+#: What other queues call it.
+_ELSEWHERE = {
+    "countdown": "delay_s",
+    "eta": "at",
+    "max_retries": "max_attempts, one more than retries",
+    "retries": "max_attempts, one more than retries",
+    "soft_time_limit": "timeout_s",
+    "time_limit": "timeout_s",
+    "queue_name": "queue",
+    "job_id": "request_id",
+    "task_id": "request_id",
+    "bind": "current(), without an option",
+}
 
 
 def _extra(options: JobOptions) -> Extra | None:

@@ -1,6 +1,6 @@
 """Options of jobs: what may be said, and what becomes of it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -71,6 +71,25 @@ def test_wrong_options_are_refused_by_name(changes: dict[str, Any], words: str) 
     """An option that cannot be is refused when it is said, with its name."""
     with pytest.raises(InvalidArgumentError, match=words):
         Plan("work", changed(JobOptions(), changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"prority": 9}, "got prority (did you mean priority?)"),
+        ({"countdown": 9}, "got countdown (did you mean delay_s?)"),
+        ({"max_retries": 3}, "got max_retries (did you mean max_attempts, one more than retries?)"),
+        ({"isolation": "process"}, "got isolation (said in @app.job(...) alone)"),
+        ({"delay_s": timedelta(seconds=3)}, "expected delay_s to be float, got datetime.timedelta(seconds=3)"),
+        ({"labels": {"a": 1}}, "expected labels to be dict[str, str], got {'a': 1}"),
+        ({"backoff": 3}, "expected backoff to be holdfast.sdk.options.Backoff, got 3"),
+    ],
+)
+def test_wrong_options_are_told_with_what_may_be_meant(changes: dict[str, Any], words: str) -> None:
+    """Whoever misspells a name, or knows it from another queue, is told the right one; a wrong type is shown."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        changed(JobOptions(), changes)
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
