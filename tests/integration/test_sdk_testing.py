@@ -156,7 +156,8 @@ def test_plugin_gives_the_fixtures_and_costs_little(tmp_path: Path) -> None:
         "    app = Holdfast('./never')\n"
         "    holdfast_memory(app).submit('echo')\n"
     )
-    only_ours = ["-p", "no:holdfast", "-p", "holdfast.testing.plugin", "-p", "no:hypothesispytest", "-p", "no:asyncio"]
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["holdfast.testing.plugin"]\n')
+    only_ours = ["-p", "no:hypothesispytest", "-p", "no:asyncio"]
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), *only_ours]
     ended = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "3 passed" in ended.stdout, ended.stdout + ended.stderr
