@@ -46,7 +46,10 @@ Queues = Annotated[
         pattern=rf"^({limits.NAME_PATTERN}(,{limits.NAME_PATTERN})*)?$", description="names of queues, with commas"
     ),
 ]
-AppPath = Annotated[str, msgspec.Meta(pattern=r"^([\w.]+:[\w.]+)?$", description="module:attribute")]
+AppPath = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^([\w.]+:[\w.]+)?$", description="module:attribute, such as shop:app for app in shop.py"),
+]
 Isolation = Annotated[Literal["", "thread", "process"], msgspec.Meta(description="one of thread, process")]
 Megabytes = Annotated[int, _whole(0, 1 << 30, "MiB")]
 Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]

@@ -14,7 +14,7 @@ BROKEN = "def load():\n    raise RuntimeError('no database')\n\nload()\n"
     ("app", "said"),
     [
         ("nowhere:app", "there is no module 'nowhere' in {folder} or in what is installed"),
-        ("broken", "expected app to be module:attribute, got 'broken'"),
+        ("broken", "expected app to be module:attribute, such as shop:app for app in shop.py, got 'broken'"),
         ("empty:app", "the module 'empty' ({folder}/empty.py) has no 'app'"),
         ("empty:number", "expected 'empty:number' to be an app, got int"),
         ("lacking:app", "ModuleNotFoundError: No module named 'not_installed'"),

@@ -79,7 +79,8 @@ class DirectoryLockedError(JournalError):
     def __init__(self, directory: str, holder_pid: int | None) -> None:
         holder = f"process {holder_pid}" if holder_pid is not None else "another process"
         super().__init__(
-            f"{directory} is in use by {holder}; stop it first, or use another directory",
+            f"{directory} is in use by {holder}, which serves it: ask that one (--connect {directory}), stop it first,"
+            " or use another directory",
             reason="DIRECTORY_LOCKED",
         )
         self.holder_pid = holder_pid

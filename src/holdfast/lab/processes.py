@@ -29,7 +29,8 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 def echo_server() -> Iterator[str]:
     """The address of a bare grpc.aio echo."""
     command = [sys.executable, "-m", "holdfast.lab.echo_server"]
-    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
+    # In a session of its own: a Ctrl-C at the terminal is for the bench, which ends it.
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)) as process:
         assert process.stdout is not None
         yield f"127.0.0.1:{process.stdout.readline().strip()}"
 
