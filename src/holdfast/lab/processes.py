@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+#: A Ctrl-C at the terminal is for the program that measures, which ends them.
+_APART = True
+
 
 @contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
@@ -29,8 +32,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 def echo_server() -> Iterator[str]:
     """The address of a bare grpc.aio echo."""
     command = [sys.executable, "-m", "holdfast.lab.echo_server"]
-    # In a session of its own: a Ctrl-C at the terminal is for the bench, which ends it.
-    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)) as process:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=_APART)) as process:
         assert process.stdout is not None
         yield f"127.0.0.1:{process.stdout.readline().strip()}"
 
@@ -42,7 +44,7 @@ def holdfast_server(*options: str) -> Iterator[tuple[str, int, Path]]:
         data = Path(folder) / "data"
         command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", *options]
         with (Path(folder) / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=_APART)
             with ended(process):
                 assert process.stdout is not None
                 ready = json.loads(process.stdout.readline())
