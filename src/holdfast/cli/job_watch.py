@@ -109,7 +109,7 @@ class _Bar(_Lines):
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         if self._progress is None:
-            columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
+            columns = (BarColumn(complete_style="cyan"), TaskProgressColumn(), TextColumn("{task.description}"))
             self._progress = Progress(*columns, transient=True)
             self._progress.start()
             self._task = self._progress.add_task("", total=1_000)

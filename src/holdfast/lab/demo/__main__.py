@@ -34,6 +34,7 @@ def main() -> int:
         console.print(f"NOT as expected: {problem}", highlight=False, markup=False, soft_wrap=True)
     if not wrong:
         console.print(f"Everything is as expected, after {time.monotonic() - start_s:.0f} s.", highlight=False)
+        console.print("Now your own jobs: docs/tutorial.md.", highlight=False)
     return 1 if wrong else 0
 
 

@@ -38,7 +38,7 @@ def display(console: Console, plan: Plan) -> Iterator[Display]:
         return
     columns = (
         TextColumn("{task.description:<10}"),
-        BarColumn(),
+        BarColumn(complete_style="cyan", finished_style="green"),  # by name: a terminal of 16 colors has them
         MofNCompleteColumn(),
         TextColumn("{task.fields[now]}"),
     )
