@@ -1,6 +1,8 @@
 """The end of an app at a bad moment: while it opens, and before a worker begins."""
 
 import asyncio
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,43 @@ def test_worker_of_a_closed_app_ends(tmp_path: Path) -> None:
         app.worker().start()
     with pytest.raises(AbortedError, match="closed"):
         app.worker().run()
+
+
+def test_second_close_waits_for_the_first(tmp_path: Path) -> None:
+    """Two threads close an app whose worker runs a job: it ends, and its result is kept, before either returns."""
+    app = Holdfast(tmp_path / "jobs")
+    begun, may_end = threading.Event(), threading.Event()
+
+    @app.job
+    def waiting() -> int:
+        begun.set()
+        may_end.wait()
+        return 1
+
+    app.worker().start()
+    job = waiting.submit()
+    begun.wait()
+    closing = [threading.Thread(target=app.close) for _ in range(2)]
+    for thread in closing:
+        thread.start()
+    may_end.set()
+    for thread in closing:
+        thread.join()
+    with Holdfast(tmp_path / "jobs") as after:
+        assert after.job_handle(job.id).result(timeout_s=0) == 1
+
+
+def test_handler_of_a_signal_may_ask_too(tmp_path: Path) -> None:
+    """A handler that asks the app while its thread is handing a question over does not wait for itself."""
+    with Holdfast(tmp_path / "jobs") as app:
+        app.stats()
+        asked: list[int] = []
+        before = signal.signal(signal.SIGALRM, lambda *_: asked.append(app.stats().position))
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        try:
+            while len(asked) < 200:
+                app.stats()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert len(asked) >= 200

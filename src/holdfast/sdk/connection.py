@@ -25,6 +25,7 @@ class Connection:
         """`open_link` is called on the portal's loop."""
         self._open_link = open_link
         self._lock = threading.Lock()
+        self._closing = threading.RLock()
         self._portal: Portal | None = None
         self._link: Link | None = None
         self._is_closed = False
@@ -87,8 +88,13 @@ class Connection:
     def close(self, timeout_s: float | None = None) -> None:
         """Hands over what this process serves, and ends the thread. Harmless when closed or never opened.
 
-        Workers of this process finish what they run, within the timeout if there is one.
+        Workers of this process finish what they run, within the timeout if there is one. Who closes while another
+        thread does waits for it: what works for this app still needs what it works with.
         """
+        with self._closing:
+            self._close(timeout_s)
+
+    def _close(self, timeout_s: float | None) -> None:
         closers, self._closers = self._closers, []
         for closer in closers:
             closer(timeout_s)
@@ -121,5 +127,6 @@ class Connection:
         if self._link is not None:
             self._link.disown()
         self._lock = threading.Lock()
+        self._closing = threading.RLock()
         self._portal = self._link = None
         self._closers = []

@@ -57,7 +57,8 @@ class Portal:
         self._is_closed = False
         self._pid = os.getpid()
         #: Whatever was handed over before the end is begun, and so is ended; nothing is handed over after it.
-        self._closing = threading.Lock()
+        #: Held again by the same thread where a signal's handler calls while its thread does.
+        self._closing = threading.RLock()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -72,9 +73,10 @@ class Portal:
         self._soon(self._start, waiter, call)
         try:
             return waiter.wait()
-        except KeyboardInterrupt:
-            with contextlib.suppress(UnavailableError):
-                self._soon(self._give_up, waiter)
+        except BaseException as error:  # an interrupt, of a person or of a worker; an error of the call is over already
+            if not isinstance(error, Exception):
+                with contextlib.suppress(UnavailableError):
+                    self._soon(self._give_up, waiter)
             raise
 
     async def arun(self, call: Call[T]) -> T:
