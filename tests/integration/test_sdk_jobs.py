@@ -313,7 +313,9 @@ def test_closed_app_says_so(app: Holdfast) -> None:
         app.stats()
 
 
-@pytest.mark.parametrize("url", ["redis://x", "holdfast://", "holdfast://host:0", "holdfast://h:99999", "", "a\0b"])
+@pytest.mark.parametrize(
+    "url", ["redis://x", "holdfast://", "holdfast://host:0", "holdfast://h:99999", "localhost:50051", "", "a\0b"]
+)
 def test_urls_that_cannot_be_are_refused(url: str) -> None:
     """A wrong URL is an error when the app is made."""
     with pytest.raises(InvalidArgumentError):

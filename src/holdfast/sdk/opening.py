@@ -27,9 +27,23 @@ def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "
         )
     if not url or "\0" in url:
         raise InvalidArgumentError(f"expected the path of a directory, got {url!r}", reason="URL_INVALID")
+    _refuse_bare_address(url)
     if settings:
         _settings(url, settings)
     return lambda: _to_ledger(url, settings, clock)
+
+
+def _refuse_bare_address(url: str) -> None:
+    """Whoever forgets the scheme would have jobs in a directory of that name, where no worker looks."""
+    if ":" not in url or url == MEMORY:
+        return
+    from holdfast.settings import address_of
+
+    if address_of(url):
+        raise InvalidArgumentError(
+            f"expected a URL, got the address {url!r}: say holdfast://{url} for a server, ./{url} for a directory",
+            reason="URL_INVALID",
+        )
 
 
 def _address(url: str) -> str:
