@@ -9,6 +9,7 @@ import msgspec
 import holdfast
 from holdfast import testing
 from holdfast.sdk.worker import AppWorker
+from holdfast.testing import plugin
 
 #: Classes whose methods are called, with the name that examples give an object of it.
 _CALLED: Mapping[str, type] = {
@@ -97,7 +98,7 @@ def _errors() -> list[str]:
 def _testing() -> list[str]:
     found = {name: getattr(testing, name) for name in sorted(testing.__all__, key=len)}
     rows = [f"| `{name}{_parameters(value)}` | {_all(value)} |" for name, value in found.items()]
-    fixtures = "pytest finds the fixtures `holdfast_app`, `holdfast_clock` and `holdfast_memory`."
+    fixtures = " ".join(_line(paragraph) for paragraph in (inspect.getdoc(plugin) or "").split("\n\n"))
     return ["### `holdfast.testing`", "", fixtures, "", "| name | what it does |", "|---|---|", *rows, ""]
 
 
