@@ -1,4 +1,4 @@
-"""Fixtures for tests of programs that use Holdfast; a `conftest.py` says `pytest_plugins = ["holdfast.testing.plugin"]`.
+"""Fixtures for programs that use Holdfast, once a `conftest.py` says `pytest_plugins = ["holdfast.testing.plugin"]`.
 
 `holdfast_app`: an app in memory. `holdfast_clock`: its clock, moved by `advance(seconds)`. `holdfast_memory(app)`: has
 a program's own app keep its jobs in memory for this test. To run what is due: `holdfast.testing.run_jobs(app)`.
