@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.proto import taskqueue_public_pb2
 from tests.e2e.fleet import Fleet, fleet_in
 from tests.e2e.shell import Done, Shell
 
@@ -131,14 +132,15 @@ def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
     assert "holdfast up" in done.stderr
 
 
-def test_directory_that_nobody_has_open_is_told_from_a_wrong_one(fleet: Fleet) -> None:
-    """Whoever has stopped everything is told who opens the directory, and how to read it as it is."""
-    server, _ = fleet.server(data="left")
-    server.stop()
-    done = Shell(fleet.folder).run("job", "list", "--connect", "left")
-    assert done.returncode == 3
-    assert "`holdfast worker -A module:app`" in done.stderr
-    assert "`holdfast journal show left`" in done.stderr
+def test_directory_that_nobody_serves_is_opened_by_the_command(fleet: Fleet) -> None:
+    """Whoever has stopped everything still sees the jobs, submits more, and leaves the directory to the next one."""
+    server, wire = fleet.server(data="left")
+    first = wire.new()
+    server.kill()
+    shell = Shell(fleet.folder)
+    second = shell.run("job", "submit", "echo", "--connect", "left").stdout.strip()
+    assert ids(shell.run("job", "list", "--json", "--connect", "left")) == [second, first]
+    assert fleet.server(data="left")[1].status(first).status == taskqueue_public_pb2.QUEUED
 
 
 def test_job_of_an_unknown_type_says_that_nobody_knows_it(run: Run) -> None:

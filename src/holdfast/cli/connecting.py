@@ -17,6 +17,7 @@ from holdfast.settings_sources import load
 if TYPE_CHECKING:
     from holdfast.client.carriers import Carrier
     from holdfast.client.remote import RemoteJobs
+    from holdfast.topology.serving import Serving
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ Connect = Annotated[
 #: A call that takes longer than this has reached somebody.
 _AWAY_S = 2.0
 _UNREACHABLE = "UNREACHABLE"
+#: What a server forgets, and when, is a setting of that server's; a command that looks in must not decide it.
+_EVER_MS, _ALL_JOBS, _ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
 
 
 class Connection:
@@ -46,11 +49,13 @@ class Connection:
         loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
         self._is_told = loaded.origins["connect"] != "default"
         self._place = place_of(loaded.settings.connect)
-        if isinstance(self._place, Path) and not self._place.is_socket():
-            raise _not_served(self._place.parent)
+        if isinstance(self._place, Path) and not holds_journal(self._place.parent):
+            raise _no_jobs(self._place.parent)
         # One loop for all questions: gRPC does not bear a second one in its process.
         self._runner = asyncio.Runner()
         self._client: RemoteJobs | None = None
+        #: What this command serves itself, because nobody else did.
+        self._serving: Serving | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +76,7 @@ class Connection:
         from holdfast.client.remote import RemoteJobs
 
         if self._client is None:
-            self._client = RemoteJobs(await _carrier(self._place))
+            self._client = RemoteJobs(await self._carrier())
         try:
             return await call(self._client)
         except UnavailableError as error:
@@ -97,10 +102,26 @@ class Connection:
             await self._close()
             await asyncio.sleep(_AWAY_S / 4)
 
+    async def _carrier(self) -> "Carrier":
+        if isinstance(self._place, str):
+            from holdfast.client.grpc_carrier import GrpcCarrier
+
+            return GrpcCarrier(self._place)
+        from holdfast.client.socket_carrier import SocketCarrier
+
+        try:
+            return await SocketCarrier.connect(self._place)
+        except UnavailableError:  # nobody serves it, or somebody who was killed left its socket behind
+            self._serving = await _opened(self._place.parent)
+            return await SocketCarrier.connect(self._place)
+
     async def _close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.close()
 
 
 def ask(connect: str | None, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
@@ -109,28 +130,19 @@ def ask(connect: str | None, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T
         return connection.ask(call)
 
 
-async def _carrier(place: str | Path) -> "Carrier":
-    if isinstance(place, Path):
-        from holdfast.client.socket_carrier import SocketCarrier
+async def _opened(folder: Path) -> "Serving":
+    """Serves a directory for the length of a command, as any other process that opens it would; forgets no job."""
+    from holdfast.settings import Settings
+    from holdfast.topology.serving import Serving
 
-        try:
-            return await SocketCarrier.connect(place)
-        except UnavailableError as error:  # a server that was killed leaves its socket behind
-            raise _not_served(place.parent) from error
-    from holdfast.client.grpc_carrier import GrpcCarrier
-
-    return GrpcCarrier(place)
+    kept = Settings(data=str(folder), retain_ms=_EVER_MS, retain_jobs=_ALL_JOBS, retain_bytes=_ALL_BYTES)
+    serving = Serving(kept)
+    await serving.open()
+    return serving
 
 
-def _not_served(folder: Path) -> UnavailableError:
-    """For a directory that is right and wrong alike: who could open it, or that nobody ever has."""
-    if holds_journal(folder):
-        message = (
-            f"nobody has {str(folder)!r} open: start a worker of its app (`holdfast worker -A module:app`) or"
-            f" `holdfast server --data {folder}`; `holdfast journal show {folder}` needs neither"
-        )
-    else:
-        message = f"nobody serves the directory {str(folder)!r}, and there are no jobs in it{_for_example()}"
+def _no_jobs(folder: Path) -> UnavailableError:
+    message = f"nobody serves the directory {str(folder)!r}, and there are no jobs in it{_for_example()}"
     return UnavailableError(message, reason=_UNREACHABLE)
 
 

@@ -37,6 +37,13 @@ class ConnectedApp(App, Protocol):
 def load_app(path: str) -> App:
     """The app; `InvalidArgumentError` says what to do. The current directory is looked in first."""
     module_name, _, attribute = path.partition(":")
+    if module_name.endswith(".py"):
+        rest = module_name.removesuffix(".py").replace("/", ".").strip(".")
+        raise InvalidArgumentError(
+            f"expected the app to be module:attribute, got {path!r}; a module is named without .py: -A {rest}:"
+            f"{attribute or 'app'}",
+            reason="APP_INVALID",
+        )
     if not module_name or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
         raise InvalidArgumentError(
             f"expected the app to be module:attribute, got {path!r}; {_EXAMPLE}", reason="APP_INVALID"
@@ -48,7 +55,7 @@ def load_app(path: str) -> App:
             found = getattr(found, part)
     except AttributeError:
         raise InvalidArgumentError(
-            f"the module {module_name!r} ({module.__file__}) has no {attribute!r}; name the app's variable",
+            f"the module {module_name!r} ({module.__file__}) has no {attribute!r}; {_apps_of(module)}",
             reason="APP_NOT_FOUND",
         ) from None
     if not isinstance(found, App) or isinstance(found, type):
@@ -57,6 +64,11 @@ def load_app(path: str) -> App:
             reason="APP_INVALID",
         )
     return found
+
+
+def _apps_of(module: ModuleType) -> str:
+    apps = [name for name, value in vars(module).items() if isinstance(value, App) and not isinstance(value, type)]
+    return f"its apps are: {', '.join(apps)}" if apps else "name the variable that holds Holdfast(...)"
 
 
 def _module(name: str) -> ModuleType:

@@ -15,10 +15,13 @@ from collections.abc import Iterable, Mapping
 
 from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import FAILED
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.logs import get_logger
 from holdfast.worker.config import WorkerConfig
+from holdfast.worker.context import JobContext
 from holdfast.worker.executors.port import Ended, Tally
 from holdfast.worker.handlers import Handler
 from holdfast.worker.loop_watch import watch_loop
@@ -281,6 +284,8 @@ class Worker:
             if context.is_revoked:
                 self._log.info("given_up", job_id=context.job_id, message="its lease is no longer ours")
                 continue
+            if row.state == FAILED:
+                self._tell_failure(context, row)
             if context.has_said:
                 self._notes.end(context)
             self._outbox.add(row)
@@ -290,6 +295,16 @@ class Worker:
             self._recycle(f"it has run {config.max_jobs} jobs")
         elif tally.written_off >= config.slots:
             self._recycle("as many jobs as it has slots did not end when told to")
+
+    def _tell_failure(self, context: JobContext, row: ReportRow) -> None:
+        """The job's result has the whole traceback; here is what whoever looks at the worker wants to know."""
+        self._log.warning(
+            "attempt_failed",
+            job_id=context.job_id,
+            type=context.assignment.type,
+            attempt=context.attempt,
+            message=row.failure_reason,
+        )
 
     def _look_at_memory(self) -> None:
         limit = self._config.max_memory_bytes
