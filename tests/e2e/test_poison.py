@@ -15,7 +15,7 @@ POISON = {
     "segfault": "PROCESS_DIED: killed by signal 11 (SIGSEGV)",
     "leave": "PROCESS_DIED: exited with status 3",
     "kill": "PROCESS_DIED: killed by signal 9 (SIGKILL)",
-    "allocate": "MemoryError: ",
+    "allocate": "MemoryError",
     "spin": "TIMEOUT",
     "large": "OUTPUT_TOO_LARGE",
     "text": "OUTPUT_NOT_BYTES",

@@ -335,6 +335,7 @@ class Claims:
         for job_id, (template, job) in self.submitted.items():
             require(self._log.is_known(job_id), f"job {job_id} was acknowledged and is lost")
             kept = jobs.get(job_id)
-            if kept is not None:
+            # Once a job is forgotten its id may serve another one, whose acknowledgement may be on its way or lost.
+            if kept is not None and self._log.last_life(job_id).is_same(template, job):
                 same = (kept.payload, kept.type) == (job.payload, template.type)
                 require(same, f"job {job_id} is not what was submitted")
