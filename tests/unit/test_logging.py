@@ -8,7 +8,8 @@ import msgspec
 import pytest
 import structlog
 
-from holdfast.observe.logging import FIELDS_FIRST, JsonLines, TextLines, configure, is_text, line_writer
+from holdfast.observe.logging import FIELDS_FIRST, JsonLines, Repeated, TextLines, configure, is_text, line_writer
+from holdfast.observe.transitions import TransitionLine
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +127,16 @@ def test_auto_format_follows_the_stream() -> None:
     assert not is_text("json", Terminal())
     assert isinstance(line_writer("auto", io.BytesIO()), JsonLines)
     assert isinstance(line_writer("text", io.BytesIO()), TextLines)
+
+
+@pytest.mark.parametrize(
+    "ids", [["a"], ["a-1", "b-2", "c-3"], ['quo"te', "back\\slash"], ["ünï", "\u202e"], ["new\nline"]]
+)
+def test_line_for_many_jobs_is_a_line_for_each(ids: list[str]) -> None:
+    """Whatever the ids are, each gets a JSON line of its own that differs from the others in the id alone."""
+    stream = io.BytesIO()
+    line = TransitionLine(1, "s", "", 'w"job_id":""', "", "QUEUED", 0, 5, 9, 'because "job_id":""')
+    JsonLines(stream).write([Repeated(line, ids)])
+    records = [json.loads(text) for text in stream.getvalue().decode().splitlines()]
+    assert [record["job_id"] for record in records] == ids
+    assert all(record == msgspec.structs.asdict(line) | {"job_id": record["job_id"]} for record in records)

@@ -66,9 +66,9 @@ class LoopConfig(msgspec.Struct, frozen=True):
     turn_commands: int = 256
     #: Waiting jobs (not commands) from which on they are decided while a frame is being synced.
     overlap_jobs: int = 64
-    #: From so many waiting callers on, a frame is kept open for so long.
+    #: From so many waiting callers on, a frame is kept open: a millisecond for each so many of them, up to so many.
     linger_callers: int = 5
-    linger_ms: int = 1
+    linger_ms_max: int = 3
     #: Below so many callers, a frame smaller than this is synced without handing it to another thread.
     lone_callers: float = 1.5
     lone_frame_bytes: int = 65_536
@@ -133,8 +133,8 @@ class Coordinator:
         self._synced = storage.end_position
         self._is_syncing = False
         self._is_turn_due = False
-        #: A frame that is synced within a turn must not begin another one inside it.
-        self._is_in_turn = False
+        #: Within a turn: a frame that is synced in it must not begin another one.
+        self._is_busy = False
         self._backlog = 0
         #: How many callers wait at a time, smoothed over a few frames.
         self._crowd = 0.0
@@ -223,11 +223,11 @@ class Coordinator:
         self._is_turn_due = False
         if self._state != "serving":
             return
-        self._is_in_turn = True
+        self._is_busy = True
         try:
             self._go_round()
         finally:
-            self._is_in_turn = False
+            self._is_busy = False
 
     def _go_round(self) -> None:
         now = self.time.now()
@@ -327,7 +327,8 @@ class Coordinator:
         if not is_crowd or not self._frame or self._is_syncing:
             self._flush()
         elif self._linger is None:
-            self._linger = self._world.scheduler.later(self._config.linger_ms, self._on_lingered)
+            wait_ms = min(int(self._crowd / self._config.linger_callers), self._config.linger_ms_max)
+            self._linger = self._world.scheduler.later(wait_ms, self._on_lingered)
 
     def _on_lingered(self) -> None:
         self._linger = None
@@ -373,7 +374,7 @@ class Coordinator:
             done(reply)
         if self._state != "serving" or not self._is_backlog:
             self._flush()
-        elif self._is_in_turn:
+        elif self._is_busy:
             self.wake()
         else:
             self._turn()

@@ -17,7 +17,7 @@ ARGUMENT = "x" * 80
 _BLOCKS = 5
 _LOOK_S = 0.02
 #: A producer hands over what it has got together; workers begin with the first of it.
-_TOGETHER = 5_000
+_TOGETHER = 10_000
 
 
 def one_by_one(count: int) -> dict[str, object]:

@@ -79,6 +79,13 @@ def is_text(log_format: Format, stream: ByteStream) -> bool:
     return stream.isatty() if log_format == "auto" else log_format == "text"
 
 
+class Repeated(msgspec.Struct, frozen=True):
+    """The same line for many jobs: `line` has an empty `job_id`, and is written once for each of these ids."""
+
+    line: msgspec.Struct
+    job_ids: list[str]
+
+
 class LineWriter(Protocol):
     """Where records that are already complete go, many at a time."""
 
@@ -94,10 +101,21 @@ class JsonLines:
         self._encoder = msgspec.json.Encoder()
 
     def write(self, records: Iterable[msgspec.Struct]) -> None:
-        lines = self._encoder.encode_lines(list(records))
+        lines = b"".join(map(self._lines, records))
         if lines:
             self._stream.write(lines)
             self._stream.flush()
+
+    def _lines(self, record: msgspec.Struct) -> bytes:
+        if not isinstance(record, Repeated):
+            return self._encoder.encode(record) + b"\n"
+        if not _is_plain("".join(record.job_ids)):
+            return self._encoder.encode_lines([_with_id(record.line, job_id) for job_id in record.job_ids])
+        # What surrounds the ids is encoded once. Quotes inside of values are escaped, so this is found nowhere else.
+        head, _, tail = self._encoder.encode(record.line).decode().partition(_NO_ID)
+        head = f"{head}{_NO_ID[:-1]}"
+        between = f'"{tail}\n{head}'
+        return f'{head}{between.join(record.job_ids)}"{tail}\n'.encode()
 
 
 class TextLines:
@@ -107,10 +125,30 @@ class TextLines:
         self._stream = stream
 
     def write(self, records: Iterable[msgspec.Struct]) -> None:
-        lines = "".join(f"{render_text(msgspec.structs.asdict(record))}\n" for record in records)
+        lines = "".join(
+            f"{render_text(msgspec.structs.asdict(line))}\n" for record in records for line in _each(record)
+        )
         if lines:
             self._stream.write(lines.encode("utf-8", "backslashreplace"))
             self._stream.flush()
+
+
+_NO_ID = '"job_id":""'
+
+
+def _is_plain(text: str) -> bool:
+    """Whether JSON writes it as it is."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+
+
+def _with_id(line: msgspec.Struct, job_id: str) -> msgspec.Struct:
+    return msgspec.structs.replace(line, job_id=job_id)
+
+
+def _each(record: msgspec.Struct) -> Iterable[msgspec.Struct]:
+    if isinstance(record, Repeated):
+        return (_with_id(record.line, job_id) for job_id in record.job_ids)
+    return (record,)
 
 
 def line_writer(log_format: Format, stream: ByteStream) -> LineWriter:

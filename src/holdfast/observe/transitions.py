@@ -6,14 +6,15 @@ or stale result can be explained from the logs alone.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import name
-from holdfast.observe.logging import Level, LineWriter
+from holdfast.core.model import Job
+from holdfast.observe.logging import Level, LineWriter, Repeated
 
 #: How long lines are collected before they are written together.
 _COLLECT_MS = 50
@@ -54,7 +55,7 @@ class RefusedLine(msgspec.Struct, frozen=True, gc=False):
     message: str = "a late, stale or foreign report was ignored"
 
 
-Line = TransitionLine | RefusedLine
+Line = Repeated | RefusedLine
 
 
 class TransitionLog:
@@ -75,7 +76,7 @@ class TransitionLog:
         self._later = later
         self._says_moves = level in ("debug", "info")
         self._says_refusals = level != "error"
-        self._lines: deque[Line] = deque()
+        self._lines: deque[tuple[int, Line]] = deque()
         self._durable = 0
         self._is_write_due = False
 
@@ -84,15 +85,19 @@ class TransitionLog:
         if isinstance(event, Evicted):
             return
         worker, reason = _who_and_why(event)
-        at_ms, service, keep = event.at_ms, self._service, self._lines.append
-        for job, before in ledger.book.moves if self._says_moves else ():
-            state, priority = job.state, job.template.priority
-            old, new, tries = name(before), name(state), job.attempts
-            line = TransitionLine(at_ms, service, job.id, worker, old, new, tries, priority, position, reason)
-            keep(line if before != state else msgspec.structs.replace(line, event="cancel_requested"))
+        at_ms, service = event.at_ms, self._service
+        if self._says_moves:
+            for (before, state, tries, priority), ids in _alike(ledger.book.moves):
+                kind = "transition" if before != state else "cancel_requested"
+                old, new = name(before), name(state)
+                line = TransitionLine(
+                    at_ms, service, "", worker, old, new, tries, priority, position, reason, event=kind
+                )
+                self._lines.append((position, Repeated(line, ids)))
         if isinstance(event, Reported) and self._says_refusals:
             for row in event.refused:
-                self._lines.append(RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason))
+                refused = RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason)
+                self._lines.append((position, refused))
 
     def durable(self, position: int) -> None:
         """Sees to it that what has become durable is written."""
@@ -105,13 +110,28 @@ class TransitionLog:
         """Writes every line whose event is durable."""
         self._is_write_due = False
         lines, due = self._lines, []
-        while lines and lines[0].position <= self._durable:
-            due.append(lines.popleft())
+        while lines and lines[0][0] <= self._durable:
+            due.append(lines.popleft()[1])
         if due:
             self._writer.write(due)
 
     def bug(self, command: object, error: Exception) -> None:
         """No transition."""
+
+
+def _alike(moves: list[tuple[Job, int]]) -> Iterator[tuple[tuple[int, int, int, int], list[str]]]:
+    """The jobs of one event whose lines differ in nothing but the id, in order; most events move all jobs alike."""
+    last: tuple[int, int, int, int] | None = None
+    ids: list[str] = []
+    for job, before in moves:
+        how = (before, job.state, job.attempts, job.template.priority)
+        if how != last:
+            if last is not None:
+                yield last, ids
+            last, ids = how, []
+        ids.append(job.id)
+    if last is not None:
+        yield last, ids
 
 
 def _who_and_why(event: AnyEvent) -> tuple[str, str]:

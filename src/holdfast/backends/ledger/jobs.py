@@ -64,7 +64,7 @@ class LedgerJobs:
         self._coordinator.call(Lane.SUBMIT, self._submission(templates, drafts), done)
 
     def _submission(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> commands.Submit:
-        now_ms = self._coordinator.time.now().log_ms
+        now_ms = self._coordinator.time.now().log_ms if any(draft.delay_ms for draft in drafts) else 0
         jobs = [
             NewJob(job_id, draft.template, draft.payload, _due_ms(draft, now_ms), draft.extra)
             for job_id, draft in zip(self._ids(drafts), drafts, strict=True)
