@@ -67,7 +67,7 @@ class LoopConfig(msgspec.Struct, frozen=True):
     #: Waiting jobs (not commands) from which on they are decided while a frame is being synced.
     overlap_jobs: int = 64
     #: From so many waiting callers on, a frame is kept open: a millisecond for each so many of them, up to so many.
-    linger_callers: int = 5
+    linger_callers: int = 4
     linger_ms_max: int = 3
     #: Below so many callers, a frame smaller than this is synced without handing it to another thread.
     lone_callers: float = 1.5
