@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -77,3 +79,16 @@ def test_handler_of_a_signal_may_ask_too(tmp_path: Path) -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
     assert len(asked) >= 200
+
+
+def test_app_that_is_dropped_unclosed_is_closed_at_the_end(tmp_path: Path) -> None:
+    """A program that binds its app's name twice ends quietly, with the jobs of both in the directory."""
+    program = (
+        "from holdfast import Holdfast\n"
+        "for _ in range(2):\n"
+        "    app = Holdfast('jobs')\n"
+        "    app.submit('echo', {})\n"
+        "print(len(list(app.find())))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("2\n", "")

@@ -44,7 +44,8 @@ class Connection:
             if self._portal is None:
                 from holdfast.sdk.portal import Portal
 
-                self._portal = Portal()
+                # As long as its thread lives, this is kept: an app that is dropped unclosed is closed at the end.
+                self._portal = Portal(owner=self)
             return self._portal
 
     def link(self) -> "Link":

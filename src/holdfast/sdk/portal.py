@@ -50,9 +50,10 @@ class _Waiter(Generic[T]):
 
 
 class Portal:
-    """Runs coroutines for callers of any thread and of any loop. It starts when made."""
+    """Runs coroutines for callers of any thread and of any loop. It starts when made, and keeps its owner alive."""
 
-    def __init__(self, name: str = "holdfast") -> None:
+    def __init__(self, name: str = "holdfast", owner: object = None) -> None:
+        self._owner = owner
         self._loop = new_loop()
         self._is_closed = False
         self._pid = os.getpid()
