@@ -116,5 +116,5 @@ def explained(error: grpc.aio.AioRpcError, target: str) -> HoldfastError:
     known = error_of(error)
     if isinstance(known, UnavailableError) and known.reason == Code.UNAVAILABLE.value:
         message = f"no server answers at {target}: start one with `holdfast up`, or name another one"
-        return UnavailableError(f"{message} ({known.message})", reason="UNREACHABLE")
+        return UnavailableError(message, reason="UNREACHABLE")  # gRPC's own words are in the cause
     return known
