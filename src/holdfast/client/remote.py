@@ -67,11 +67,10 @@ class RemoteJobs:
         """Repeated by itself where every draft has an id or a request id, for then it finds the first one's jobs."""
         if any(template.simulated for template in templates):
             raise InvalidArgumentError("simulated work is submitted over taskqueue.v1", reason="TEMPLATE_SIMULATED")
-        request = made(
-            pb.SubmitJobsRequest,
-            templates=map(views.template_message, templates),
-            jobs=map(views.draft_message, drafts),
-        )
+        with views.sendable():
+            request = pb.SubmitJobsRequest(templates=map(views.template_message, templates))
+            for draft in drafts:
+                views.add_draft(request, draft)
         is_repeatable = all(draft.id or (draft.extra and draft.extra.request_id) for draft in drafts)
         method = "JobService/SubmitJobs"
         reply = await self._call(method, request, pb.SubmitJobsResponse, _SUBMIT_S, is_repeatable=is_repeatable)

@@ -1,5 +1,7 @@
 """Values of the ports as requests, and answers of `holdfast.v1` as values of the ports."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
@@ -25,8 +27,15 @@ _NO_BACKOFF = Backoff()
 
 def made(kind: type[Request], **fields: Any) -> Request:  # noqa: ANN401 - the fields of the message
     """A request; `InvalidArgumentError` for what no message can hold, such as a negative size or half a character."""
-    try:
+    with sendable():
         return kind(**fields)
+
+
+@contextmanager
+def sendable() -> Iterator[None]:
+    """Makes an `InvalidArgumentError` of what protobuf says of a value that it cannot hold."""
+    try:
+        yield
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"this cannot be sent: {error}", reason="REQUEST_INVALID") from error
 
@@ -48,9 +57,9 @@ def template_message(template: Template) -> pb.JobTemplate:
     return message
 
 
-def draft_message(draft: JobDraft) -> pb.NewJob:
-    """One job to be submitted; most have nothing but an id and a payload, and what is not set costs nothing."""
-    message = pb.NewJob(payload=draft.payload, id=draft.id)
+def add_draft(request: pb.SubmitJobsRequest, draft: JobDraft) -> None:
+    """One job to be submitted, written in its place; most have nothing but an id and a payload."""
+    message = request.jobs.add(payload=draft.payload, id=draft.id)
     if draft.template:
         message.template = draft.template
     if draft.delay_ms or draft.not_before_ms:
@@ -60,7 +69,6 @@ def draft_message(draft: JobDraft) -> pb.NewJob:
         message.request_id, message.unique_key, message.retry_of = extra.request_id, extra.unique_key, extra.retry_of
         message.labels.update(extra.labels)
         message.headers.update(extra.headers)
-    return message
 
 
 def query_message(query: JobQuery, cursor: str, size: int) -> pb.FindJobsRequest:

@@ -79,11 +79,12 @@ class StreamSession:
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Outcomes; several reports that go out together are acknowledged by the last one's number."""
-        outcomes = [_outcome(row) for row in rows]
         if self._outbox[-1].ByteSize() + sum(len(row.output) for row in rows) > limits.BATCH_BYTES_MAX:
             self._outbox.append(pb.WorkerMessage())
-        self._outbox[-1].outcomes.extend(outcomes)
-        self._outbox[-1].report_id = report_id
+        box = self._outbox[-1]
+        for row in rows:
+            _add_outcome(box, row)
+        box.report_id = report_id
         self._wake.set()
 
     async def note(self, notes: Sequence[Note]) -> None:
@@ -177,15 +178,16 @@ def _note(note: Note) -> pb.Note:
     return pb.Note(job_id=note.job_id, token=note.token, permille=permille, message=note.message, lines=note.lines)
 
 
-def _outcome(row: ReportRow) -> pb.Outcome:
-    return pb.Outcome(
+def _add_outcome(box: pb.WorkerMessage, row: ReportRow) -> None:
+    """Written in its place, and only what is there: most have nothing to say but their output."""
+    outcome = box.outcomes.add(
         job_id=row.job_id,
         token=row.token,
         status=job_status(row.state),
         output=row.output,
-        summary=row.summary,
-        failure_reason=row.failure_reason,
         runtime_ms=row.runtime_ms,
         retryable=row.is_retryable,
-        retry_after_ms=row.retry_after_ms,
     )
+    if row.summary or row.failure_reason or row.retry_after_ms:
+        outcome.summary, outcome.failure_reason = row.summary, row.failure_reason
+        outcome.retry_after_ms = row.retry_after_ms

@@ -106,12 +106,12 @@ class ServedSession:
             message.drained |= push.is_drained
             message.drain |= push.is_drain_asked
             for lease in push.leases:
-                wire = lease_of(lease)
-                size += wire.ByteSize()
+                weight = weight_of(lease)
+                size += weight
                 if size > limits.BATCH_BYTES_MAX:
                     yield message
-                    message, size = pb.CoordinatorMessage(), wire.ByteSize()
-                message.leases.append(wire)
+                    message, size = pb.CoordinatorMessage(), weight
+                add_lease(message, lease)
         yield message
 
 
@@ -159,10 +159,25 @@ def row_of(outcome: pb.Outcome) -> ReportRow:
     )
 
 
-def lease_of(lease: GrantedLease) -> pb.Lease:
-    """One lease as the worker gets it."""
+#: More than the names, the id and the numbers of a lease take.
+_LEASE_BYTES = 2_048
+#: And a character of a label, at most.
+_CHAR_BYTES = 4
+
+
+def weight_of(lease: GrantedLease) -> int:
+    """At least as many bytes as the lease takes on its way."""
+    weight = len(lease.payload) + _LEASE_BYTES
+    if lease.extra is not None:
+        pairs = (*lease.extra.labels, *lease.extra.headers)
+        weight += sum((len(key) + len(value)) * _CHAR_BYTES + _LEASE_BYTES // 64 for key, value in pairs)
+    return weight
+
+
+def add_lease(box: pb.CoordinatorMessage, lease: GrantedLease) -> None:
+    """One lease as the worker gets it, written in its place: a message made apart would be copied there."""
     template = lease.template
-    message = pb.Lease(
+    message = box.leases.add(
         job_id=lease.job_id,
         token=lease.token,
         type=template.type,
@@ -177,4 +192,3 @@ def lease_of(lease: GrantedLease) -> pb.Lease:
         message.payload_size_bytes = lease.extra.payload_size_bytes
         message.labels.update(lease.extra.labels)
         message.headers.update(lease.extra.headers)
-    return message
