@@ -45,7 +45,7 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
 
 
 def _exempt_what_is_loaded() -> None:
-    """The modules that are loaded stay; looking through them after every few hundred objects that a job makes is waste."""
+    """What is loaded stays: looking through all of it after every few hundred objects that jobs make is waste."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
