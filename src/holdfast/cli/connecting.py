@@ -66,17 +66,17 @@ class Connection:
 
     def ask(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
         """What the server answers; fails at once if it does not."""
-        return self._runner.run(self._ask(call))
+        return self._runner.run(self._ask(call, may_open=True))
 
     def wait_for(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]", patience_s: float) -> T:
         """What the server answers at last: whoever waits for a job waits for a server that is started again, too."""
         return self._runner.run(self._wait_for(call, patience_s))
 
-    async def _ask(self, call: "Callable[[RemoteJobs], Awaitable[T]]") -> T:
+    async def _ask(self, call: "Callable[[RemoteJobs], Awaitable[T]]", *, may_open: bool) -> T:
         from holdfast.client.remote import RemoteJobs
 
         if self._client is None:
-            self._client = RemoteJobs(await self._carrier())
+            self._client = RemoteJobs(await self._carrier(may_open=may_open))
         try:
             return await call(self._client)
         except UnavailableError as error:
@@ -91,7 +91,7 @@ class Connection:
         while True:
             began_s = time.monotonic()
             try:
-                return await self._ask(call)
+                return await self._ask(call, may_open=False)
             except UnavailableError:
                 now_s = time.monotonic()
                 if away_since_s is None or now_s - began_s > _AWAY_S:  # it was there meanwhile
@@ -102,7 +102,8 @@ class Connection:
             await self._close()
             await asyncio.sleep(_AWAY_S / 4)
 
-    async def _carrier(self) -> "Carrier":
+    async def _carrier(self, *, may_open: bool) -> "Carrier":
+        """Whoever waits for a job does not open its directory: a server that is started again would find it in use."""
         if isinstance(self._place, str):
             from holdfast.client.grpc_carrier import GrpcCarrier
 
@@ -111,7 +112,9 @@ class Connection:
 
         try:
             return await SocketCarrier.connect(self._place)
-        except UnavailableError:  # nobody serves it, or somebody who was killed left its socket behind
+        except UnavailableError as error:  # nobody serves it, or somebody who was killed left its socket behind
+            if not may_open:
+                raise _not_served(self._place.parent) from error
             self._serving = await _opened(self._place.parent)
             return await SocketCarrier.connect(self._place)
 
@@ -139,6 +142,14 @@ async def _opened(folder: Path) -> "Serving":
     serving = Serving(kept)
     await serving.open()
     return serving
+
+
+def _not_served(folder: Path) -> UnavailableError:
+    message = (
+        f"nobody has {str(folder)!r} open: start a worker of its app (`holdfast worker -A module:app`) or"
+        f" `holdfast server --data {folder}`"
+    )
+    return UnavailableError(message, reason=_UNREACHABLE)
 
 
 def _no_jobs(folder: Path) -> UnavailableError:

@@ -298,7 +298,7 @@ class Worker:
 
     def _tell_failure(self, context: JobContext, row: ReportRow) -> None:
         """The job's result has the whole traceback; here is what whoever looks at the worker wants to know."""
-        self._log.warning(
+        self._log.info(
             "attempt_failed",
             job_id=context.job_id,
             type=context.assignment.type,
