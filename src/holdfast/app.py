@@ -145,6 +145,7 @@ class Holdfast:
         cursor, is_more = "", True
         while is_more:
             at = cursor
+            # B023: `at` is bound in the loop, but the call is over before it is bound anew.
             found = await self._connection.call(lambda ports: ports.jobs.find(query, at, limits.PAGE_SIZE_MAX))  # noqa: B023
             for view in found.jobs:
                 yield Job(self._connection, view.id, self._codec_of(view.template.type), seen=view)
