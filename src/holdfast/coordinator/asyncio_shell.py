@@ -29,9 +29,11 @@ class AsyncioScheduler:
 
 
 #: A sync longer than this would keep the loop from its sockets for too long.
-_QUICK_S = 0.001
-#: After a slow sync, so many go to the thread before one is tried again on the loop's own.
-_WARY_FRAMES = 100
+_QUICK_S = 0.002
+#: After a slow sync, so many go to the thread before one is tried again on the loop's own; twice as many each time that
+#: this one is slow too, up to the second number.
+_WARY_FRAMES = 8
+_WARY_FRAMES_MAX = 1_024
 
 
 class SyncingThread:
@@ -45,6 +47,7 @@ class SyncingThread:
         self._loop = loop
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._wary = 0
+        self._distrust = _WARY_FRAMES
         self._thread = threading.Thread(target=self._serve, name="holdfast-sync", daemon=True)
         self._thread.start()
 
@@ -54,7 +57,10 @@ class SyncingThread:
             started = time.perf_counter()
             result = _attempted(work)
             if time.perf_counter() - started > _QUICK_S:
-                self._wary = _WARY_FRAMES
+                self._wary = self._distrust
+                self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
+            else:
+                self._distrust = _WARY_FRAMES
             done(result)
             return
         self._wary = max(0, self._wary - 1)

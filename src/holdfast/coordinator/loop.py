@@ -39,6 +39,8 @@ BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; t
 FRAME_BYTES = FRAME_OVERHEAD + events.JOIN_BYTES
 #: Events that are refused while there is still room for others.
 _PATIENT = (events.Created, events.Noted)
+#: Beyond all waits: nothing is due.
+_NEVER_MS = 1 << 62
 #: A timer never sleeps longer, because the wall clock may jump meanwhile.
 RECHECK_MS = 60_000
 
@@ -421,22 +423,21 @@ class Coordinator:
         self._timer = self._world.scheduler.later(delay_ms, self._on_timer)
 
     def _delay_ms(self, now: Now) -> int | None:
-        waits: list[int] = []
+        wait_ms = _NEVER_MS
         deadline_ms = self.ledger.leases.next_deadline_ms()
         if deadline_ms is not None:
-            waits.append(deadline_ms - now.served_ms)
-        if deadline_ms is not None or any(follower.is_watching for follower in self.followers):
-            waits.append(self._config.tick_ms)
+            wait_ms = min(deadline_ms - now.served_ms, self._config.tick_ms)
+        elif any([follower.is_watching for follower in self.followers]):
+            wait_ms = self._config.tick_ms
         due_ms = self.ledger.book.ready.next_due_ms()
         if due_ms is not None:
-            waits.append(due_ms - now.log_ms)
+            wait_ms = min(wait_ms, due_ms - now.log_ms)
         retained_for_ms = self._retained_for_ms(now)
         if retained_for_ms is not None:
-            waits.append(retained_for_ms)
-        if not waits:
+            wait_ms = min(wait_ms, retained_for_ms)
+        if wait_ms == _NEVER_MS:
             return None
-        floor_ms = self._config.tick_ms if self._is_starved else 1
-        return max(floor_ms, min(*waits, RECHECK_MS))
+        return max(self._config.tick_ms if self._is_starved else 1, min(wait_ms, RECHECK_MS))
 
     def _on_timer(self) -> None:
         # One more round through the scheduler: what has arrived is read before anything is expired.

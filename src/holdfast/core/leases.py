@@ -290,17 +290,17 @@ class LeaseManager:
         expires_ms, deadline_ms = at_ms + event.lease_ms, self._served_ms + event.lease_ms
         tokens = book.tokens_of.setdefault(worker, {})
         assert event.first_token == book.next_token
-        jobs, leases, leave, take = book.jobs, book.leases, book.leave, book.ready.take
-        for token, job_id in enumerate(event.job_ids, event.first_token):
-            job = jobs[job_id]
+        jobs = [book.jobs[job_id] for job_id in event.job_ids]
+        leases, leave, enter = book.leases, book.leave, book.enter
+        for token, job in enumerate(jobs, event.first_token):
             leave(job, RUNNING)
-            take(job)
             job.token = token
             job.grants += 1
             job.started_ms = at_ms
-            book.enter(job, RUNNING)
+            enter(job, RUNNING)
             leases[token] = Lease(token, job, worker, at_ms, event.lease_ms, expires_ms, deadline_ms)
             tokens[token] = None
+        book.ready.take_all(jobs)
         book.next_token += len(event.job_ids)
         if self._watching:
             self._watch(deadline_ms, event.first_token, len(event.job_ids))

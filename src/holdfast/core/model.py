@@ -152,6 +152,8 @@ class Job(msgspec.Struct, gc=False):
     cancel_reason: str = ""
     #: When it last lost its worker.
     lost_ms: int = 0
+    #: What it adds to the book's digest now.
+    mark: int = 0
 
     @property
     def attempts(self) -> int:

@@ -12,7 +12,7 @@ a function of time alone, so moving due jobs from the waiting heap into lanes ch
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from holdfast.core.model import Job
 
@@ -136,6 +136,26 @@ class ReadyQueue:
         elif place == DELAYED:
             self._count_delayed(job, -1)
             self._tidy_delayed()
+
+    def take_all(self, jobs: Sequence[Job]) -> None:
+        """The same for many at once; neighbours are mostly of one lane, which is looked up and tidied once."""
+        lanes: dict[LaneKey, Lane] = {}
+        template, lane = None, None
+        for job in jobs:
+            if job.place == DELAYED:
+                self.take(job)
+                continue
+            if job.template is not template or lane is None:
+                template = job.template
+                lane = self.lane_of(job)
+                lanes[lane.key] = lane
+            job.place = NOT_WAITING
+            lane.ready -= 1
+        for key, lane in lanes.items():
+            if lane.ready:
+                lane.tidy()
+            else:
+                del self.lanes[key]
 
     def drop_empty(self, lanes: Collection[Lane]) -> None:
         """Forgets lanes that were made for jobs that went elsewhere."""

@@ -128,8 +128,10 @@ def _has_thin_sector(masked: bytes, first: int) -> bool:
     """
     if first > SECTOR_BYTES - HEADER_BYTES and _is_thin(masked, 0, first):
         return True
+    if first >= len(masked):  # small frames mostly lie within one sector
+        return False
     # A thin sector has a zero among its first two bytes, so only such sectors are looked at.
-    return any(_is_thin_where_zero(masked, first, probe) for probe in (0, 1))
+    return _is_thin_where_zero(masked, first, 0) or _is_thin_where_zero(masked, first, 1)
 
 
 def _is_thin_where_zero(masked: bytes, first: int, probe: int) -> bool:

@@ -1,6 +1,6 @@
 """`JobApi` over a coordinator in this process."""
 
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from typing import cast
 
 from holdfast import limits
@@ -64,21 +64,24 @@ class LedgerJobs:
         self._coordinator.call(Lane.SUBMIT, self._submission(templates, drafts), done)
 
     def _submission(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> commands.Submit:
-        now_ms = self._coordinator.time.now().log_ms if any(draft.delay_ms for draft in drafts) else 0
-        jobs = [
-            NewJob(job_id, draft.template, draft.payload, _due_ms(draft, now_ms), draft.extra)
-            for job_id, draft in zip(self._ids(drafts), drafts, strict=True)
-        ]
-        are_ids_given = any(draft.id for draft in drafts)
+        jobs: list[NewJob] = []
+        fresh: Iterator[str] | None = None
+        now_ms, are_ids_given = 0, False
+        for draft in drafts:
+            job_id, due_ms = draft.id, draft.not_before_ms
+            if job_id:
+                are_ids_given = True
+            else:
+                fresh = fresh or iter(self._mint(len(drafts) - len(jobs)))
+                job_id = next(fresh)
+            if draft.delay_ms:
+                now_ms = now_ms or self._coordinator.time.now().log_ms
+                due_ms = max(due_ms, now_ms + draft.delay_ms)
+            jobs.append(NewJob(job_id, draft.template, draft.payload, due_ms, draft.extra))
         return commands.Submit(list(templates), jobs, are_ids_given)
 
     def _view(self, ledger: Ledger, job: Job) -> JobView:
         return job_view(ledger, job, self._progress)
-
-    def _ids(self, drafts: Sequence[JobDraft]) -> Sequence[str]:
-        """Those that clients made, and fresh ones for the others."""
-        fresh = iter(self._mint(sum(not draft.id for draft in drafts)))
-        return [draft.id or next(fresh) for draft in drafts]
 
     async def get(self, job_id: str) -> JobView:
         """The job at one instant, all of it durable."""
@@ -206,7 +209,3 @@ def _again(_ledger: Ledger, job: Job, _now: Now) -> object:
             f"job {job.id!r} is {State(job.state).name}; only a job that has ended can be retried",
         )
     return job.template, job.payload, job.extra or Extra()
-
-
-def _due_ms(draft: JobDraft, now_ms: int) -> int:
-    return max(draft.not_before_ms, now_ms + draft.delay_ms if draft.delay_ms else 0)
