@@ -427,7 +427,7 @@ class Coordinator:
         deadline_ms = self.ledger.leases.next_deadline_ms()
         if deadline_ms is not None:
             wait_ms = min(deadline_ms - now.served_ms, self._config.tick_ms)
-        elif any([follower.is_watching for follower in self.followers]):
+        elif any(follower.is_watching for follower in self.followers):
             wait_ms = self._config.tick_ms
         due_ms = self.ledger.book.ready.next_due_ms()
         if due_ms is not None:

@@ -2,11 +2,11 @@
 
 Invariants:
 - Only `apply` methods change a book; replay of the same events gives an equal one.
-- `digest` is the sum over all jobs of a hash of what can change about them. It costs one hash a transition (a job
-  keeps the one that it added last), so it is known at every position, and the journal stores it with every frame: a replay that would end in
-  another state is noticed at the first frame that differs. Hashes of integer tuples do not depend on the
-  process's hash seed. A queue that is not open adds a hash of its own, so that a book without one has the digest
-  that it always had.
+- `digest` is the sum over all jobs of a hash of what can change about them. It costs one hash a transition, for a job
+  keeps the one that it added last; so it is known at every position, and the journal stores it with every frame: a
+  replay that would end in another state is noticed at the first frame that differs. Hashes of integer tuples do not
+  depend on the process's hash seed. A queue that is not open adds a hash of its own, so that a book without one has the
+  digest that it always had.
 - Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
   transitions together.
 """
