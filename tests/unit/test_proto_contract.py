@@ -20,7 +20,9 @@ from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_publi
 
 CONTRACTS = Path(__file__).parent / "contracts"
 ADDITIONS_FROM = 100
-ADDED_TYPES = frozenset({"JobOptions", "BackoffKind", "RetryBackoff", "RunningJob", "RunningJobs"})
+ADDED_TYPES = frozenset(
+    {"JobOptions", "BackoffKind", "RetryBackoff", "RunningJob", "RunningJobs", "Spends", "Wanted", "JobSearch"}
+)
 
 _TYPE_NAMES = {
     number: name.removeprefix("TYPE_").lower()

@@ -8,19 +8,28 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Spends(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SPENDS_NOTHING: _ClassVar[Spends]
+    SPENDS_FAILURE: _ClassVar[Spends]
+    SPENDS_LOSS: _ClassVar[Spends]
+
 class BackoffKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     BACKOFF_KIND_UNSPECIFIED: _ClassVar[BackoffKind]
     BACKOFF_KIND_FIXED: _ClassVar[BackoffKind]
     BACKOFF_KIND_EXPONENTIAL: _ClassVar[BackoffKind]
     BACKOFF_KIND_QUADRATIC: _ClassVar[BackoffKind]
+SPENDS_NOTHING: Spends
+SPENDS_FAILURE: Spends
+SPENDS_LOSS: Spends
 BACKOFF_KIND_UNSPECIFIED: BackoffKind
 BACKOFF_KIND_FIXED: BackoffKind
 BACKOFF_KIND_EXPONENTIAL: BackoffKind
 BACKOFF_KIND_QUADRATIC: BackoffKind
 
 class JobOptions(_message.Message):
-    __slots__ = ("queue", "priority", "not_before_ms", "max_attempts", "max_losses", "timeout_ms", "payload", "headers", "backoff", "retry_of")
+    __slots__ = ("queue", "priority", "not_before_ms", "max_attempts", "max_losses", "timeout_ms", "payload", "headers", "backoff", "retry_of", "unique_key", "job_id", "simulated", "delay_ms")
     class HeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +47,10 @@ class JobOptions(_message.Message):
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     BACKOFF_FIELD_NUMBER: _ClassVar[int]
     RETRY_OF_FIELD_NUMBER: _ClassVar[int]
+    UNIQUE_KEY_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SIMULATED_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     priority: int
     not_before_ms: int
@@ -48,7 +61,42 @@ class JobOptions(_message.Message):
     headers: _containers.ScalarMap[str, str]
     backoff: RetryBackoff
     retry_of: str
-    def __init__(self, queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., max_losses: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., backoff: _Optional[_Union[RetryBackoff, _Mapping]] = ..., retry_of: _Optional[str] = ...) -> None: ...
+    unique_key: str
+    job_id: str
+    simulated: bool
+    delay_ms: int
+    def __init__(self, queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., max_losses: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., backoff: _Optional[_Union[RetryBackoff, _Mapping]] = ..., retry_of: _Optional[str] = ..., unique_key: _Optional[str] = ..., job_id: _Optional[str] = ..., simulated: _Optional[bool] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+
+class Wanted(_message.Message):
+    __slots__ = ("routes", "queues")
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    routes: _containers.RepeatedScalarFieldContainer[str]
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, routes: _Optional[_Iterable[str]] = ..., queues: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class JobSearch(_message.Message):
+    __slots__ = ("queue", "type", "labels", "created_from_ms", "created_before_ms", "cursor")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    type: str
+    labels: _containers.ScalarMap[str, str]
+    created_from_ms: int
+    created_before_ms: int
+    cursor: str
+    def __init__(self, queue: _Optional[str] = ..., type: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_from_ms: _Optional[int] = ..., created_before_ms: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class RetryBackoff(_message.Message):
     __slots__ = ("kind", "base_ms", "max_ms")
@@ -85,16 +133,18 @@ class CreateJobRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., client_request_id: _Optional[str] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
 
 class CreateJobResponse(_message.Message):
-    __slots__ = ("job_id", "status", "existing", "created_at_ms")
+    __slots__ = ("job_id", "status", "existing", "created_at_ms", "order")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     EXISTING_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     status: _taskqueue_public_pb2.JobStatus
     existing: bool
     created_at_ms: int
-    def __init__(self, job_id: _Optional[str] = ..., status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., existing: _Optional[bool] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
+    order: int
+    def __init__(self, job_id: _Optional[str] = ..., status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., existing: _Optional[bool] = ..., created_at_ms: _Optional[int] = ..., order: _Optional[int] = ...) -> None: ...
 
 class DeleteJobIfStatusRequest(_message.Message):
     __slots__ = ("job_id", "expected_status")
@@ -113,62 +163,94 @@ class DeleteJobIfStatusResponse(_message.Message):
     def __init__(self, deleted: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
 
 class GetJobRecordRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "without_payload")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    without_payload: bool
+    def __init__(self, job_id: _Optional[str] = ..., without_payload: _Optional[bool] = ...) -> None: ...
 
 class GetJobRecordResponse(_message.Message):
-    __slots__ = ("summary", "failure_reason", "spec", "options")
+    __slots__ = ("summary", "failure_reason", "spec", "options", "token", "worker_id", "attempts", "failures", "losses", "order", "cancel_reason")
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REASON_FIELD_NUMBER: _ClassVar[int]
     summary: _taskqueue_public_pb2.JobSummary
     failure_reason: str
     spec: _taskqueue_public_pb2.JobSpec
     options: JobOptions
-    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
+    token: int
+    worker_id: str
+    attempts: int
+    failures: int
+    losses: int
+    order: int
+    cancel_reason: str
+    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., token: _Optional[int] = ..., worker_id: _Optional[str] = ..., attempts: _Optional[int] = ..., failures: _Optional[int] = ..., losses: _Optional[int] = ..., order: _Optional[int] = ..., cancel_reason: _Optional[str] = ...) -> None: ...
 
 class ListJobRecordsRequest(_message.Message):
-    __slots__ = ("status_filter", "page", "sort")
+    __slots__ = ("status_filter", "page", "sort", "search")
     STATUS_FILTER_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
     SORT_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
     status_filter: _containers.RepeatedScalarFieldContainer[_taskqueue_public_pb2.JobStatus]
     page: _taskqueue_public_pb2.PageRequest
     sort: _taskqueue_public_pb2.JobSort
-    def __init__(self, status_filter: _Optional[_Iterable[_Union[_taskqueue_public_pb2.JobStatus, str]]] = ..., page: _Optional[_Union[_taskqueue_public_pb2.PageRequest, _Mapping]] = ..., sort: _Optional[_Union[_taskqueue_public_pb2.JobSort, str]] = ...) -> None: ...
+    search: JobSearch
+    def __init__(self, status_filter: _Optional[_Iterable[_Union[_taskqueue_public_pb2.JobStatus, str]]] = ..., page: _Optional[_Union[_taskqueue_public_pb2.PageRequest, _Mapping]] = ..., sort: _Optional[_Union[_taskqueue_public_pb2.JobSort, str]] = ..., search: _Optional[_Union[JobSearch, _Mapping]] = ...) -> None: ...
 
 class ListJobRecordsResponse(_message.Message):
-    __slots__ = ("jobs", "page")
+    __slots__ = ("jobs", "page", "records", "next_cursor")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[_taskqueue_public_pb2.JobSummary]
     page: _taskqueue_public_pb2.PageResponse
-    def __init__(self, jobs: _Optional[_Iterable[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]]] = ..., page: _Optional[_Union[_taskqueue_public_pb2.PageResponse, _Mapping]] = ...) -> None: ...
+    records: _containers.RepeatedCompositeFieldContainer[GetJobRecordResponse]
+    next_cursor: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]]] = ..., page: _Optional[_Union[_taskqueue_public_pb2.PageResponse, _Mapping]] = ..., records: _Optional[_Iterable[_Union[GetJobRecordResponse, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class TransitionJobStatusRequest(_message.Message):
-    __slots__ = ("job_id", "expected_from_status", "to_status", "actor", "reason")
+    __slots__ = ("job_id", "expected_from_status", "to_status", "actor", "reason", "token", "worker_id", "not_before_ms", "spends")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FROM_STATUS_FIELD_NUMBER: _ClassVar[int]
     TO_STATUS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    SPENDS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     expected_from_status: _taskqueue_public_pb2.JobStatus
     to_status: _taskqueue_public_pb2.JobStatus
     actor: str
     reason: str
-    def __init__(self, job_id: _Optional[str] = ..., expected_from_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., to_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., actor: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    token: int
+    worker_id: str
+    not_before_ms: int
+    spends: Spends
+    def __init__(self, job_id: _Optional[str] = ..., expected_from_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., to_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., actor: _Optional[str] = ..., reason: _Optional[str] = ..., token: _Optional[int] = ..., worker_id: _Optional[str] = ..., not_before_ms: _Optional[int] = ..., spends: _Optional[_Union[Spends, str]] = ...) -> None: ...
 
 class TransitionJobStatusResponse(_message.Message):
-    __slots__ = ("applied", "current_status")
+    __slots__ = ("applied", "current_status", "token")
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     CURRENT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     applied: bool
     current_status: _taskqueue_public_pb2.JobStatus
-    def __init__(self, applied: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
+    token: int
+    def __init__(self, applied: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., token: _Optional[int] = ...) -> None: ...
 
 class SetCancelRequestedRequest(_message.Message):
     __slots__ = ("job_id", "cancel_requested", "reason")
@@ -189,30 +271,38 @@ class SetCancelRequestedResponse(_message.Message):
     def __init__(self, applied: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
 
 class EnqueueJobRequest(_message.Message):
-    __slots__ = ("job_id", "enqueued_at_ms", "queue", "priority", "not_before_ms")
+    __slots__ = ("job_id", "enqueued_at_ms", "queue", "priority", "not_before_ms", "route", "order")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     enqueued_at_ms: int
     queue: str
     priority: int
     not_before_ms: int
-    def __init__(self, job_id: _Optional[str] = ..., enqueued_at_ms: _Optional[int] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
+    route: str
+    order: int
+    def __init__(self, job_id: _Optional[str] = ..., enqueued_at_ms: _Optional[int] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., route: _Optional[str] = ..., order: _Optional[int] = ...) -> None: ...
 
 class EnqueueJobResponse(_message.Message):
-    __slots__ = ("accepted",)
+    __slots__ = ("accepted", "existing")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    EXISTING_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
-    def __init__(self, accepted: _Optional[bool] = ...) -> None: ...
+    existing: bool
+    def __init__(self, accepted: _Optional[bool] = ..., existing: _Optional[bool] = ...) -> None: ...
 
 class DequeueJobRequest(_message.Message):
-    __slots__ = ("worker_id",)
+    __slots__ = ("worker_id", "wanted")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
-    def __init__(self, worker_id: _Optional[str] = ...) -> None: ...
+    wanted: Wanted
+    def __init__(self, worker_id: _Optional[str] = ..., wanted: _Optional[_Union[Wanted, _Mapping]] = ...) -> None: ...
 
 class DequeueJobResponse(_message.Message):
     __slots__ = ("found", "job_id")
@@ -235,32 +325,44 @@ class RemoveJobIfPresentResponse(_message.Message):
     def __init__(self, removed: _Optional[bool] = ...) -> None: ...
 
 class WorkerHeartbeatRequest(_message.Message):
-    __slots__ = ("worker_id", "heartbeat_at_ms", "capacity_hint", "running")
+    __slots__ = ("worker_id", "heartbeat_at_ms", "capacity_hint", "running", "released", "is_leaving", "is_arriving")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_AT_MS_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_HINT_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    IS_LEAVING_FIELD_NUMBER: _ClassVar[int]
+    IS_ARRIVING_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     heartbeat_at_ms: int
     capacity_hint: int
     running: RunningJobs
-    def __init__(self, worker_id: _Optional[str] = ..., heartbeat_at_ms: _Optional[int] = ..., capacity_hint: _Optional[int] = ..., running: _Optional[_Union[RunningJobs, _Mapping]] = ...) -> None: ...
+    released: _containers.RepeatedCompositeFieldContainer[RunningJob]
+    is_leaving: bool
+    is_arriving: bool
+    def __init__(self, worker_id: _Optional[str] = ..., heartbeat_at_ms: _Optional[int] = ..., capacity_hint: _Optional[int] = ..., running: _Optional[_Union[RunningJobs, _Mapping]] = ..., released: _Optional[_Iterable[_Union[RunningJob, _Mapping]]] = ..., is_leaving: _Optional[bool] = ..., is_arriving: _Optional[bool] = ...) -> None: ...
 
 class WorkerHeartbeatResponse(_message.Message):
-    __slots__ = ("accepted", "next_heartbeat_in_ms", "cancel")
+    __slots__ = ("accepted", "next_heartbeat_in_ms", "cancel", "revoked", "lease_ms")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NEXT_HEARTBEAT_IN_MS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     next_heartbeat_in_ms: int
     cancel: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, accepted: _Optional[bool] = ..., next_heartbeat_in_ms: _Optional[int] = ..., cancel: _Optional[_Iterable[str]] = ...) -> None: ...
+    revoked: _containers.RepeatedCompositeFieldContainer[RunningJob]
+    lease_ms: int
+    def __init__(self, accepted: _Optional[bool] = ..., next_heartbeat_in_ms: _Optional[int] = ..., cancel: _Optional[_Iterable[str]] = ..., revoked: _Optional[_Iterable[_Union[RunningJob, _Mapping]]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class FetchWorkRequest(_message.Message):
-    __slots__ = ("worker_id",)
+    __slots__ = ("worker_id", "wanted")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
-    def __init__(self, worker_id: _Optional[str] = ...) -> None: ...
+    wanted: Wanted
+    def __init__(self, worker_id: _Optional[str] = ..., wanted: _Optional[_Union[Wanted, _Mapping]] = ...) -> None: ...
 
 class FetchWorkResponse(_message.Message):
     __slots__ = ("assigned", "job_id", "spec", "retry_after_ms", "token", "options", "attempt")
@@ -281,7 +383,7 @@ class FetchWorkResponse(_message.Message):
     def __init__(self, assigned: _Optional[bool] = ..., job_id: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., retry_after_ms: _Optional[int] = ..., token: _Optional[int] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ReportWorkOutcomeRequest(_message.Message):
-    __slots__ = ("worker_id", "job_id", "outcome", "runtime_ms", "failure_reason", "output_summary", "output_bytes", "checksum", "token")
+    __slots__ = ("worker_id", "job_id", "outcome", "runtime_ms", "failure_reason", "output_summary", "output_bytes", "checksum", "token", "is_final", "retry_after_ms")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +393,8 @@ class ReportWorkOutcomeRequest(_message.Message):
     OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IS_FINAL_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     job_id: str
     outcome: _taskqueue_public_pb2.JobOutcome
@@ -300,13 +404,17 @@ class ReportWorkOutcomeRequest(_message.Message):
     output_bytes: bytes
     checksum: str
     token: int
-    def __init__(self, worker_id: _Optional[str] = ..., job_id: _Optional[str] = ..., outcome: _Optional[_Union[_taskqueue_public_pb2.JobOutcome, str]] = ..., runtime_ms: _Optional[int] = ..., failure_reason: _Optional[str] = ..., output_summary: _Optional[str] = ..., output_bytes: _Optional[bytes] = ..., checksum: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+    is_final: bool
+    retry_after_ms: int
+    def __init__(self, worker_id: _Optional[str] = ..., job_id: _Optional[str] = ..., outcome: _Optional[_Union[_taskqueue_public_pb2.JobOutcome, str]] = ..., runtime_ms: _Optional[int] = ..., failure_reason: _Optional[str] = ..., output_summary: _Optional[str] = ..., output_bytes: _Optional[bytes] = ..., checksum: _Optional[str] = ..., token: _Optional[int] = ..., is_final: _Optional[bool] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class ReportWorkOutcomeResponse(_message.Message):
-    __slots__ = ("accepted",)
+    __slots__ = ("accepted", "reason")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
-    def __init__(self, accepted: _Optional[bool] = ...) -> None: ...
+    reason: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class StoreResultRequest(_message.Message):
     __slots__ = ("job_id", "terminal_status", "runtime_ms", "output_summary", "output_bytes", "checksum")
