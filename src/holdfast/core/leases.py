@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 
 from holdfast import limits
-from holdfast.core import commands, retries
+from holdfast.core import commands
 from holdfast.core.book import Book
 from holdfast.core.commands import (
     Decision,
@@ -23,15 +23,13 @@ from holdfast.core.commands import (
     ReportRow,
     Revoke,
 )
-from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revocation, Revoked
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL
+from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revoked
+from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Job, Lease, Now, QueueMode, Result
+from holdfast.core.outcomes import LOSSES_SPENT, result_of, revocation_of
 from holdfast.core.ready_queue import LaneKey
 from holdfast.core.tasks import end
 from holdfast.core.text import as_text
-
-LOSSES_SPENT = "WORKER_LOST"
-OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
 
 _STALE_DEADLINES_MAX = 4_096
 
@@ -161,7 +159,7 @@ class LeaseManager:
         live = [lease.token for lease in held]
         reply = Heard(live, [lease.token for lease in held if lease.job.cancel_requested])
         if lost:
-            rows = [self._revocation(lease.job, is_spent=False) for lease in lost]
+            rows = [revocation_of(lease.job, is_spent=False) for lease in lost]
             ids = [lease.job.id for lease in lost]
             return Decision(Revoked(now.log_ms, command.worker, "not-running", rows, ids), reply)
         return Decision(Extended(now.log_ms, command.worker, command.lease_ms, live) if live else None, reply)
@@ -178,7 +176,7 @@ class LeaseManager:
             if reason == "ALREADY_FINISHED" and self._is_repeat(row):
                 reason = ""
             if lease is not None and lease.token not in seen:
-                result = seen[lease.token] = self._result(lease.job, lease.token, row, now)
+                result = seen[lease.token] = result_of(lease.job, lease.token, row, now.log_ms)
                 results.append(result)
                 ids.append(lease.job.id)
             elif lease is not None:
@@ -200,7 +198,7 @@ class LeaseManager:
         if not tokens:
             return Decision(None, [])
         jobs = [self._book.leases[token].job for token in tokens]
-        rows = [self._revocation(job, is_spent=command.is_spent) for job in jobs]
+        rows = [revocation_of(job, is_spent=command.is_spent) for job in jobs]
         return Decision(Revoked(now.log_ms, command.worker, command.reason, rows, [job.id for job in jobs]), tokens)
 
     def expire(self, now: Now) -> Decision:
@@ -210,7 +208,7 @@ class LeaseManager:
             return Decision(None, [])
         workers = {lease.worker for lease in overdue}
         worker = workers.pop() if len(workers) == 1 else ""
-        rows = [self._revocation(lease.job, is_spent=True) for lease in overdue]
+        rows = [revocation_of(lease.job, is_spent=True) for lease in overdue]
         event = Revoked(now.log_ms, worker, "expired", rows, [lease.job.id for lease in overdue])
         return Decision(event, [(lease.worker, lease.token) for lease in overdue])
 
@@ -249,37 +247,6 @@ class LeaseManager:
         """Whether this is how the job ended, as its last holder said before."""
         job = self._book.jobs[row.job_id]
         return job.result is not None and job.result.token == row.token != 0 and job.state == row.state
-
-    def _result(self, job: Job, token: int, row: ReportRow, now: Now) -> Result:
-        """What a report under a current lease leads to."""
-        if len(row.output) > limits.OUTPUT_BYTES_MAX:
-            summary = f"the output of {len(row.output)} bytes is over the limit of {limits.OUTPUT_BYTES_MAX}"
-            return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
-        # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
-        summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX])
-        why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX])
-        if row.state == DONE:
-            return Result(token, DONE, row.output, summary, "", row.runtime_ms)
-        if row.state == CANCELED and job.cancel_requested:
-            return Result(token, CANCELED, row.output, summary or job.cancel_reason, "", row.runtime_ms)
-        failures, template = job.failures + 1, job.template
-        if not row.is_retryable or failures >= template.max_attempts:
-            return Result(token, FAILED, row.output, summary, why, row.runtime_ms)
-        if job.cancel_requested:
-            summary = job.cancel_reason or "canceled between attempts"
-            return Result(token, CANCELED, b"", summary, why, row.runtime_ms)
-        asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
-        wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
-        return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now.log_ms + wait_ms)
-
-    def _revocation(self, job: Job, *, is_spent: bool) -> Revocation:
-        """What a lost lease leads to: another worker, or the end of a job that costs too many."""
-        is_spent |= job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
-        if job.cancel_requested:
-            return Revocation(job.token, CANCELED, is_spent)
-        if is_spent and job.losses >= job.template.max_losses:
-            return Revocation(job.token, FAILED, is_spent)
-        return Revocation(job.token, QUEUED, is_spent)
 
     # -- application
 

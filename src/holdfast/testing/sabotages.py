@@ -10,7 +10,7 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/book.py",
     "core/ready_queue.py",
 )
-INTAKE, NOTES = "core/intake.py", "core/notes.py"
+INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
 
 VARIANTS = (
@@ -84,13 +84,13 @@ VARIANTS = (
     ),
     Variant(
         "one-loss-too-many",
-        LEASES,
+        OUTCOMES,
         "is_spent and job.losses >= job.template.max_losses",
         "is_spent and job.losses > job.template.max_losses",
     ),
     Variant(
         "one-attempt-too-many",
-        LEASES,
+        OUTCOMES,
         "failures >= template.max_attempts",
         "failures > template.max_attempts",
         seed=1,
@@ -109,9 +109,9 @@ VARIANTS = (
     ),
     Variant(
         "canceled-job-granted-again",
-        LEASES,
-        "        if job.cancel_requested:\n            return Revocation",
-        "        if False:\n            return Revocation",
+        OUTCOMES,
+        "    if job.cancel_requested:\n        return Revocation",
+        "    if False:\n        return Revocation",
         seed=3,
     ),
     # jobs, keys, order

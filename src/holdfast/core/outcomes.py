@@ -1,0 +1,72 @@
+"""What becomes of an attempt that ended or was lost: the one rule of every backend that decides for itself.
+
+Retry and loss budgets, cancels that were asked for meanwhile, outputs over the limit: whoever holds the job decides
+with these functions, and only writes the answer down in its own way.
+"""
+
+from typing import Protocol
+
+from holdfast import limits
+from holdfast.core import retries
+from holdfast.core.commands import ReportRow
+from holdfast.core.events import Revocation
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
+from holdfast.core.model import Result, Template
+from holdfast.core.text import as_text
+
+LOSSES_SPENT = "WORKER_LOST"
+OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
+
+
+class Tried(Protocol):
+    """What of a job its outcome depends on."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def template(self) -> Template: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def grants(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def losses(self) -> int: ...
+    @property
+    def cancel_requested(self) -> bool: ...
+    @property
+    def cancel_reason(self) -> str: ...
+
+
+def result_of(job: Tried, token: int, row: ReportRow, now_ms: int) -> Result:
+    """What a report under a current lease leads to; `state` is QUEUED where the job is tried again."""
+    if len(row.output) > limits.OUTPUT_BYTES_MAX:
+        summary = f"the output of {len(row.output)} bytes is over the limit of {limits.OUTPUT_BYTES_MAX}"
+        return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
+    # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
+    summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX])
+    why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX])
+    if row.state == DONE:
+        return Result(token, DONE, row.output, summary, "", row.runtime_ms)
+    if row.state == CANCELED and job.cancel_requested:
+        return Result(token, CANCELED, row.output, summary or job.cancel_reason, "", row.runtime_ms)
+    failures, template = job.failures + 1, job.template
+    if not row.is_retryable or failures >= template.max_attempts:
+        return Result(token, FAILED, row.output, summary, why, row.runtime_ms)
+    if job.cancel_requested:
+        summary = job.cancel_reason or "canceled between attempts"
+        return Result(token, CANCELED, b"", summary, why, row.runtime_ms)
+    asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
+    wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
+    return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now_ms + wait_ms)
+
+
+def revocation_of(job: Tried, *, is_spent: bool) -> Revocation:
+    """What a lost lease leads to: another worker, or the end of a job that costs too many."""
+    is_spent |= job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
+    if job.cancel_requested:
+        return Revocation(job.token, CANCELED, is_spent)
+    if is_spent and job.losses >= job.template.max_losses:
+        return Revocation(job.token, FAILED, is_spent)
+    return Revocation(job.token, QUEUED, is_spent)
