@@ -97,6 +97,8 @@ PAGE_TOKEN_CHARS_MAX: Final = 19
 LEASES_PER_GRANT_MAX: Final = 1_000
 # More slots than this in one process are better spread over several.
 SLOTS_MAX: Final = 1_000
+# A client keeps a connection to every node, and asks all of them for a list.
+NODES_MAX: Final = 64
 
 # --- what the coordinator holds ---
 

@@ -64,6 +64,11 @@ LogLevel = Annotated[
     msgspec.Meta(description="one of debug, info, warning, error"),
 ]
 LogFormat = Annotated[Literal["auto", "json", "text"], msgspec.Meta(description="one of auto, json, text")]
+TopologyName = Annotated[
+    Literal["embedded", "microservices", "monolith"],
+    msgspec.Meta(description="one of embedded, microservices, monolith"),
+]
+Nodes = Annotated[int, _whole(1, limits.NODES_MAX, "nodes")]
 Switch = Annotated[bool, msgspec.Meta(description="true or false")]
 WorkerId = Annotated[
     str,
@@ -101,6 +106,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reflection: Annotated[Switch, _purpose("let clients such as grpcurl ask which calls there are")] = False
     worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
     app: Annotated[AppPath, _purpose("whose jobs the worker beside the server runs, beside the built-in types")] = ""
+
+    topology: Annotated[TopologyName, _purpose("which processes serve: one, six services, or equal nodes")] = "embedded"
+    nodes: Annotated[Nodes, _purpose("how many nodes the monolith topology has")] = 6
 
     @property
     def is_in_memory(self) -> bool:

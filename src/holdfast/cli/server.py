@@ -7,9 +7,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
-from holdfast.settings import FIELDS, Settings, purpose
+from holdfast.settings import FIELDS, MEMORY, Settings, purpose
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
@@ -17,11 +18,27 @@ if TYPE_CHECKING:
 
 
 def up(**flags: object) -> None:
-    """A server and a worker, until TERM or INT."""
-    settings = _settings(flags)
+    """All processes of a topology, until TERM or INT."""
+    loaded = load(Settings, flags=flags, environment=os.environ, folder=Path.cwd())
+    settings = loaded.settings
+    if settings.topology != "embedded" and loaded.origins["data"] == "default":
+        settings = msgspec.structs.replace(settings, data=MEMORY)  # kept on disk where that is asked for
+    _run(settings, _topology(settings.topology))
+
+
+def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]":
+    """The program of a topology; only the one that is asked for is loaded."""
+    if name == "microservices":
+        from holdfast.topology import microservices
+
+        return microservices.serve
+    if name == "monolith":
+        from holdfast.topology import monolith
+
+        return monolith.serve
     from holdfast.topology.embedded import serve_and_work
 
-    _run(settings, serve_and_work)
+    return serve_and_work
 
 
 def server(**flags: object) -> None:
@@ -100,12 +117,13 @@ _METAVARS = {
     "bytes": "BYTES",
     "log_level": "LEVEL",
     "log_format": "FORMAT",
+    "topology": "NAME",
 }
 _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
     "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
     "bytes": ((1 << 20, "MiB"),),
 }
-_OF_THE_WORKER = frozenset({"slots", "worker_id", "app"})
+_OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"})
 #: As `holdfast worker` has them.
 _SHORT: Mapping[str, tuple[str, ...]] = {"app": ("-A",), "slots": ("-c",)}
 

@@ -19,15 +19,17 @@ def read_beside_a_writer(folder: Path) -> int:
     """Opens the journal again and again while frames are written to it; the last position seen."""
     config = JournalConfig(segment_bytes=1 << 20, digest_version=1)
     journal = FileJournal.open(OsDisk(folder), config, now_ms=1, new_cluster_id=b"c" * 16)
-    stop = threading.Event()
+    begun, stop = threading.Event(), threading.Event()
 
     def write() -> None:
         while not stop.is_set():
             journal.reserve(70_000)
             journal.write(b"x" * 60_000, 1, 0, 1)
+            begun.set()
 
     writer = threading.Thread(target=write)
     writer.start()
+    begun.wait()
     try:
         positions = [JournalReader(OsDisk(folder), digest_version=1).end_position for _ in range(LOOKS)]
     finally:
