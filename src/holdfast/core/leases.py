@@ -171,15 +171,18 @@ class LeaseManager:
         refused: list[RefusedReport] = []
         reasons: list[str] = []
         seen: dict[int, Result] = {}
+        worker, now_ms = command.worker, now.log_ms
         for row in command.rows:
-            lease, reason = self.holding(command.worker, row.job_id, row.token, now)
-            if reason == "ALREADY_FINISHED" and self._is_repeat(row):
-                reason = ""
-            if lease is not None and lease.token not in seen:
-                result = seen[lease.token] = result_of(lease.job, lease.token, row, now.log_ms)
+            lease, reason = self.holding(worker, row.job_id, row.token, now)
+            if lease is None:
+                if reason == "ALREADY_FINISHED" and self._is_repeat(row):
+                    reason = ""
+            elif lease.token not in seen:
+                job, token = lease.job, lease.token
+                result = seen[token] = result_of(job, token, row, now_ms)
                 results.append(result)
-                ids.append(lease.job.id)
-            elif lease is not None:
+                ids.append(job.id)
+            else:
                 reason = _after(seen[lease.token], row)
             if reason:
                 shown = as_text(row.job_id[: limits.JOB_ID_CHARS_MAX])

@@ -177,16 +177,18 @@ def weight_of(lease: GrantedLease) -> int:
 def add_lease(box: pb.CoordinatorMessage, lease: GrantedLease) -> None:
     """One lease as the worker gets it, written in its place: a message made apart would be copied there."""
     template = lease.template
-    message = box.leases.add(
-        job_id=lease.job_id,
-        token=lease.token,
-        type=template.type,
-        payload=lease.payload,
-        attempt=lease.attempt,
-        timeout_ms=template.timeout_ms,
-        simulated=template.simulated,
-        queue=template.queue,
-    )
+    # Field by field, and only what is said: quicker than the same as arguments.
+    message = box.leases.add()
+    message.job_id = lease.job_id
+    message.token = lease.token
+    message.type = template.type
+    message.payload = lease.payload
+    message.attempt = lease.attempt
+    message.queue = template.queue
+    if template.timeout_ms:
+        message.timeout_ms = template.timeout_ms
+    if template.simulated:
+        message.simulated = True
     if lease.extra is not None:
         message.work_duration_ms = lease.extra.work_duration_ms
         message.payload_size_bytes = lease.extra.payload_size_bytes

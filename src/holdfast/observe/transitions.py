@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Revoked
 from holdfast.core.ledger import Ledger
-from holdfast.core.lifecycle import name
+from holdfast.core.lifecycle import RUNNING, name
 from holdfast.core.model import Job
 from holdfast.observe.logging import Level, LineWriter, Repeated
 
@@ -124,7 +124,10 @@ def _alike(moves: list[tuple[Job, int]]) -> Iterator[tuple[tuple[int, int, int, 
     last: tuple[int, int, int, int] | None = None
     ids: list[str] = []
     for job, before in moves:
-        how = (before, job.state, job.attempts, job.template.priority)
+        state, result = job.state, job.result
+        # `Job.attempts`, without the call: this is done for every move of every job.
+        tries = job.failures + job.losses + (state == RUNNING or (result is not None and result.token != 0))
+        how = (before, state, tries, job.template.priority)
         if how != last:
             if last is not None:
                 yield last, ids
