@@ -44,11 +44,9 @@ def result_of(job: Tried, token: int, row: ReportRow, now_ms: int) -> Result:
     if len(row.output) > limits.OUTPUT_BYTES_MAX:
         summary = f"the output of {len(row.output)} bytes is over the limit of {limits.OUTPUT_BYTES_MAX}"
         return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
-    if row.state == DONE and not row.summary:  # by far the most
-        return Result(token, DONE, row.output, "", "", row.runtime_ms)
     # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
-    summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX])
-    why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX])
+    summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX]) if row.summary else ""
+    why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX]) if row.failure_reason else ""
     if row.state == DONE:
         return Result(token, DONE, row.output, summary, "", row.runtime_ms)
     if row.state == CANCELED and job.cancel_requested:
