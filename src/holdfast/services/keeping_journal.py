@@ -1,0 +1,184 @@
+"""What an owner keeps on disk: frames of its events, snapshots of its state, and the way back from both.
+
+A frame's body is the log time of its last event (8 bytes), then each event behind its size (4 bytes); so what a frame
+will take is known exactly before it is written.
+
+Invariants: nothing but the journal and its snapshots is read; after each frame the state's digest equals the one that
+was written with it, or the start is refused; a damaged snapshot is never silent, and never fatal while the journal
+still reaches back far enough to do without it.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from holdfast.errors import Code
+from holdfast.journal.disk import Disk
+from holdfast.journal.errors import RESTORE, JournalError, PositionRemovedError, SnapshotDamagedError
+from holdfast.journal.file import FileJournal
+from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
+from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot, read_snapshot_header
+
+_TIME = struct.Struct(">Q")
+_SIZE = struct.Struct(">I")
+#: What a frame adds to the events in it, and what each event adds to itself.
+FRAME_BYTES = FRAME_OVERHEAD + _TIME.size
+EVENT_BYTES = _SIZE.size
+
+
+class Machine(Protocol):
+    """The state of one owner: pure, and changed by `apply` alone."""
+
+    @property
+    def digest(self) -> int:
+        """64 bits that follow from all events so far; cheap, and equal in every process."""
+        ...
+
+    def encode(self, event: Any) -> bytes:  # noqa: ANN401 - each machine has events of its own
+        """One event, for the journal."""
+        ...
+
+    def decode(self, data: bytes) -> Any:  # noqa: ANN401
+        """The event that `encode` was given; `msgspec.MsgspecError` for what no version ever wrote."""
+        ...
+
+    def apply(self, event: Any) -> None:  # noqa: ANN401
+        """Changes the state; cannot fail."""
+        ...
+
+    def image(self) -> Iterator[bytes]:
+        """The whole state, digest included, in parts of some hundred kilobytes."""
+        ...
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Becomes the state of an image, whatever it was before."""
+        ...
+
+
+class ReplayDivergedError(JournalError):
+    """The journal is intact, but replaying it does not give the state it was written from: a bug, not damage."""
+
+
+class UnreadableEventError(JournalError):
+    """What is stored is intact, but this version of Holdfast does not know it."""
+
+    code = Code.FAILED_PRECONDITION
+
+
+def join(last_ms: int, events: list[bytes]) -> bytes:
+    """The body of one frame."""
+    parts = [_TIME.pack(last_ms)]
+    for data in events:
+        parts += (_SIZE.pack(len(data)), data)
+    return b"".join(parts)
+
+
+def split(body: bytes) -> tuple[int, list[bytes]]:
+    """The log time of the last event of a frame, and its events."""
+    events, at = [], _TIME.size
+    while at < len(body):
+        (size,) = _SIZE.unpack_from(body, at)
+        at += _SIZE.size
+        events.append(body[at : at + size])
+        at += size
+    return _TIME.unpack_from(body)[0], events
+
+
+class Recovered(msgspec.Struct):
+    """An open journal under a new epoch, whose whole content the machine has seen."""
+
+    journal: FileJournal
+    last_ms: int
+    #: What the journal holds past the newest good snapshot.
+    bytes_uncovered: int
+    warnings: list[str]
+
+    @classmethod
+    def of(cls, machine: Machine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes) -> Self:
+        """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
+        restored = _Restored([])
+
+        def position_restored() -> int:
+            # Once the directory is ours: nobody deletes the snapshot while it is read.
+            restored.begin(machine, disk, config.digest_version)
+            return restored.position
+
+        journal = FileJournal.open(
+            disk, config, now_ms=now_ms, new_cluster_id=new_cluster_id, verify_after=position_restored
+        )
+        recovered = cls(journal, restored.last_ms, 0, restored.warnings)
+        try:
+            for frame in journal.replay(restored.position, link=restored.link):
+                recovered.last_ms = max(recovered.last_ms, _replay(machine, frame))
+                recovered.bytes_uncovered += FRAME_OVERHEAD + len(frame.body)
+        except PositionRemovedError as error:
+            journal.close()
+            problem = "; ".join([error.message, *restored.warnings, RESTORE])
+            raise PositionRemovedError(problem, reason=error.reason) from error
+        except BaseException:
+            journal.close()
+            raise
+        return recovered
+
+
+class _Restored(msgspec.Struct):
+    """How far the newest good snapshot reaches; without one, the beginning."""
+
+    warnings: list[str]
+    position: int = 0
+    link: int | None = None
+    last_ms: int = 0
+
+    def begin(self, machine: Machine, disk: Disk, digest_version: int) -> None:
+        for position in reversed(list_snapshots(disk)):
+            try:
+                header = read_snapshot_header(disk, position)
+                # Twice: a machine is not given a part of a state.
+                for _ in read_snapshot(disk, position):
+                    pass
+            except SnapshotDamagedError as error:
+                self.warnings.append(f"snapshot at position {position} was passed over: {error}")
+                continue
+            _restore(machine, disk, header, digest_version)
+            self.position, self.link, self.last_ms = header.position, header.link, header.log_time_ms
+            return
+
+
+def _restore(machine: Machine, disk: Disk, header: SnapshotHeader, digest_version: int) -> None:
+    try:
+        machine.restore(read_snapshot(disk, header.position))
+    except msgspec.MsgspecError as error:
+        raise UnreadableEventError(
+            f"the snapshot at position {header.position} holds what this version does not know ({error});"
+            " start the version that wrote it",
+            reason="SNAPSHOT_UNKNOWN",
+        ) from error
+    if header.digest_version == digest_version and header.digest != machine.digest:
+        raise _diverged(f"the snapshot at position {header.position}", machine.digest, header.digest)
+
+
+def _replay(machine: Machine, frame: Frame) -> int:
+    """Applies one frame and compares the digest; returns its log time."""
+    last_ms, events = split(frame.body)
+    try:
+        for data in events:
+            machine.apply(machine.decode(data))
+    except msgspec.MsgspecError as error:
+        raise UnreadableEventError(
+            f"the frame at position {frame.first_position} holds events that this version does not know ({error});"
+            " start the version that wrote them",
+            reason="EVENT_UNKNOWN",
+        ) from error
+    if len(events) != frame.count or frame.digest not in (None, machine.digest):
+        raise _diverged(f"the frame that ends at position {frame.last_position}", machine.digest, frame.digest or 0)
+    return last_ms
+
+
+def _diverged(what: str, found: int, written: int) -> ReplayDivergedError:
+    return ReplayDivergedError(
+        f"replaying {what} gives digest {found:016x}, but {written:016x} was written with it; nothing was changed."
+        " This is a bug: keep the directory.",
+        reason="REPLAY_DIVERGED",
+    )

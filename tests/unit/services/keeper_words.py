@@ -1,0 +1,98 @@
+"""A small machine that remembers words, and disks and threads around its keeper."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from holdfast.core.commands import Refusal
+from holdfast.errors import Code
+from holdfast.journal.disk import Disk
+from holdfast.services.keeper import COMPACT_BYTES, Keeper, Verdict, World
+from holdfast.testing.clock import ManualClock
+
+Done = Callable[[int | BaseException], None]
+DIGEST_VERSION = 1
+REFUSAL = Refusal(Code.NOT_FOUND, "NO_WORD", "there is no such word")
+
+
+class Words:
+    """Words in the order in which they were said."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.digest = 0
+
+    def encode(self, event: str) -> bytes:
+        return msgspec.msgpack.encode(event)
+
+    def decode(self, data: bytes) -> str:
+        return msgspec.msgpack.decode(data, type=str)
+
+    def apply(self, event: str) -> None:
+        self.words.append(event)
+        for letter in event.encode():
+            self.digest = (self.digest * 0x100000001B3 ^ letter) & 0xFFFFFFFFFFFFFFFF
+
+    def image(self) -> Iterator[bytes]:
+        yield msgspec.msgpack.encode(self.digest)
+        for word in self.words:
+            yield msgspec.msgpack.encode(word)
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        parts = [msgspec.msgpack.decode(chunk) for chunk in chunks]
+        self.digest, self.words = parts[0], parts[1:]
+
+
+class Here:
+    """Does the work at once, on the loop's thread, whatever comes of it."""
+
+    def run(self, work: Callable[[], int], done: Done, *, is_lone: bool) -> None:
+        try:
+            result: int | BaseException = work()
+        except BaseException as error:  # noqa: BLE001 - a cut of power is one
+            result = error
+        done(result)
+
+
+class Held:
+    """Does the work when the test says so."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Callable[[], int], Done]] = []
+
+    def run(self, work: Callable[[], int], done: Done, *, is_lone: bool) -> None:
+        self.held.append((work, done))
+
+    def go(self) -> None:
+        work, done = self.held.pop(0)
+        Here().run(work, done, is_lone=True)
+
+
+def keeper_on(
+    disk: Disk,
+    machine: Words,
+    *,
+    sync: Here | Held | None = None,
+    aside: Here | Held | None = None,
+    clock: ManualClock | None = None,
+    failures: list[BaseException] | None = None,
+    compact_bytes: int = COMPACT_BYTES,
+) -> Keeper:
+    """A keeper over a disk of the test's, on the running loop."""
+    clock = clock or ManualClock()
+    fatal = (failures if failures is not None else []).append
+    world = World(clock, asyncio.get_running_loop(), sync or Here(), aside or Here(), fatal)
+    return Keeper.on_disk(
+        machine,
+        disk,
+        digest_version=DIGEST_VERSION,
+        world=lambda: world,
+        now_ms=clock.wall_ms(),
+        compact_bytes=compact_bytes,
+    )
+
+
+def say(word: str) -> Callable[[int], Verdict]:
+    """Decides that the word is said; the reply is the word."""
+    return lambda _now_ms: Verdict(word, word)

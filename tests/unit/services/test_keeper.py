@@ -1,0 +1,252 @@
+"""The shell of an owner: what it answers, when, and what it refuses."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError, NotFoundError, ResourceExhaustedError, UnavailableError
+from holdfast.journal.errors import DirectoryLockedError
+from holdfast.services.keeper import Keeper, Verdict
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.disk import SimDisk
+from tests.unit.services.keeper_words import DIGEST_VERSION, REFUSAL, Held, Words, keeper_on, say
+
+
+def sim_disk() -> SimDisk:
+    return SimDisk(random.Random(7))
+
+
+def open_at(data: Path | None, machine: Words, **options: int) -> Keeper:
+    def never(error: BaseException) -> None:
+        raise error
+
+    return Keeper.open(
+        machine,
+        data,
+        digest_version=DIGEST_VERSION,
+        clock=SystemClock(),
+        loop=asyncio.get_running_loop(),
+        fatal=never,
+        **options,
+    )
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
+
+
+async def turns() -> None:
+    """Lets everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_answer_waits_for_the_sync_while_others_are_decided() -> None:
+    """Nobody hears of an event before it is durable: its maker, a reader, one who was refused; one sync serves many."""
+    sync, machine = Held(), Words()
+    keeper = keeper_on(sim_disk(), machine, sync=sync)
+    first = asyncio.ensure_future(keeper.act(say("one")))
+    await turns()
+    later = [
+        asyncio.ensure_future(keeper.act(say("two"))),
+        asyncio.ensure_future(keeper.read(lambda _: list(machine.words))),
+        asyncio.ensure_future(keeper.act(lambda _: REFUSAL)),
+        asyncio.ensure_future(keeper.act(lambda _: Verdict(None, "nothing"))),
+        asyncio.ensure_future(keeper.act(say("three"))),
+    ]
+    await turns()
+    assert machine.words == ["one", "two", "three"], "decided and applied at once"
+    assert not any(task.done() for task in [first, *later])
+    assert len(sync.held) == 1
+    sync.go()
+    await turns()
+    assert first.result() == "one"
+    assert not any(task.done() for task in later)
+    sync.go()
+    await turns()
+    assert not sync.held
+    assert [later[index].result() for index in (0, 1, 3, 4)] == ["two", ["one", "two"], "nothing", "three"]
+    with pytest.raises(NotFoundError) as refused:
+        later[2].result()
+    assert refused.value.reason == "NO_WORD"
+
+
+async def test_caller_who_leaves_changes_nothing() -> None:
+    """A caller that gives up while its event is synced does not keep others from their answers."""
+    sync, machine = Held(), Words()
+    keeper = keeper_on(sim_disk(), machine, sync=sync)
+    impatient = asyncio.ensure_future(keeper.act(say("one")))
+    patient = asyncio.ensure_future(keeper.act(say("two")))
+    await turns()
+    impatient.cancel()
+    await turns()
+    sync.go()
+    await turns()
+    assert patient.result() == "two"
+    assert machine.words == ["one", "two"]
+
+
+async def test_time_never_goes_back() -> None:
+    """The time of decisions follows the wall clock forward only, within one life and over a restart."""
+    disk, clock = sim_disk(), ManualClock()
+    keeper = keeper_on(disk, Words(), clock=clock)
+    began = await keeper.act(lambda now_ms: Verdict("a", now_ms))
+    clock.advance(100)
+    later = await keeper.act(lambda now_ms: Verdict("b", now_ms))
+    assert later == began + 100_000
+    clock._wall_ms -= 50_000
+    assert await keeper.read(lambda now_ms: now_ms) == later
+    clock.advance(1)
+    assert await keeper.read(lambda now_ms: now_ms) == later + 1_000
+    await keeper.close()
+    keeper = keeper_on(disk, Words(), clock=clock)
+    assert await keeper.read(lambda now_ms: now_ms) >= later
+
+
+async def test_without_room_nothing_changes() -> None:
+    """A full disk refuses the event before it is applied, and takes it again when there is room."""
+    disk, machine = sim_disk(), Words()
+    keeper = keeper_on(disk, machine)
+    await keeper.act(say("one"))
+    disk.faults.free_bytes = 0
+    big = "x" * (17 << 20)
+    before = keeper.position, machine.digest
+    with pytest.raises(ResourceExhaustedError) as refused:
+        await keeper.act(say(big))
+    assert refused.value.reason == "NO_SPACE"
+    assert (keeper.position, machine.digest) == before
+    disk.faults.free_bytes = None
+    assert await keeper.act(say(big)) == big
+
+
+async def test_what_piles_up_behind_the_disk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a frame may hold is refused while a sync is under way, with nothing changed."""
+    monkeypatch.setattr("holdfast.services.keeper.OPEN_FRAME_BYTES_MAX", 1_000)
+    sync, machine = Held(), Words()
+    keeper = keeper_on(sim_disk(), machine, sync=sync)
+    tasks = [asyncio.ensure_future(keeper.act(say("one")))]
+    await turns()
+    big = "x" * 600
+    tasks += [asyncio.ensure_future(keeper.act(say(big))) for _ in range(2)]
+    await turns()
+    with pytest.raises(ResourceExhaustedError) as refused:
+        tasks[2].result()
+    assert refused.value.reason == "OVERLOADED"
+    assert len(machine.words) == 2
+    sync.go()
+    await turns()
+    sync.go()
+    await turns()
+    assert tasks[1].result() == big
+
+
+@pytest.mark.parametrize("fault", ["fail_next_sync", "fail_next_write"])
+async def test_failed_write_or_sync_is_final(fault: str) -> None:
+    """The process is told to end, nobody is answered as if it had worked, and nothing more is taken."""
+    disk, machine, failures = sim_disk(), Words(), list[BaseException]()
+    keeper = keeper_on(disk, machine, failures=failures)
+    await keeper.act(say("one"))
+    setattr(disk.faults, fault, True)
+    with pytest.raises(UnavailableError) as failed:
+        await keeper.act(say("two"))
+    assert failed.value.reason == "JOURNAL_FAILED"
+    assert len(failures) == 1
+    operations = disk.operations
+    for call in (keeper.act(say("three")), keeper.read(lambda _: 1)):
+        with pytest.raises(UnavailableError):
+            await call
+    await keeper.close()
+    assert disk.operations == operations, "the first failure is the last call that touches the disk"
+    machine = Words()
+    keeper_on(disk.crash(), machine)
+    assert machine.words == ["one"]
+
+
+async def test_machine_that_fails_to_apply_stops_everything() -> None:
+    """A state that may hold what no frame will is not built upon."""
+
+    class Broken(Words):
+        def apply(self, event: str) -> None:
+            super().apply(event)
+            raise RuntimeError(event)
+
+    failures: list[BaseException] = []
+    keeper = keeper_on(sim_disk(), Broken(), failures=failures)
+    with pytest.raises(RuntimeError):
+        await keeper.act(say("one"))
+    assert [type(error) for error in failures] == [RuntimeError]
+    with pytest.raises(UnavailableError):
+        await keeper.read(lambda _: 1)
+
+
+async def test_broken_decision_changes_nothing() -> None:
+    """A mistake in deciding is the caller's alone."""
+    machine = Words()
+    keeper = keeper_on(sim_disk(), machine)
+    with pytest.raises(ZeroDivisionError):
+        await keeper.act(lambda now_ms: Verdict(now_ms // 0))
+    assert await keeper.act(say("one")) == "one"
+
+
+async def test_in_memory_needs_no_directory() -> None:
+    """Without a directory everything is answered alike, and nothing is kept."""
+    machine = Words()
+    keeper = open_at(None, machine)
+    assert await keeper.act(say("one")) == "one"
+    assert await keeper.read(lambda _: machine.words) == ["one"]
+    await keeper.close()
+    await keeper.close()
+    with pytest.raises(UnavailableError) as refused:
+        await keeper.act(say("two"))
+    assert refused.value.reason == "STOPPING"
+
+
+async def test_directory_is_kept_and_belongs_to_one(tmp_path: Path) -> None:
+    """On a real disk: many callers at once, a second keeper is refused, and the next life has it all."""
+    machine = Words()
+    keeper = open_at(tmp_path / "job", machine)
+    words = [f"word {number}" for number in range(200)]
+    assert await asyncio.gather(*(keeper.act(say(word)) for word in words)) == words
+    with pytest.raises(DirectoryLockedError):
+        open_at(tmp_path / "job", Words())
+    closing = asyncio.ensure_future(keeper.act(say("last")))
+    await asyncio.sleep(0)
+    await keeper.close()
+    assert await closing == "last", "what was decided is answered"
+    again = Words()
+    keeper = open_at(tmp_path / "job", again)
+    assert (again.words, again.digest) == ([*words, "last"], machine.digest)
+    await keeper.close()
+
+
+async def test_real_threads_make_snapshots_beside_the_service(tmp_path: Path) -> None:
+    """With the real threads, state moves from segments to snapshots while callers go on, and survives."""
+    machine = Words()
+    keeper = open_at(tmp_path, machine, compact_bytes=4_096)
+    for start in range(0, 400, 20):
+        await asyncio.gather(*(keeper.act(say(f"word {number} {'x' * 50}")) for number in range(start, start + 20)))
+    await keeper.close()
+    names = sorted(file.name for file in files(tmp_path))
+    assert any(name.endswith(".snap") for name in names)
+    assert not any(name.startswith(f"{1:020d}-") for name in names), "covered segments are removed"
+    again = Words()
+    keeper = open_at(tmp_path, again, compact_bytes=4_096)
+    assert (again.words, again.digest) == (machine.words, machine.digest)
+    await keeper.close()
+
+
+async def test_unusable_directory_is_an_error_of_ours(tmp_path: Path) -> None:
+    """Damage in the journal is refused with a sentence."""
+    keeper = open_at(tmp_path, Words())
+    await keeper.act(say("one"))
+    await keeper.act(say("two"))
+    await keeper.close()
+    segment = max(file for file in files(tmp_path) if file.suffix == ".seg")
+    content = bytearray(segment.read_bytes())
+    content[600] ^= 1
+    segment.write_bytes(content)
+    with pytest.raises(HoldfastError, match="damaged"):
+        open_at(tmp_path, Words())
