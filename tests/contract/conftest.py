@@ -1,10 +1,11 @@
-"""One real server a module, without a worker: the tests are the workers."""
+"""Every topology in turn, one of its own for each module, without a worker: the tests are the workers."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.contract.served import Served, Serving, Topology
+from tests.e2e.fleet import Fleet, fleet_in
 from tests.e2e.wire import Wire
 
 
@@ -15,19 +16,19 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield fleet
 
 
-@pytest.fixture(scope="module")
-def serving(fleet: Fleet) -> tuple[Program, Wire]:
-    """The module's server and a client of it."""
-    return fleet.server()
+@pytest.fixture(scope="module", params=list(Topology), ids=lambda topology: topology.value)
+def serve(request: pytest.FixtureRequest, fleet: Fleet) -> Serving:
+    """Starts the topology in question."""
+    return Serving(fleet, request.param)
 
 
 @pytest.fixture(scope="module")
-def server(serving: tuple[Program, Wire]) -> Program:
-    """The module's server."""
-    return serving[0]
+def server(serve: Serving) -> Served:
+    """The module's own."""
+    return serve()
 
 
 @pytest.fixture(scope="module")
-def wire(serving: tuple[Program, Wire]) -> Wire:
-    """A client of the module's server."""
-    return serving[1]
+def wire(server: Served) -> Wire:
+    """A client of the module's own."""
+    return server.wire

@@ -7,16 +7,16 @@ import pytest
 
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet
+from tests.contract.served import Serving
 from tests.e2e.wire import Wire, refusal
 
 JOBS = 210
 
 
 @pytest.fixture(scope="module")
-def wire(fleet: Fleet) -> Wire:
-    """A server with 210 jobs, many of one millisecond; 3 are RUNNING, 4 DONE, 5 CANCELED."""
-    _, wire = fleet.server(data="listed")
+def wire(serve: Serving) -> Wire:
+    """A server, or one node, with 210 jobs, many of one millisecond; 3 are RUNNING, 4 DONE, 5 CANCELED."""
+    wire = serve(nodes=1).wire
     for _ in range(4):
         request = own.SubmitJobsRequest(templates=[own.JobTemplate(type="sim")], jobs=[own.NewJob()] * 50)
         wire.batch(request)
@@ -145,9 +145,9 @@ def test_line_of_a_list_says_what_the_status_says(wire: Wire) -> None:
         assert line.job_type in {"sim", "single"}
 
 
-def test_pages_come_from_the_live_list(fleet: Fleet) -> None:
+def test_pages_come_from_the_live_list(serve: Serving) -> None:
     """The second page is cut from the list as it is when it is asked for, new jobs included."""
-    _, wire = fleet.server(data="live")
+    wire = serve(nodes=1).wire
     for _ in range(4):
         wire.new()
     token = wire.page(size=2).page.next_page_token

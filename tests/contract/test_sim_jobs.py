@@ -3,14 +3,14 @@
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet
+from tests.contract.served import Serving
 from tests.e2e.wire import Wire
 
 
 @pytest.fixture(scope="module")
-def wire(fleet: Fleet) -> Wire:
-    """A server with a worker of two slots."""
-    return fleet.up("--slots", "2")[1]
+def wire(serve: Serving) -> Wire:
+    """A topology with a worker of two slots, or one in each node."""
+    return serve(slots=2).wire
 
 
 @pytest.mark.parametrize("job_type", ["sim", "no-handler-knows-this", "free text, ünï¢ödé"])
@@ -61,9 +61,9 @@ def test_running_job_is_stopped_by_a_cancel(wire: Wire) -> None:
     assert result.output_summary != ""
 
 
-def test_job_that_kills_its_worker_ends_failed_and_others_flow(fleet: Fleet) -> None:
+def test_job_that_kills_its_worker_ends_failed_and_others_flow(serve: Serving) -> None:
     """A poison job is FAILED with WORKER_LOST once its losses are spent, and those behind it run."""
-    _, wire = fleet.up("--slots", "1", data="poisoned")
+    wire = serve(slots=1, nodes=1).wire
     poison = wire.new(labels={"sim.crash": "1"})
     behind = [wire.new() for _ in range(3)]
     job = wire.wait_for(poison)
@@ -71,9 +71,9 @@ def test_job_that_kills_its_worker_ends_failed_and_others_flow(fleet: Fleet) -> 
     assert [wire.wait_for(job_id).status for job_id in behind] == [public.DONE] * 3
 
 
-def test_job_beside_a_poison_job_is_not_lost_with_it(fleet: Fleet) -> None:
+def test_job_beside_a_poison_job_is_not_lost_with_it(serve: Serving) -> None:
     """A job that runs beside one that kills the worker is run again until it is DONE."""
-    _, wire = fleet.up("--slots", "2", data="neighbours")
+    wire = serve(slots=2, nodes=1).wire
     poison, beside = wire.new(labels={"sim.crash": "1"}), wire.new(ms=200)
     wire.wait_for(poison)
     assert wire.wait_for(beside).status == public.DONE

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Program
+from tests.contract.served import Served
 from tests.e2e.wire import Wire, refusal
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -150,7 +150,7 @@ def test_malformed_job_id_is_an_invalid_argument(wire: Wire, job_id: str, reason
         assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
-def test_hostile_job_id_is_not_found_and_logged_on_one_line(wire: Wire, server: Program) -> None:
+def test_hostile_job_id_is_not_found_and_logged_on_one_line(wire: Wire, server: Served) -> None:
     """An id full of control characters is NOT_FOUND, and every line of the log stays one JSON object."""
     hostile = '\n{"event":"forged"}\r\x1b[2J\0\u202e<script>../'
     assert refusal(lambda: wire.status(hostile)).code == grpc.StatusCode.NOT_FOUND

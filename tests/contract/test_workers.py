@@ -6,8 +6,8 @@ import pytest
 from holdfast.gateway.grpc.work import fetch_hint_ms
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
+from tests.contract.served import Served, Serving
 from tests.contract.test_status_and_result import NO_JOB, finished, running
-from tests.e2e.fleet import Fleet, Program
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire, refusal
 
@@ -24,8 +24,8 @@ def taken_away(wire: Wire, worker: str) -> internal.FetchWorkResponse:
 
 def test_heartbeat_is_accepted_and_names_the_next(wire: Wire) -> None:
     """A heartbeat is accepted, says that the next one is due in 1000 ms, and can be repeated."""
-    expected = internal.WorkerHeartbeatResponse(accepted=True, next_heartbeat_in_ms=1_000)
-    assert [wire.heartbeat("beating") for _ in range(3)] == [expected] * 3
+    answers = [wire.heartbeat("beating") for _ in range(3)]
+    assert [(answer.accepted, answer.next_heartbeat_in_ms) for answer in answers] == [(True, 1_000)] * 3
 
 
 def test_idle_worker_is_told_to_wait_200_ms(wire: Wire) -> None:
@@ -46,8 +46,9 @@ def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
     assert assigned.retry_after_ms == 0
 
 
-def test_each_fetch_hands_out_another_job_in_submit_order(wire: Wire) -> None:
-    """Fetching is not repeatable: each call gives the next oldest job, under a higher token."""
+def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving) -> None:
+    """Fetching is not repeatable: each call gives the next oldest job (of a node), under a higher token."""
+    wire = serve(nodes=1).wire
     first = running(wire)
     ids = [wire.new() for _ in range(4)]
     fetched = [wire.fetch("w") for _ in range(4)]
@@ -73,7 +74,7 @@ def test_repeated_report_is_accepted_again(wire: Wire) -> None:
     assert answers == [True, True, True]
 
 
-def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(wire: Wire, server: Program) -> None:
+def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(wire: Wire, server: Served) -> None:
     """Whoever lost its job and fetched it again is refused under the old token, accepted under the new."""
     old = taken_away(wire, "again")
     new = wire.fetch("again")
@@ -158,9 +159,9 @@ def test_young_grant_survives_a_heartbeat_that_crossed_it(wire: Wire) -> None:
     assert wire.report("quick", assigned.job_id, token=assigned.token)
 
 
-def test_heartbeat_without_a_list_takes_nothing_away(fleet: Fleet) -> None:
+def test_heartbeat_without_a_list_takes_nothing_away(serve: Serving) -> None:
     """A worker of the bare contract, which names no jobs, keeps what it holds past several leases."""
-    _, wire = fleet.server("--lease-ms", "400", "--heartbeat-ms", "100", data="bare")
+    wire = serve(lease_ms=400, heartbeat_ms=100).wire
     kept, silent = wire.new(), wire.new()
     assert wire.fetch("bare").job_id == kept
     assert wire.fetch("silent").job_id == silent
@@ -172,9 +173,9 @@ def test_heartbeat_without_a_list_takes_nothing_away(fleet: Fleet) -> None:
     assert wire.report("bare", kept)
 
 
-def test_silent_worker_is_given_up_and_its_job_goes_to_another(fleet: Fleet) -> None:
+def test_silent_worker_is_given_up_and_its_job_goes_to_another(serve: Serving) -> None:
     """A worker heard no more loses its job when the lease ends, and its late report changes nothing."""
-    _, wire = fleet.server("--lease-ms", "50", data="silent")
+    wire = serve(lease_ms=50, heartbeat_ms=10).wire
     job_id = wire.new()
     lost = wire.fetch("silent")
     wire.wait_for(job_id, public.QUEUED)
@@ -192,7 +193,7 @@ def test_cancel_rides_on_the_heartbeat(wire: Wire, has_list: bool) -> None:  # n
     assert list(wire.heartbeat("rider", named).cancel) == []
     wire.cancel(assigned.job_id)
     for _ in range(2):
-        assert list(wire.heartbeat("rider", named).cancel) == [assigned.job_id]
+        eventually(lambda: list(wire.heartbeat("rider", named).cancel) == [assigned.job_id])
     assert list(wire.heartbeat("bystander").cancel) == []
     wire.report("rider", assigned.job_id, public.JOB_OUTCOME_CANCELED, token=assigned.token)
     assert list(wire.heartbeat("rider", {}).cancel) == []
@@ -223,7 +224,7 @@ def test_terminal_states_never_change(wire: Wire) -> None:
     assert [(wire.status(job_id), wire.result(job_id)) for job_id in ended] == before
 
 
-def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Program) -> None:
+def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Served) -> None:
     """A report that would move a finished job is a line in the log that names job, worker and reason."""
     job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
     wire.report("latecomer", job_id, public.JOB_OUTCOME_FAILED)
@@ -231,7 +232,7 @@ def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Program)
     assert (line["worker_id"], line["reason"], line["level"]) == ("latecomer", "ALREADY_FINISHED", "warning")
 
 
-def test_every_transition_is_logged(wire: Wire, server: Program) -> None:
+def test_every_transition_is_logged(wire: Wire, server: Served) -> None:
     """From the log alone one can tell what became of a job, by whom and at which attempt."""
     job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
     lines = eventually(

@@ -138,7 +138,10 @@ class Fleet:
 
     def wire(self, target: str) -> Wire:
         """Another client, on a connection of its own."""
-        wire = Wire(target)
+        return self.keep(Wire(target))
+
+    def keep(self, wire: Wire) -> Wire:
+        """Closes a client with the processes."""
         self._wires.append(wire)
         return wire
 
