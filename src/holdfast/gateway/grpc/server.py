@@ -10,6 +10,7 @@ from holdfast.errors import UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import table
 from holdfast.gateway.grpc.calls import CalledServices
+from holdfast.gateway.grpc.counting import counters
 from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
 from holdfast.gateway.grpc.public import PublicService
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
@@ -46,7 +47,7 @@ class GrpcServer:
     """The ledger's services on one port."""
 
     def __init__(self, backend: Backend, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(interceptors=counters(), options=_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
         self._work = WorkService(backend.work, welcome)
         self._called = CalledServices(table(backend))
