@@ -1,0 +1,245 @@
+"""Envelopes: how jobs ended, with their outputs; the state of the result service.
+
+Invariants:
+- The first envelope of a job stays as it is for as long as it is kept. Whoever stores one again only renews its time.
+- An envelope is kept somewhat longer than its job, for a job ends right after its envelope was stored or stored again:
+  by age, and by number. The bound on bytes is there for memory alone; only outputs as large as that make it bite first.
+- Each new envelope makes room for itself, so that the state is bounded without a timer; what is old and in nobody's way
+  may stay.
+- Only `apply` changes envelopes; replay of the same events gives equal ones. `digest` is a sum over all of a hash
+  that is equal in every process.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+import msgspec
+
+#: Changes whenever `_fingerprint` or what it covers does.
+DIGEST_VERSION = 1
+DIGEST_MASK = (1 << 64) - 1
+
+#: Between an envelope and the end of its job lies one call; the rest is for clocks that differ.
+_LEEWAY_MS = 3_600_000
+#: Jobs do not end quite in the order of their envelopes.
+_LEEWAY_JOBS = 1_000
+#: The owner of the jobs does not count outputs.
+_LEEWAY_BYTES_FACTOR = 4
+#: What one new envelope forgets at most: several, so that a lowered bound is reached; few, so that nobody waits for it.
+_FORGET_MAX = 100
+_ROWS_PER_CHUNK = 2_000
+_BYTES_PER_CHUNK = 4 * 1024 * 1024
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How one job ended. Two are the same only if everything is."""
+
+    job_id: str
+    state: int
+    runtime_ms: int = 0
+    summary: str = ""
+    output: bytes = b""
+
+    @property
+    def checksum(self) -> str:
+        """Always that of the bytes that are here."""
+        return hashlib.sha256(self.output).hexdigest()
+
+    @property
+    def bytes_held(self) -> int:
+        """What it counts against the bound on bytes."""
+        return len(self.output) + len(self.summary)
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long finished jobs are kept by their owner; envelopes stay somewhat longer."""
+
+    retain_ms: int = 86_400_000
+    retain_jobs: int = 1_000_000
+    retain_bytes: int = 512 << 20
+
+    @property
+    def envelopes_max(self) -> int:
+        return self.retain_jobs + self.retain_jobs // 4 + _LEEWAY_JOBS
+
+    @property
+    def envelope_bytes_max(self) -> int:
+        return self.retain_bytes * _LEEWAY_BYTES_FACTOR
+
+    @property
+    def envelope_ms_max(self) -> int:
+        return self.retain_ms + _LEEWAY_MS
+
+
+# The tags and the order of fields are part of the format on disk, as in core/events.py.
+
+
+class _Event(msgspec.Struct, frozen=True, array_like=True):
+    at_ms: int
+
+
+class Stored(_Event, frozen=True, tag=1):
+    """The first envelope of a job, for which so many of the oldest are forgotten."""
+
+    envelope: Envelope
+    forgets: int
+
+
+class Confirmed(_Event, frozen=True, tag=2):
+    """Somebody stored an envelope of this job again: the first one stays, and its time begins anew."""
+
+    job_id: str
+
+
+EnvelopeEvent = Stored | Confirmed
+
+
+class Storing(msgspec.Struct, frozen=True):
+    """The event to apply, and the envelope that stands after it."""
+
+    event: EnvelopeEvent
+    standing: Envelope
+
+    @property
+    def is_first(self) -> bool:
+        return isinstance(self.event, Stored)
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    envelope: Envelope
+    kept_ms: int
+
+    @property
+    def mark(self) -> int:
+        of = self.envelope
+        texts = crc32(of.job_id.encode()), crc32(of.summary.encode()), crc32(of.output)
+        return hash((*texts, len(of.output), of.state, of.runtime_ms, self.kept_ms))
+
+
+class _Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """The digest alone, or rows. Parts are only ever added at the end, with a default."""
+
+    digest: int | None = None
+    rows: list[_Kept] = []
+
+
+_encoder = msgspec.msgpack.Encoder()
+_event_decoder: msgspec.msgpack.Decoder[EnvelopeEvent] = msgspec.msgpack.Decoder(EnvelopeEvent)
+_chunk_decoder = msgspec.msgpack.Decoder(_Chunk)
+
+
+class Envelopes:
+    """All envelopes that are kept, those first that will be forgotten first."""
+
+    __slots__ = ("_kept", "_retention", "_sum", "bytes_held")
+
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+        self._clear()
+
+    def _clear(self) -> None:
+        # Not a dict: taking the first out of a large one, again and again, looks at all that were taken before.
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._sum = 0
+        self.bytes_held = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def digest(self) -> int:
+        """A hash of the whole state, equal in every process."""
+        return self._sum & DIGEST_MASK
+
+    def find(self, job_id: str) -> Envelope | None:
+        """The envelope of a job, as long as it is kept."""
+        kept = self._kept.get(job_id)
+        return kept.envelope if kept else None
+
+    # -- decisions
+
+    def decide_store(self, envelope: Envelope, now_ms: int) -> Storing:
+        """The first envelope of a job stays, whatever comes after it."""
+        known = self._kept.get(envelope.job_id)
+        if known is not None:
+            return Storing(Confirmed(now_ms, envelope.job_id), known.envelope)
+        return Storing(Stored(now_ms, envelope, self._to_forget(envelope, now_ms)), envelope)
+
+    def _to_forget(self, envelope: Envelope, now_ms: int) -> int:
+        retention = self._retention
+        number, size = len(self._kept) + 1, self.bytes_held + envelope.bytes_held
+        count = 0
+        for kept in self._kept.values():
+            is_old = kept.kept_ms + retention.envelope_ms_max <= now_ms
+            is_over = number > retention.envelopes_max or size > retention.envelope_bytes_max
+            if count == _FORGET_MAX or not (is_old or is_over):
+                break
+            count, number, size = count + 1, number - 1, size - kept.envelope.bytes_held
+        return count
+
+    # -- application
+
+    def apply(self, event: EnvelopeEvent) -> None:
+        """What was decided happens."""
+        if isinstance(event, Stored):
+            for _ in range(event.forgets):
+                self._take(next(iter(self._kept)))
+            self._keep(_Kept(event.envelope, event.at_ms))
+        else:
+            self._keep(_Kept(self._take(event.job_id), event.at_ms))
+
+    def _keep(self, kept: _Kept) -> None:
+        assert kept.envelope.job_id not in self._kept
+        self._kept[kept.envelope.job_id] = kept
+        self._sum += kept.mark
+        self.bytes_held += kept.envelope.bytes_held
+
+    def _take(self, job_id: str) -> Envelope:
+        kept = self._kept.pop(job_id)
+        self._sum -= kept.mark
+        self.bytes_held -= kept.envelope.bytes_held
+        return kept.envelope
+
+    # -- bytes
+
+    def encode(self, event: EnvelopeEvent) -> bytes:
+        """An event for the journal."""
+        return _encoder.encode(event)
+
+    def decode(self, data: bytes) -> EnvelopeEvent:
+        """Raises `msgspec.ValidationError` for what no version ever wrote."""
+        return _event_decoder.decode(data)
+
+    def image(self) -> Iterator[bytes]:
+        """The state in chunks of bounded size; equal states give equal bytes."""
+        yield _encoder.encode(_Chunk(self.digest))
+        rows: list[_Kept] = []
+        size = 0
+        for kept in self._kept.values():
+            rows.append(kept)
+            size += kept.envelope.bytes_held
+            if len(rows) == _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
+                yield _encoder.encode(_Chunk(rows=rows))
+                rows, size = [], 0
+        if rows:
+            yield _encoder.encode(_Chunk(rows=rows))
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """The state becomes that of the image; raises `msgspec.ValidationError` for bytes it never wrote."""
+        self._clear()
+        digest: int | None = None
+        for data in chunks:
+            chunk = _chunk_decoder.decode(data)
+            digest = digest if chunk.digest is None else chunk.digest
+            for kept in chunk.rows:
+                self._keep(kept)
+        if self.digest != digest:
+            raise msgspec.ValidationError("the image does not give the state that it was made from")
+
+    def audit(self) -> None:
+        """Checks every cross-reference; slow, for tests."""
+        assert self._sum == sum(kept.mark for kept in self._kept.values())
+        assert self.bytes_held == sum(kept.envelope.bytes_held for kept in self._kept.values())
+        assert all(kept.envelope.job_id == job_id for job_id, kept in self._kept.items())
