@@ -74,8 +74,8 @@ RULES = (
     Rule(
         "services/",
         ours=(
-            *("services", "gateway.grpc", "coordinator.asyncio_shell", "coordinator.ports", "core", "journal"),
-            *("backends", "client", "proto", "clock", "errors", "limits", "logs"),
+            *("services", "gateway.checks", "gateway.grpc", "coordinator.asyncio_shell", "coordinator.ports", "core"),
+            *("journal", "backends", "client", "proto", "clock", "errors", "limits", "logs"),
         ),
     ),
     Rule("observe/", ours=("core", "observe", "errors", "limits")),

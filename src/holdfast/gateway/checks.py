@@ -20,6 +20,15 @@ def checked_id(job_id: str) -> str:
     return job_id
 
 
+def checked_new_id(job_id: str) -> str:
+    """An id under which something is going to be kept, and so logged and shown."""
+    if not checked_id(job_id).isprintable():
+        raise InvalidArgumentError(
+            f"expected job_id to be printable characters, got {job_id[:80]!r}", reason="JOB_ID_INVALID"
+        )
+    return job_id
+
+
 def checked_states(statuses: Iterable[int]) -> frozenset[State]:
     """The states to look for; none means all."""
     try:
