@@ -227,6 +227,72 @@ class FeedApi(Protocol):
         ...
 
 
+class ScheduleSpec(msgspec.Struct, frozen=True):
+    """When jobs of one kind are made, and what happens when that does not go smoothly.
+
+    Exactly one of `cron`, `every_ms` and `at_ms` is said.
+    """
+
+    name: str
+    template: Template
+    payload: bytes = b""
+    cron: str = ""
+    every_ms: int = 0
+    at_ms: int = 0
+    timezone: str = "UTC"
+    catch_up: str = "none"
+    catch_up_window_ms: int = 86_400_000
+    overlap: str = "allow"
+    jitter_ms: int = 0
+    labels: dict[str, str] = {}
+
+
+class ScheduleView(msgspec.Struct, frozen=True):
+    """A schedule at one instant; times of what has not happened, or will not, are 0."""
+
+    spec: ScheduleSpec
+    is_paused: bool
+    created_ms: int
+    next_ms: int
+    last_tick_ms: int
+    last_job_id: str
+    fired: int
+    skipped: int
+    missed: int
+
+
+class ScheduleApi(Protocol):
+    """A capability: jobs that are made by time."""
+
+    async def set(self, spec: ScheduleSpec) -> ScheduleView:
+        """Makes or replaces the schedule of this name; durable when it returns, safe to repeat."""
+        ...
+
+    async def get(self, name: str) -> ScheduleView:
+        """`NotFoundError` if there is none."""
+        ...
+
+    async def all(self) -> list[ScheduleView]:
+        """All of them, by name."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Durable when it returns. `NotFoundError` if there is none. Jobs that it made stay."""
+        ...
+
+    async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
+        """Durable when it returns; safe to repeat. `NotFoundError` if there is none."""
+        ...
+
+    async def trigger(self, name: str) -> str:
+        """The id of a job made now, whatever the overlap rule or a pause says. `NotFoundError` if there is none."""
+        ...
+
+    async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
+        """The next ticks after this instant (0: now); the schedule need not exist."""
+        ...
+
+
 class Assignment(msgspec.Struct, frozen=True, gc=False):
     """One lease, as a worker runs it."""
 

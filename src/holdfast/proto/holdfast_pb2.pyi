@@ -505,7 +505,7 @@ class DrainWorkerResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id", "notes")
+    __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id", "notes", "recalling")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CREDITS_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
@@ -514,6 +514,7 @@ class WorkerMessage(_message.Message):
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     REPORT_ID_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    RECALLING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     credits: int
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
@@ -522,7 +523,8 @@ class WorkerMessage(_message.Message):
     draining: bool
     report_id: int
     notes: _containers.RepeatedCompositeFieldContainer[Note]
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., credits: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., released: _Optional[_Iterable[int]] = ..., draining: _Optional[bool] = ..., report_id: _Optional[int] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ...) -> None: ...
+    recalling: bool
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., credits: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., released: _Optional[_Iterable[int]] = ..., draining: _Optional[bool] = ..., report_id: _Optional[int] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ..., recalling: _Optional[bool] = ...) -> None: ...
 
 class Note(_message.Message):
     __slots__ = ("job_id", "token", "permille", "message", "lines")
@@ -673,3 +675,122 @@ class Lease(_message.Message):
     headers: _containers.ScalarMap[str, str]
     queue: str
     def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., type: _Optional[str] = ..., payload: _Optional[bytes] = ..., attempt: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., simulated: _Optional[bool] = ..., work_duration_ms: _Optional[int] = ..., payload_size_bytes: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., headers: _Optional[_Mapping[str, str]] = ..., queue: _Optional[str] = ...) -> None: ...
+
+class ScheduleSpec(_message.Message):
+    __slots__ = ("name", "template", "payload", "cron", "every_ms", "at_ms", "timezone", "catch_up", "catch_up_window_ms", "overlap", "jitter_ms", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
+    EVERY_MS_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMEZONE_FIELD_NUMBER: _ClassVar[int]
+    CATCH_UP_FIELD_NUMBER: _ClassVar[int]
+    CATCH_UP_WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    JITTER_MS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    template: JobTemplate
+    payload: bytes
+    cron: str
+    every_ms: int
+    at_ms: int
+    timezone: str
+    catch_up: str
+    catch_up_window_ms: int
+    overlap: str
+    jitter_ms: int
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., template: _Optional[_Union[JobTemplate, _Mapping]] = ..., payload: _Optional[bytes] = ..., cron: _Optional[str] = ..., every_ms: _Optional[int] = ..., at_ms: _Optional[int] = ..., timezone: _Optional[str] = ..., catch_up: _Optional[str] = ..., catch_up_window_ms: _Optional[int] = ..., overlap: _Optional[str] = ..., jitter_ms: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Schedule(_message.Message):
+    __slots__ = ("spec", "is_paused", "created_at_ms", "next_at_ms", "last_tick_ms", "last_job_id", "fired", "skipped", "missed")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    IS_PAUSED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_TICK_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRED_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    MISSED_FIELD_NUMBER: _ClassVar[int]
+    spec: ScheduleSpec
+    is_paused: bool
+    created_at_ms: int
+    next_at_ms: int
+    last_tick_ms: int
+    last_job_id: str
+    fired: int
+    skipped: int
+    missed: int
+    def __init__(self, spec: _Optional[_Union[ScheduleSpec, _Mapping]] = ..., is_paused: _Optional[bool] = ..., created_at_ms: _Optional[int] = ..., next_at_ms: _Optional[int] = ..., last_tick_ms: _Optional[int] = ..., last_job_id: _Optional[str] = ..., fired: _Optional[int] = ..., skipped: _Optional[int] = ..., missed: _Optional[int] = ...) -> None: ...
+
+class GetScheduleRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListSchedulesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSchedulesResponse(_message.Message):
+    __slots__ = ("schedules",)
+    SCHEDULES_FIELD_NUMBER: _ClassVar[int]
+    schedules: _containers.RepeatedCompositeFieldContainer[Schedule]
+    def __init__(self, schedules: _Optional[_Iterable[_Union[Schedule, _Mapping]]] = ...) -> None: ...
+
+class DeleteScheduleRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteScheduleResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PauseScheduleRequest(_message.Message):
+    __slots__ = ("name", "is_paused")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_PAUSED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    is_paused: bool
+    def __init__(self, name: _Optional[str] = ..., is_paused: _Optional[bool] = ...) -> None: ...
+
+class TriggerScheduleRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class TriggerScheduleResponse(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class PreviewScheduleRequest(_message.Message):
+    __slots__ = ("spec", "after_ms", "count")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    spec: ScheduleSpec
+    after_ms: int
+    count: int
+    def __init__(self, spec: _Optional[_Union[ScheduleSpec, _Mapping]] = ..., after_ms: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class PreviewScheduleResponse(_message.Message):
+    __slots__ = ("tick_ms",)
+    TICK_MS_FIELD_NUMBER: _ClassVar[int]
+    tick_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tick_ms: _Optional[_Iterable[int]] = ...) -> None: ...

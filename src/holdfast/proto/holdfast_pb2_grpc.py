@@ -831,6 +831,340 @@ class AdminService:
             _registered_method=True)
 
 
+class ScheduleServiceStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.SetSchedule = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/SetSchedule',
+                request_serializer=holdfast__pb2.ScheduleSpec.SerializeToString,
+                response_deserializer=holdfast__pb2.Schedule.FromString,
+                _registered_method=True)
+        self.GetSchedule = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/GetSchedule',
+                request_serializer=holdfast__pb2.GetScheduleRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Schedule.FromString,
+                _registered_method=True)
+        self.ListSchedules = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/ListSchedules',
+                request_serializer=holdfast__pb2.ListSchedulesRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.ListSchedulesResponse.FromString,
+                _registered_method=True)
+        self.DeleteSchedule = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/DeleteSchedule',
+                request_serializer=holdfast__pb2.DeleteScheduleRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.DeleteScheduleResponse.FromString,
+                _registered_method=True)
+        self.PauseSchedule = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/PauseSchedule',
+                request_serializer=holdfast__pb2.PauseScheduleRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Schedule.FromString,
+                _registered_method=True)
+        self.TriggerSchedule = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/TriggerSchedule',
+                request_serializer=holdfast__pb2.TriggerScheduleRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.TriggerScheduleResponse.FromString,
+                _registered_method=True)
+        self.PreviewSchedule = channel.unary_unary(
+                '/holdfast.v1.ScheduleService/PreviewSchedule',
+                request_serializer=holdfast__pb2.PreviewScheduleRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.PreviewScheduleResponse.FromString,
+                _registered_method=True)
+
+
+class ScheduleServiceServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def SetSchedule(self, request, context):
+        """Makes or replaces the schedule of this name; durable when it returns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSchedule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSchedules(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSchedule(self, request, context):
+        """Jobs that it made stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseSchedule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TriggerSchedule(self, request, context):
+        """Makes a job now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewSchedule(self, request, context):
+        """The next ticks of a schedule that need not exist.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ScheduleServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'SetSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSchedule,
+                    request_deserializer=holdfast__pb2.ScheduleSpec.FromString,
+                    response_serializer=holdfast__pb2.Schedule.SerializeToString,
+            ),
+            'GetSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSchedule,
+                    request_deserializer=holdfast__pb2.GetScheduleRequest.FromString,
+                    response_serializer=holdfast__pb2.Schedule.SerializeToString,
+            ),
+            'ListSchedules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSchedules,
+                    request_deserializer=holdfast__pb2.ListSchedulesRequest.FromString,
+                    response_serializer=holdfast__pb2.ListSchedulesResponse.SerializeToString,
+            ),
+            'DeleteSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSchedule,
+                    request_deserializer=holdfast__pb2.DeleteScheduleRequest.FromString,
+                    response_serializer=holdfast__pb2.DeleteScheduleResponse.SerializeToString,
+            ),
+            'PauseSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseSchedule,
+                    request_deserializer=holdfast__pb2.PauseScheduleRequest.FromString,
+                    response_serializer=holdfast__pb2.Schedule.SerializeToString,
+            ),
+            'TriggerSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.TriggerSchedule,
+                    request_deserializer=holdfast__pb2.TriggerScheduleRequest.FromString,
+                    response_serializer=holdfast__pb2.TriggerScheduleResponse.SerializeToString,
+            ),
+            'PreviewSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewSchedule,
+                    request_deserializer=holdfast__pb2.PreviewScheduleRequest.FromString,
+                    response_serializer=holdfast__pb2.PreviewScheduleResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'holdfast.v1.ScheduleService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('holdfast.v1.ScheduleService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class ScheduleService:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def SetSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/SetSchedule',
+            holdfast__pb2.ScheduleSpec.SerializeToString,
+            holdfast__pb2.Schedule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/GetSchedule',
+            holdfast__pb2.GetScheduleRequest.SerializeToString,
+            holdfast__pb2.Schedule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSchedules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/ListSchedules',
+            holdfast__pb2.ListSchedulesRequest.SerializeToString,
+            holdfast__pb2.ListSchedulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/DeleteSchedule',
+            holdfast__pb2.DeleteScheduleRequest.SerializeToString,
+            holdfast__pb2.DeleteScheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/PauseSchedule',
+            holdfast__pb2.PauseScheduleRequest.SerializeToString,
+            holdfast__pb2.Schedule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TriggerSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/TriggerSchedule',
+            holdfast__pb2.TriggerScheduleRequest.SerializeToString,
+            holdfast__pb2.TriggerScheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.ScheduleService/PreviewSchedule',
+            holdfast__pb2.PreviewScheduleRequest.SerializeToString,
+            holdfast__pb2.PreviewScheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class WorkServiceStub:
     """Missing associated documentation comment in .proto file."""
 
