@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """The ports of one backend; what it lacks is None."""
+    """The ports of one backend; what it lacks is None. Without `work` its workers connect elsewhere."""
 
     jobs: JobApi
-    work: LedgerWork
+    work: LedgerWork | None = None
     admin: AdminApi | None = None
     feed: FeedApi | None = None
     name: str = "ledger"

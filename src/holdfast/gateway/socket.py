@@ -83,7 +83,7 @@ class SocketServer:
         """What a client wants, by its first byte."""
         if kind == CONVERSATION:
             return CallTalk(self._table, connection)
-        if kind == WORKER:
+        if kind == WORKER and self._work is not None:
             return WorkTalk(self._work, self._welcome, connection)
         return None
 

@@ -29,7 +29,7 @@ class Labelled:
 
 
 def backend(jobs: object = None) -> Backend:
-    return Backend(cast("JobApi", jobs), None)  # type: ignore[arg-type]  # no worker here
+    return Backend(cast("JobApi", jobs))
 
 
 def test_table_has_every_method_of_both_services() -> None:

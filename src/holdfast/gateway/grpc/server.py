@@ -1,18 +1,22 @@
 """A gRPC server around a backend: services, health, reflection, orderly end."""
 
+from typing import Any
+
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from holdfast import limits
+from holdfast.backends.ledger.work import LedgerWork
 from holdfast.core.workers import beat_ms
-from holdfast.errors import UnavailableError
+from holdfast.errors import UnavailableError, UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import table
 from holdfast.gateway.grpc.calls import CalledServices
 from holdfast.gateway.grpc.counting import counters
 from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
 from holdfast.gateway.grpc.public import PublicService
+from holdfast.gateway.grpc.status import Context, refuse
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
 from holdfast.proto import (
     holdfast_pb2,
@@ -34,35 +38,50 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 
-SERVICES = (
+#: For clients, and for workers.
+_JOB_SERVICES = (
     taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name,
-    taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+)
+_WORK_SERVICES = (
+    taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["WorkService"].full_name,
 )
+SERVICES = (*_JOB_SERVICES, *_WORK_SERVICES)
 
 
 class GrpcServer:
-    """The ledger's services on one port."""
+    """A backend's services on one port."""
 
     def __init__(self, backend: Backend, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
         self._server = grpc.aio.server(interceptors=counters(), options=_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
-        self._work = WorkService(backend.work, welcome)
+        self._services = _JOB_SERVICES if backend.work is None else SERVICES
         self._called = CalledServices(table(backend))
         ours = TolerantServer(self._server)
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(backend.jobs), ours)
-        taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(
-            CoordinatorService(backend.work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms)), ours
-        )
         for service, handlers in self._called.handlers().items():
             ours.add_registered_method_handlers(service, handlers)
-        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(self._work, ours)
+        self._work = self._add_work(backend.work, welcome, ours)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if has_reflection:
-            reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+            names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, self._server)
         self._server.add_generic_rpc_handlers((UnknownMethods(),))
+
+    def _add_work(
+        self, work: LedgerWork | None, welcome: holdfast_pb2.Welcome, ours: TolerantServer
+    ) -> WorkService | None:
+        """What workers connect to, or who tells them that it is not here."""
+        if work is None:
+            self._server.add_generic_rpc_handlers((_WorkElsewhere(),))
+            return None
+        calls = CoordinatorService(work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms))
+        taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(calls, ours)
+        served = WorkService(work, welcome)
+        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(served, ours)
+        return served
 
     async def start(self, host: str, port: int) -> str:
         """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
@@ -76,7 +95,7 @@ class GrpcServer:
                 reason="PORT_IN_USE",
             ) from error
         await self._server.start()
-        for service in ("", *SERVICES):
+        for service in ("", *self._services):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return f"{address}:{bound}"
 
@@ -87,6 +106,23 @@ class GrpcServer:
     async def stop(self, grace_s: float) -> None:
         """Says NOT_SERVING, tells workers, lets calls under way finish, then closes."""
         await self.drain()
-        self._work.stop()
+        if self._work is not None:
+            self._work.stop()
         self._called.stop()
         await self._server.stop(grace_s)
+
+
+class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
+    """Answers the calls of workers where there is nothing for them."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
+        """A handler that refuses, for the services of workers alone."""
+        service, _, method = handler_call_details.method.removeprefix("/").partition("/")
+        if service not in _WORK_SERVICES:
+            return None
+
+        async def handler(_: object, context: Context) -> None:
+            message = "workers of this topology connect to its coordinator: holdfast service worker"
+            await refuse(context, UnimplementedError(message, reason="WORK_ELSEWHERE"), method[:200])
+
+        return grpc.stream_stream_rpc_method_handler(handler)
