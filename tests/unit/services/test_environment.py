@@ -1,0 +1,132 @@
+"""What services are told by their environment: the document's names and defaults, and a line for each problem."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.services.environment import (
+    ROLES,
+    CoordinatorEnvironment,
+    Environment,
+    GatewayEnvironment,
+    JobEnvironment,
+    QueueEnvironment,
+    ResultEnvironment,
+    WorkerEnvironment,
+    hashes_of,
+    read,
+)
+
+OWNERS = {"JOB_SERVICE_ADDR": "job:50052", "QUEUE_SERVICE_ADDR": "queue:50053", "RESULT_SERVICE_ADDR": "result:50055"}
+#: What each role cannot do without.
+REQUIRED = {"gateway": OWNERS, "coordinator": OWNERS, "worker": {"COORDINATOR_ADDR": "coordinator:50054"}}
+ADDRESSES: dict[str, Any] = {
+    "job_address": "job:50052",
+    "queue_address": "queue:50053",
+    "result_address": "result:50055",
+}
+
+DEFAULTS = {
+    "gateway": GatewayEnvironment(port=50_051, log_level="INFO", **ADDRESSES),
+    "job": JobEnvironment(port=50_052, dedup_keys_max=10_000),
+    "queue": QueueEnvironment(port=50_053),
+    "coordinator": CoordinatorEnvironment(port=50_054, heartbeat_ms=1_000, worker_timeout_ms=4_000, **ADDRESSES),
+    "result": ResultEnvironment(port=50_055, output_bytes_max=262_144),
+    "worker": WorkerEnvironment(coordinator_address="coordinator:50054", worker_id="", slots=6, heartbeat_ms=1_000),
+}
+A_HASH = "ab" * 32
+
+WRONG = [
+    *((role, name, "") for role, needed in REQUIRED.items() for name in needed),
+    *((role, f"{role.upper()}_PORT", text) for role in ROLES if role != "worker" for text in ("65536", "-1", "http")),
+    ("job", "JOB_PORT", ""),
+    ("job", "JOB_PORT", "5e4"),
+    ("job", "JOB_PORT", "50052.0"),
+    ("job", "JOB_PORT", " 50052"),
+    ("job", "JOB_PORT", "9" * 200),
+    ("job", "MAX_DEDUP_KEYS", "0"),
+    ("job", "MAX_DEDUP_KEYS", "many"),
+    ("coordinator", "HEARTBEAT_INTERVAL_MS", "1s"),
+    ("coordinator", "HEARTBEAT_INTERVAL_MS", "9"),
+    ("coordinator", "WORKER_TIMEOUT_MS", "4000ms"),
+    ("coordinator", "WORKER_TIMEOUT_MS", "3600001"),
+    ("coordinator", "JOB_SERVICE_ADDR", "job"),
+    ("coordinator", "QUEUE_SERVICE_ADDR", "queue:0"),
+    ("coordinator", "RESULT_SERVICE_ADDR", "result:65536"),
+    ("gateway", "JOB_SERVICE_ADDR", "http://job:50052"),
+    ("gateway", "QUEUE_SERVICE_ADDR", "queue:50053/path"),
+    ("gateway", "RESULT_SERVICE_ADDR", "result:port"),
+    ("result", "MAX_OUTPUT_BYTES", "256KiB"),
+    ("result", "MAX_OUTPUT_BYTES", "262145"),
+    ("worker", "COORDINATOR_ADDR", "50054"),
+    ("worker", "WORKER_ID", "not a name"),
+    ("worker", "WORKER_SLOTS", "0"),
+    ("worker", "WORKER_SLOTS", "six"),
+    ("worker", "HEARTBEAT_INTERVAL_MS", "0"),
+    ("queue", "LOG_LEVEL", "loud"),
+    ("queue", "SERVICE_TOKEN_HASHES", "gateway"),
+    ("queue", "SERVICE_TOKEN_HASHES", f"client:{A_HASH}"),
+    ("queue", "SERVICE_TOKEN_HASHES", f"gateway:{A_HASH},"),
+]
+
+
+def refused(role: str, variables: dict[str, str]) -> list[str]:
+    """The problems of an environment that is refused."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        read(role, variables)
+    return caught.value.message.splitlines()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_are_the_documents(role: str) -> None:
+    """Told only what is required, a role has the ports, sizes and times that were agreed."""
+    assert read(role, REQUIRED.get(role, {})) == DEFAULTS[role]
+
+
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role, needed in REQUIRED.items() for name in needed])
+def test_missing_variable_is_named(role: str, name: str) -> None:
+    """Each required variable that is not there is a line of its own."""
+    variables = {other: value for other, value in REQUIRED[role].items() if other != name}
+    assert refused(role, variables) == [f"expected {name} to be host:port, got none: it is required"]
+
+
+@pytest.mark.parametrize(("role", "name", "text"), WRONG)
+def test_wrong_variable_is_named_with_its_value(role: str, name: str, text: str) -> None:
+    """One line says which variable, what it should be, and what it is."""
+    (line,) = refused(role, {**REQUIRED.get(role, {}), name: text})
+    assert line.startswith(f"expected {name} to be ")
+    assert line.endswith(f", got {text!r}")
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Nobody has to start a service once for every mistake."""
+    lines = refused("coordinator", {"COORDINATOR_PORT": "x", "JOB_SERVICE_ADDR": "job:1"})
+    assert [line.split()[1] for line in lines] == ["COORDINATOR_PORT", "QUEUE_SERVICE_ADDR", "RESULT_SERVICE_ADDR"]
+
+
+def test_timeout_has_to_be_longer_than_the_interval() -> None:
+    """Two values that are right alone may contradict each other."""
+    (line,) = refused("coordinator", {**OWNERS, "HEARTBEAT_INTERVAL_MS": "500", "WORKER_TIMEOUT_MS": "500"})
+    assert line == "expected WORKER_TIMEOUT_MS to be more than HEARTBEAT_INTERVAL_MS (500), got 500"
+
+
+def test_wrong_token_is_not_shown() -> None:
+    """A secret stays one, even if it cannot be used."""
+    (line,) = refused("queue", {"SERVICE_TOKEN": "a secret"})
+    assert line == (
+        "expected SERVICE_TOKEN to be 32 to 256 visible ASCII characters, got 8 characters that are not shown"
+    )
+
+
+def test_level_is_read_in_any_case() -> None:
+    """`info` and `INFO` mean the same."""
+    assert read("queue", {"LOG_LEVEL": "warning"}).log_level == "WARNING"
+
+
+def test_hashes_are_kept_by_role() -> None:
+    """A role may have two tokens while one replaces the other."""
+    other = "cd" * 32
+    environment = Environment(token_hashes=f"gateway:{A_HASH},worker:{other},gateway:{other}")
+    assert hashes_of(environment) == {"gateway": [A_HASH, other], "worker": [other]}
+    assert hashes_of(Environment()) == {}
