@@ -150,11 +150,11 @@ class Line:
 
     def decide_enqueue(self, ticket: Ticket, now_ms: int) -> Enqueued | Refusal | None:
         """None if it waits already."""
-        if ticket.job_id in self._jobs:
-            return None
         if not 0 <= ticket.not_before_ms <= now_ms + 2 * limits.DELAY_MS_MAX:
             # Twice what its owner allows: the two clocks may differ, and the owner has decided.
             return Refusal(Code.INVALID_ARGUMENT, "DELAY_TOO_LONG", "expected the job to be due within a year")
+        if ticket.job_id in self._jobs:
+            return None
         if len(self._jobs) >= limits.JOBS_HELD_MAX:
             return _exhausted(f"the limit of {limits.JOBS_HELD_MAX} waiting jobs is reached; try again later")
         lanes = self._ready.lanes
