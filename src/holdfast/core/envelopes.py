@@ -13,6 +13,7 @@ Invariants:
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from typing import Self
 from zlib import crc32
 
 import msgspec
@@ -54,23 +55,20 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long finished jobs are kept by their owner; envelopes stay somewhat longer."""
+    """How long envelopes are kept: none older than this, no more than so many, and no more than so many bytes."""
 
-    retain_ms: int = 86_400_000
-    retain_jobs: int = 1_000_000
-    retain_bytes: int = 512 << 20
+    age_ms: int
+    envelopes: int
+    bytes: int
 
-    @property
-    def envelopes_max(self) -> int:
-        return self.retain_jobs + self.retain_jobs // 4 + _LEEWAY_JOBS
-
-    @property
-    def envelope_bytes_max(self) -> int:
-        return self.retain_bytes * _LEEWAY_BYTES_FACTOR
-
-    @property
-    def envelope_ms_max(self) -> int:
-        return self.retain_ms + _LEEWAY_MS
+    @classmethod
+    def beyond(cls, *, retain_ms: int, retain_jobs: int, retain_bytes: int) -> Self:
+        """Somewhat more than what the owner of the jobs retains of those that have ended."""
+        return cls(
+            age_ms=retain_ms + _LEEWAY_MS,
+            envelopes=retain_jobs + retain_jobs // 4 + _LEEWAY_JOBS,
+            bytes=retain_bytes * _LEEWAY_BYTES_FACTOR,
+        )
 
 
 # The tags and the order of fields are part of the format on disk, as in core/events.py.
@@ -172,8 +170,8 @@ class Envelopes:
         number, size = len(self._kept) + 1, self.bytes_held + envelope.bytes_held
         count = 0
         for kept in self._kept.values():
-            is_old = kept.kept_ms + retention.envelope_ms_max <= now_ms
-            is_over = number > retention.envelopes_max or size > retention.envelope_bytes_max
+            is_old = kept.kept_ms + retention.age_ms <= now_ms
+            is_over = number > retention.envelopes or size > retention.bytes
             if count == _FORGET_MAX or not (is_old or is_over):
                 break
             count, number, size = count + 1, number - 1, size - kept.envelope.bytes_held

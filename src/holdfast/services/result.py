@@ -2,7 +2,8 @@
 
 How it is made, in the process that serves it:
 
-    envelopes = Envelopes(Retention(retain_ms=..., retain_jobs=..., retain_bytes=...))   # those of the job service
+    retention = Retention.beyond(retain_ms=..., retain_jobs=..., retain_bytes=...)       # those of the job service
+    envelopes = Envelopes(retention)
     keeper = Keeper.open(envelopes, data, digest_version=core.envelopes.DIGEST_VERSION, clock=..., loop=..., fatal=...)
     service = ResultService(keeper, envelopes, output_bytes_max=...)                     # MAX_OUTPUT_BYTES
     add_ResultInternalServiceServicer_to_server(service, TolerantServer(server))
