@@ -15,6 +15,7 @@ from holdfast.core.commands import CancelReply, ReportRow, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Note, QueueMode, Template
+from holdfast.core.model import ScheduleSpec as ScheduleSpec  # noqa: PLC0414 - part of this port
 from holdfast.core.overview import QueueView as QueueView  # noqa: PLC0414 - part of this port
 from holdfast.core.progress import Progress as Progress  # noqa: PLC0414 - part of this port
 
@@ -227,26 +228,6 @@ class FeedApi(Protocol):
         ...
 
 
-class ScheduleSpec(msgspec.Struct, frozen=True):
-    """When jobs of one kind are made, and what happens when that does not go smoothly.
-
-    Exactly one of `cron`, `every_ms` and `at_ms` is said.
-    """
-
-    name: str
-    template: Template
-    payload: bytes = b""
-    cron: str = ""
-    every_ms: int = 0
-    at_ms: int = 0
-    timezone: str = "UTC"
-    catch_up: str = "none"
-    catch_up_window_ms: int = 86_400_000
-    overlap: str = "allow"
-    jitter_ms: int = 0
-    labels: dict[str, str] = {}
-
-
 class ScheduleView(msgspec.Struct, frozen=True):
     """A schedule at one instant; times of what has not happened, or will not, are 0."""
 
@@ -334,6 +315,8 @@ class Directive(msgspec.Struct, frozen=True):
     is_drained: bool = False
     #: Somebody asks this worker to drain and end.
     is_drain_asked: bool = False
+    #: The same as `is_drained` after a recall, where a session can take back the room that it has offered.
+    is_recalled: bool = False
 
 
 class WorkSession(Protocol):

@@ -106,6 +106,13 @@ class StreamSession:
         self._outbox[-1].released.extend(tokens)
         self._wake.set()
 
+    async def recall(self) -> None:
+        """Takes back what room was offered and not used; `is_recalled` says that no lease is on its way any more."""
+        for message in self._outbox:
+            message.credits = 0  # not even sent yet
+        self._outbox[-1].recalling = True
+        self._wake.set()
+
     async def drain(self) -> None:
         """No more leases."""
         self._outbox[-1].draining = True
@@ -153,6 +160,7 @@ class StreamSession:
             is_stopping=message.stopping,
             is_drained=message.drained,
             is_drain_asked=message.drain,
+            is_recalled=message.recalled,
         )
 
 

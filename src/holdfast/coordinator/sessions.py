@@ -45,7 +45,7 @@ class Push(msgspec.Struct, frozen=True):
     """What the coordinator tells a worker.
 
     `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more,
-    `is_drain_asked` that somebody wants this worker to drain and end.
+    `is_recalled` the same after a recall, `is_drain_asked` that somebody wants this worker to drain and end.
     """
 
     is_welcome: bool = False
@@ -56,6 +56,7 @@ class Push(msgspec.Struct, frozen=True):
     reported: int = 0
     refused: list[str] = []
     is_drain_asked: bool = False
+    is_recalled: bool = False
 
 
 class Session:
@@ -246,9 +247,18 @@ class Dispatcher:
         if info:
             info.is_draining = True
         self._leave(session)
-        # Answered in order, after the leases that were granted before.
-        drained = Push(is_drained=True)
-        self._coordinator.read(Lane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(drained))
+        self._push_in_order(session, Push(is_drained=True))
+
+    def recall(self, session: Session) -> None:
+        """The worker takes back what room it has offered; it hears when no lease is on its way any more."""
+        self._hear(session)
+        session.credits = 0
+        self._leave(session)
+        self._push_in_order(session, Push(is_recalled=True))
+
+    def _push_in_order(self, session: Session, push: Push) -> None:
+        """After the leases that were granted before."""
+        self._coordinator.read(Lane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(push))
 
     # -- what operators do
 

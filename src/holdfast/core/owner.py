@@ -3,10 +3,31 @@
 import hashlib
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 
 def owner_index(key: str, nodes: int) -> int:
     """The index of the node that owns `key`, the same on every machine and in every run."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % nodes
+
+
+class Ownership(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of all keys one node owns: node `index` of `nodes`, counted from 0."""
+
+    index: int
+    nodes: int
+
+    def owns(self, key: str) -> bool:
+        """Whether the key is this node's."""
+        return owner_index(key, self.nodes) == self.index
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether there is nobody else."""
+        return self.nodes == 1
+
+    def __str__(self) -> str:
+        return f"node {self.index} of {self.nodes}"
 
 
 def uuid4(random: bytes) -> str:
@@ -25,6 +46,6 @@ def mint(random_bytes: Callable[[int], bytes], count: int) -> list[str]:
 def mint_owned(random_bytes: Callable[[int], bytes], index: int, nodes: int) -> Iterator[str]:
     """Fresh ids without end, each owned by node `index` of `nodes`."""
     while True:
-        (job_id,) = mint(random_bytes, 1)
+        job_id = uuid4(random_bytes(16))
         if owner_index(job_id, nodes) == index:
             yield job_id

@@ -92,6 +92,8 @@ class ServedSession:
             dispatcher.release(session, frozenset(message.released))
         if message.draining:
             dispatcher.drain(session)
+        if message.recalling:
+            dispatcher.recall(session)
         if message.credits:
             dispatcher.grant_credits(session, min(message.credits, limits.LEASES_PER_GRANT_MAX * 10))
 
@@ -105,6 +107,7 @@ class ServedSession:
             message.reported = max(message.reported, push.reported)
             message.drained |= push.is_drained
             message.drain |= push.is_drain_asked
+            message.recalled |= push.is_recalled
             for lease in push.leases:
                 weight = weight_of(lease)
                 size += weight

@@ -591,7 +591,7 @@ class Outcome(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ..., output: _Optional[bytes] = ..., summary: _Optional[str] = ..., failure_reason: _Optional[str] = ..., runtime_ms: _Optional[int] = ..., retryable: _Optional[bool] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("welcome", "leases", "cancels", "revoked", "reported", "stopping", "drained", "drain", "ending")
+    __slots__ = ("welcome", "leases", "cancels", "revoked", "reported", "stopping", "drained", "drain", "ending", "recalled")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     CANCELS_FIELD_NUMBER: _ClassVar[int]
@@ -601,6 +601,7 @@ class CoordinatorMessage(_message.Message):
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     ENDING_FIELD_NUMBER: _ClassVar[int]
+    RECALLED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
     cancels: _containers.RepeatedScalarFieldContainer[int]
@@ -610,7 +611,8 @@ class CoordinatorMessage(_message.Message):
     drained: bool
     drain: bool
     ending: Ending
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., revoked: _Optional[_Iterable[int]] = ..., reported: _Optional[int] = ..., stopping: _Optional[bool] = ..., drained: _Optional[bool] = ..., drain: _Optional[bool] = ..., ending: _Optional[_Union[Ending, _Mapping]] = ...) -> None: ...
+    recalled: bool
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., revoked: _Optional[_Iterable[int]] = ..., reported: _Optional[int] = ..., stopping: _Optional[bool] = ..., drained: _Optional[bool] = ..., drain: _Optional[bool] = ..., ending: _Optional[_Union[Ending, _Mapping]] = ..., recalled: _Optional[bool] = ...) -> None: ...
 
 class Ending(_message.Message):
     __slots__ = ("code", "reason", "message")

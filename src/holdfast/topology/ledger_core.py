@@ -13,6 +13,7 @@ from holdfast import limits
 from holdfast.backends.ledger.admin import LedgerAdmin
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
+from holdfast.backends.ledger.owning import OwnedJobs
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
@@ -24,6 +25,7 @@ from holdfast.coordinator.sessions import SessionConfig
 from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
@@ -32,6 +34,7 @@ from holdfast.journal.port import JournalConfig
 from holdfast.logs import get_logger
 from holdfast.settings import Settings
 from holdfast.topology.bug_log import BugLog
+from holdfast.topology.node_identity import claim
 from holdfast.topology.snapshot_process import SnapshotProcess
 
 if TYPE_CHECKING:
@@ -43,9 +46,12 @@ Fatal = Callable[[BaseException], None]
 class LedgerCore:
     """Everything between a directory and the ports. It cannot be started again."""
 
-    def __init__(self, settings: Settings, fatal: Fatal, clock: Clock | None = None) -> None:
-        """`fatal` hears that the journal failed: nothing may be answered after it."""
+    def __init__(
+        self, settings: Settings, fatal: Fatal, clock: Clock | None = None, ownership: Ownership | None = None
+    ) -> None:
+        """`fatal` hears that the journal failed: nothing may be answered after it. `ownership` is that of a node."""
         self.settings = settings
+        self._ownership = ownership
         self._log = get_logger()
         self._fatal = fatal
         self._clock = clock or SystemClock()
@@ -79,6 +85,7 @@ class LedgerCore:
 
     def _recover(self) -> None:
         settings = self.settings
+        claim(Path(settings.data), self._ownership)
         self._disk = OsDisk(Path(settings.data))
         recovered = recover(
             self._disk,
@@ -90,6 +97,11 @@ class LedgerCore:
         self.journal, self.ledger = recovered.journal, recovered.ledger
         for warning in recovered.warnings:
             self._log.warning("recovery", message=warning)
+        try:
+            claim(Path(settings.data), self._ownership)  # once more: now nobody else can come in between
+        except BaseException:
+            self.journal.close()
+            raise
 
     def prepare(self, storage: Storage | None = None) -> Coordinator:
         """Puts the parts together around `storage` (the journal itself, unless given); nothing is decided yet."""
@@ -105,7 +117,12 @@ class LedgerCore:
         self._keep_snapshots()
         self.work = LedgerWork(self.coordinator, SessionConfig(settings.lease_ms, settings.worker_timeout_ms))
         dispatcher = self.work.dispatcher
-        self.jobs = LedgerJobs(self.coordinator, dispatcher.registry.all, progress=dispatcher.progress)
+        workers, progress = dispatcher.registry.all, dispatcher.progress
+        self.jobs = (
+            LedgerJobs(self.coordinator, workers, progress=progress)
+            if self._ownership is None
+            else OwnedJobs(self.coordinator, workers, self._ownership, progress=progress)
+        )
         self.feed = LedgerFeed.over(self.coordinator, self._past())
         self.admin = LedgerAdmin(
             self.coordinator, dispatcher, epoch=self.journal.epoch, cluster_id=self.journal.cluster_id.hex()

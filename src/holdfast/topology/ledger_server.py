@@ -12,6 +12,7 @@ from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.coordinator.loop import Coordinator
 from holdfast.coordinator.ports import Storage
+from holdfast.core.owner import Ownership
 from holdfast.errors import UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.grpc.server import GrpcServer
@@ -34,11 +35,14 @@ GRACE_S = 2.0
 class LedgerServer:
     """Everything between a directory and a port. `start`, then `stop`; it cannot be started again."""
 
-    def __init__(self, settings: Settings, *, log_stream: ByteStream | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, log_stream: ByteStream | None = None, ownership: Ownership | None = None
+    ) -> None:
+        """`ownership` is that of a node."""
         self._settings = settings
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
         self._log = get_logger()
-        self._core = LedgerCore(settings, self._die)
+        self._core = LedgerCore(settings, self._die, ownership=ownership)
         self._transitions: TransitionLog | None = None
         self.address = ""
         self._metrics: Metrics | None = None

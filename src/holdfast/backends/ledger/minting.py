@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
+from itertools import islice
 
-from holdfast.core.owner import mint
+from holdfast.core.owner import Ownership, mint, mint_owned
 
 Mint = Callable[[int], list[str]]
 
@@ -31,3 +32,9 @@ def random_minter() -> Mint:
     """Mints ids that belong to no node in particular."""
     pool = RandomPool()
     return lambda count: mint(pool, count)
+
+
+def owned_minter(ownership: Ownership) -> Mint:
+    """Mints ids that the node owns."""
+    ids = mint_owned(RandomPool(), ownership.index, ownership.nodes)
+    return lambda count: list(islice(ids, count))
