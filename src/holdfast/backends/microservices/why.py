@@ -1,0 +1,26 @@
+"""Why a job is where it is, as far as its record tells: which workers are there, its gateway cannot see."""
+
+from holdfast.backends.ports import JobView
+from holdfast.core.lifecycle import RUNNING, TERMINAL
+
+Answer = tuple[str, str]
+
+
+def why(job: JobView, now_ms: int) -> Answer:
+    """A stable reason and a sentence; the reasons are those of the other backends, as far as they can be told."""
+    if job.state in TERMINAL:
+        words = f": {job.failure_reason}" if job.failure_reason else ""
+        return "ENDED", f"it ended {job.state.name} after {_count(job.attempts, 'attempt')}{words}"
+    if job.state == RUNNING:
+        asked = "; it was asked to stop" if job.cancel_requested else ""
+        return "RUNNING", f"it runs: leased by {job.worker}, attempt {job.attempts}{asked}"
+    wait_ms = job.not_before_ms - now_ms
+    if wait_ms > 0:
+        cause = f"after {_count(job.failures, 'failed attempt')}" if job.failures else "as submitted"
+        return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+    sentence = f"it waits in the queue {job.template.queue!r} for a free slot of a worker that knows its type"
+    return "WAITING_IN_QUEUE", sentence
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
