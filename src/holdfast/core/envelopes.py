@@ -18,7 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-#: Changes whenever `_fingerprint` or what it covers does.
+#: Changes whenever `_Kept.mark` or what it covers does.
 DIGEST_VERSION = 1
 DIGEST_MASK = (1 << 64) - 1
 
@@ -55,7 +55,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long envelopes are kept: none older than this, no more than so many, and no more than so many bytes."""
+    """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes."""
 
     age_ms: int
     envelopes: int

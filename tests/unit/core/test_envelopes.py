@@ -1,0 +1,167 @@
+"""Envelopes: the first one stays, none outlives its bounds for long, and each outlives its job."""
+
+import hashlib
+
+import msgspec
+import pytest
+
+from holdfast.core import envelopes as envelopes_module
+from holdfast.core.envelopes import Confirmed, Envelope, Envelopes, Retention, Stored
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+
+PLENTY = Retention(age_ms=1_000_000, envelopes=1_000_000, bytes=1 << 30)
+
+
+def store(envelopes: Envelopes, envelope: Envelope, now_ms: int = 1) -> Envelope:
+    """Decides and applies; what stands."""
+    storing = envelopes.decide_store(envelope, now_ms)
+    envelopes.apply(storing.event)
+    envelopes.audit()
+    return storing.standing
+
+
+def kept(envelopes: Envelopes, *job_ids: str) -> list[str]:
+    return [job_id for job_id in job_ids if envelopes.find(job_id)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Envelope("a", FAILED, 5, "words", b"out"),
+        Envelope("a", DONE, 6, "words", b"out"),
+        Envelope("a", DONE, 5, "other words", b"out"),
+        Envelope("a", DONE, 5, "words", b"other"),
+    ],
+)
+def test_first_envelope_stays(other: Envelope) -> None:
+    """Another one of the same job, however little it differs, is told what stands and changes none of it."""
+    envelopes = Envelopes(PLENTY)
+    first = Envelope("a", DONE, 5, "words", b"out")
+    assert envelopes.decide_store(first, 1).is_first
+    assert store(envelopes, first) == first
+    storing = envelopes.decide_store(other, 2)
+    assert not storing.is_first
+    assert storing.standing == first != other
+    envelopes.apply(storing.event)
+    assert envelopes.find("a") == first
+
+
+def test_checksum_is_that_of_the_bytes() -> None:
+    """Lower-case hex of SHA-256, of nothing too."""
+    assert Envelope("a", DONE, output=b"out").checksum == hashlib.sha256(b"out").hexdigest()
+    assert Envelope("a", CANCELED).checksum == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_oldest_go_beyond_the_number() -> None:
+    """The number that is kept is the one that was asked for, at every moment."""
+    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=2, bytes=1_000))
+    for job_id in "abc":
+        store(envelopes, Envelope(job_id, DONE))
+    assert kept(envelopes, *"abc") == ["b", "c"]
+
+
+def test_oldest_go_beyond_the_bytes() -> None:
+    """Outputs and summaries count; as many go as make room, and a newcomer never waits for room."""
+    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=100, bytes=10))
+    for job_id in "abc":
+        store(envelopes, Envelope(job_id, DONE, summary="12", output=b"3"))
+    store(envelopes, Envelope("d", DONE, output=b"12345"))
+    assert kept(envelopes, *"abcd") == ["c", "d"]
+    store(envelopes, Envelope("e", DONE, output=b"12345678901"))
+    assert kept(envelopes, *"abcde") == ["e"]
+    assert envelopes.bytes_held == 11
+
+
+def test_old_ones_go_when_something_comes() -> None:
+    """At its age and not before; nothing goes by itself."""
+    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=100, bytes=1_000))
+    store(envelopes, Envelope("a", DONE), now_ms=5)
+    store(envelopes, Envelope("b", DONE), now_ms=6)
+    store(envelopes, Envelope("c", DONE), now_ms=1_004)
+    assert kept(envelopes, *"abc") == ["a", "b", "c"]
+    store(envelopes, Envelope("d", DONE), now_ms=1_005)
+    assert kept(envelopes, *"abcd") == ["b", "c", "d"]
+
+
+def test_storing_again_renews_the_time() -> None:
+    """A job that ends long after its envelope was stored finds it: whoever ends it stores it again first."""
+    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=2, bytes=1_000))
+    store(envelopes, Envelope("a", DONE), now_ms=5)
+    store(envelopes, Envelope("b", DONE), now_ms=5)
+    assert store(envelopes, Envelope("a", FAILED), now_ms=500) == Envelope("a", DONE)
+    store(envelopes, Envelope("c", DONE), now_ms=1_100)
+    assert kept(envelopes, *"abc") == ["a", "c"]
+
+
+def test_lowered_bound_is_reached_in_steps() -> None:
+    """One newcomer forgets a hundred at most, so that none waits long; the next ones go on."""
+    envelopes = Envelopes(PLENTY)
+    for number in range(250):
+        store(envelopes, Envelope(f"job-{number}", DONE))
+    lowered = Envelopes(Retention(age_ms=1_000, envelopes=20, bytes=1_000))
+    lowered.restore(envelopes.image())
+    sizes = []
+    for number in range(4):
+        store(lowered, Envelope(f"new-{number}", DONE))
+        sizes.append(len(lowered))
+    assert sizes == [151, 52, 20, 20]
+
+
+def test_envelope_outlives_its_job() -> None:
+    """Kept by the same numbers, jobs go first: by age, and by number even where they end in another order."""
+    retention = Retention.beyond(retain_ms=10_000, retain_jobs=400, retain_bytes=1 << 20)
+    assert retention.age_ms >= 10_000 + 60_000, "clocks that differ by a minute do no harm"
+    envelopes = Envelopes(retention)
+    count, ahead = 3_000, 500
+    # Envelopes are far ahead of the ends, and some jobs end long after their neighbours.
+    ends = sorted(range(count), key=lambda number: number + (ahead if number % 7 == 0 else 0))
+    stored = 0
+    for position, ended in enumerate(ends, start=1):
+        while stored < min(ended + ahead, count):
+            store_quickly(envelopes, Envelope(f"job-{stored}", DONE), now_ms=stored)
+            stored += 1
+        oldest_kept = min(ends[max(0, position - 400) : position])
+        assert envelopes.find(f"job-{oldest_kept}"), position
+    assert len(envelopes) == retention.envelopes < count
+
+
+def store_quickly(envelopes: Envelopes, envelope: Envelope, now_ms: int) -> None:
+    envelopes.apply(envelopes.decide_store(envelope, now_ms).event)
+
+
+def test_chunks_of_an_image_are_bounded() -> None:
+    """Large outputs make more chunks and not larger ones."""
+    envelopes = Envelopes(PLENTY)
+    for number in range(40):
+        store_quickly(envelopes, Envelope(f"job-{number}", DONE, output=bytes(250_000)), now_ms=1)
+    chunks = list(envelopes.image())
+    assert len(chunks) > 2
+    assert max(map(len, chunks)) < 5 << 20
+    again = Envelopes(PLENTY)
+    again.restore(chunks)
+    assert list(again.image()) == chunks
+    assert again.bytes_held == envelopes.bytes_held == 10_000_000
+
+
+def test_events_are_written_as_ever() -> None:
+    """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
+    envelopes = Envelopes(PLENTY)
+    events = [Stored(7, Envelope("a", DONE, 5, "s", b"o"), 0), Confirmed(8, "a")]
+    assert [envelopes.encode(event).hex() for event in events] == ["94010795a1610305a173c4016f00", "930208a161"]
+    assert [envelopes.decode(envelopes.encode(event)) for event in events] == events
+    for event in events:
+        envelopes.apply(event)
+    assert envelopes_module.DIGEST_VERSION == 1
+    assert envelopes.digest == 8591594799633488286
+
+
+def test_strange_bytes_are_not_taken() -> None:
+    """Neither an event nor an image that nobody wrote becomes a state."""
+    envelopes = Envelopes(PLENTY)
+    store(envelopes, Envelope("a", DONE, output=b"out"))
+    head, rows = envelopes.image()
+    with pytest.raises(msgspec.ValidationError):
+        envelopes.decode(b"\x93\x09\x07\xa1a")
+    for chunks in ([], [rows], [head], [head, rows.replace(b"out", b"our")]):
+        with pytest.raises(msgspec.ValidationError):
+            Envelopes(PLENTY).restore(chunks)

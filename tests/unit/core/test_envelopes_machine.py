@@ -1,0 +1,91 @@
+"""Random histories of envelopes against a list that is searched from end to end."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from holdfast.core.envelopes import Envelope, Envelopes, Retention
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+
+RETENTION = Retention(age_ms=100, envelopes=6, bytes=40)
+IDS = [f"job-{number}" for number in range(12)]
+ENVELOPES = st.builds(
+    Envelope,
+    st.sampled_from(IDS),
+    st.sampled_from([DONE, FAILED, CANCELED]),
+    st.integers(0, 1),
+    st.sampled_from(["", "words"]),
+    st.sampled_from([b"", b"output", bytes(20)]),
+)
+
+
+class EnvelopesMachine(RuleBasedStateMachine):
+    """Whatever is stored, in any order, over restarts of both kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.envelopes = Envelopes(RETENTION)
+        #: The model: what is kept and since when, the oldest first.
+        self.kept: list[tuple[Envelope, int]] = []
+        self.now_ms = 0
+        self.journal: list[bytes] = []
+
+    @rule(step_ms=st.integers(1, 40))
+    def wait(self, step_ms: int) -> None:
+        """Time passes."""
+        self.now_ms += step_ms
+
+    @rule(envelope=ENVELOPES)
+    def store(self, envelope: Envelope) -> None:
+        """An envelope comes, perhaps not the first of its job."""
+        storing = self.envelopes.decide_store(envelope, self.now_ms)
+        known = [row for row in self.kept if row[0].job_id == envelope.job_id]
+        assert storing.is_first == (not known)
+        assert storing.standing == (known[0][0] if known else envelope)
+        self.journal.append(self.envelopes.encode(storing.event))
+        self.envelopes.apply(storing.event)
+        if known:
+            self.kept.remove(known[0])
+        else:
+            self._make_room(envelope)
+        self.kept.append((storing.standing, self.now_ms))
+
+    def _make_room(self, envelope: Envelope) -> None:
+        while self.kept:
+            rows = [*(kept for kept, _ in self.kept), envelope]
+            is_old = self.now_ms - self.kept[0][1] >= RETENTION.age_ms
+            size = sum(len(row.output) + len(row.summary) for row in rows)
+            if not is_old and len(rows) <= RETENTION.envelopes and size <= RETENTION.bytes:
+                return
+            del self.kept[0]
+
+    @rule()
+    def restart_from_an_image(self) -> None:
+        """The state goes on from its own bytes, which are the same again."""
+        before, chunks = self.envelopes, list(self.envelopes.image())
+        self.envelopes = Envelopes(RETENTION)
+        self.envelopes.restore(chunks)
+        assert list(self.envelopes.image()) == chunks
+        assert self.envelopes.digest == before.digest
+
+    @rule()
+    def restart_from_the_journal(self) -> None:
+        """The state goes on from all that was ever written."""
+        before = self.envelopes
+        self.envelopes = Envelopes(RETENTION)
+        for data in self.journal:
+            self.envelopes.apply(self.envelopes.decode(data))
+        assert list(self.envelopes.image()) == list(before.image())
+        assert self.envelopes.digest == before.digest
+
+    @invariant()
+    def what_is_found_is_what_the_model_keeps(self) -> None:
+        """No more and no less, and the books are in order."""
+        expected = {envelope.job_id: envelope for envelope, _ in self.kept}
+        assert {job_id: found for job_id in IDS if (found := self.envelopes.find(job_id))} == expected
+        assert len(self.envelopes) == len(expected)
+        self.envelopes.audit()
+
+
+TestEnvelopes = EnvelopesMachine.TestCase
+TestEnvelopes.settings = settings(max_examples=150, stateful_step_count=40)

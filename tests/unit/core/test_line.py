@@ -1,0 +1,220 @@
+"""The line of jobs that wait: who is next, what is refused, and what its bytes are."""
+
+import msgspec
+import pytest
+
+from holdfast import limits
+from holdfast.core import line as line_module
+from holdfast.core.commands import Refusal
+from holdfast.core.line import Dequeued, Enqueued, Line, Removed, Ticket, Wanted
+from holdfast.errors import Code
+
+NOW_MS = 1_000_000
+
+
+class Clerk:
+    """Decides and applies at once, at a time that a test moves."""
+
+    def __init__(self, aging_ms: int = 60_000) -> None:
+        self.line = Line(aging_ms)
+        self.now_ms = NOW_MS
+
+    def enqueue(self, *tickets: Ticket | str) -> None:
+        for ticket in tickets:
+            event = self.line.decide_enqueue(Ticket(ticket) if isinstance(ticket, str) else ticket, self.now_ms)
+            assert isinstance(event, Enqueued)
+            self.line.apply(event)
+
+    def dequeue(self, wanted: Wanted | None = None) -> str:
+        event = self.line.decide_dequeue("w", wanted, self.now_ms)
+        if event is None:
+            return ""
+        self.line.apply(event)
+        return event.job_id
+
+    def rest(self, wanted: Wanted | None = None) -> list[str]:
+        return list(iter(lambda: self.dequeue(wanted), ""))
+
+
+def wanted(*routes: str, queues: tuple[str, ...] = ()) -> Wanted:
+    return Wanted(frozenset(routes), frozenset(queues))
+
+
+def test_jobs_without_an_order_leave_as_they_came() -> None:
+    """Where nobody says more than an id, first in is first out."""
+    clerk = Clerk()
+    clerk.enqueue("c", "a", "b")
+    assert clerk.rest() == ["c", "a", "b"]
+
+
+def test_order_counts_and_not_the_arrival() -> None:
+    """Jobs that come out of order, or come back, take the place that their order gives them."""
+    clerk = Clerk()
+    clerk.enqueue(Ticket("b", order=2), Ticket("d", order=4), Ticket("a", order=1))
+    assert clerk.dequeue() == "a"
+    clerk.enqueue(Ticket("c", order=3), Ticket("a", order=1))
+    assert clerk.rest() == ["a", "b", "c", "d"]
+
+
+def test_job_without_an_order_stands_behind_all_that_came() -> None:
+    """It overtakes nobody, and those with a higher order that come later do not overtake it."""
+    clerk = Clerk()
+    clerk.enqueue(Ticket("b", order=7), "x", "y", Ticket("c", order=8), Ticket("a", order=6))
+    assert clerk.rest() == ["a", "b", "x", "y", "c"]
+
+
+def test_jobs_of_one_order_are_all_there() -> None:
+    """Two jobs that were given the same place leave as they came, and none is lost."""
+    clerk = Clerk()
+    clerk.enqueue(Ticket("b", order=5), Ticket("a", order=5), Ticket("c", order=(1 << 64) - 1), "d")
+    assert clerk.rest() == ["b", "a", "c", "d"]
+
+
+def test_id_that_waits_is_left_as_it_is() -> None:
+    """Whatever comes under an id that waits changes nothing, not even its priority or its time."""
+    clerk = Clerk()
+    clerk.enqueue("a", "b")
+    before = clerk.line.digest
+    again = Ticket("b", "other", "route", 9, 1, NOW_MS + 1)
+    assert clerk.line.decide_enqueue(again, NOW_MS) is None
+    assert clerk.line.digest == before
+    assert clerk.rest() == ["a", "b"]
+
+
+def test_only_what_is_wanted_is_found() -> None:
+    """Routes must be named; queues are all of them where none is; nothing named is nothing wanted."""
+    clerk = Clerk()
+    clerk.enqueue(Ticket("a", route="x"), Ticket("b", "slow", route="y"), Ticket("c", route="y"))
+    assert clerk.dequeue(wanted()) == ""
+    assert clerk.dequeue(wanted("z")) == ""
+    assert clerk.dequeue(wanted("x", queues=("slow",))) == ""
+    assert clerk.dequeue(wanted("y", queues=("default", "other"))) == "c"
+    assert clerk.rest(wanted("x", "y")) == ["a", "b"]
+
+
+def test_delayed_job_is_not_found_before_its_time() -> None:
+    """To the millisecond; then it takes the place of its order."""
+    clerk = Clerk()
+    clerk.enqueue(Ticket("a", order=1, not_before_ms=NOW_MS + 10), Ticket("b", order=2))
+    assert clerk.dequeue() == "b"
+    clerk.enqueue(Ticket("b", order=2))
+    clerk.now_ms += 9
+    assert clerk.dequeue() == "b"
+    clerk.enqueue(Ticket("b", order=2))
+    clerk.now_ms += 1
+    assert clerk.rest() == ["a", "b"]
+
+
+def test_priority_is_worth_waiting_time() -> None:
+    """A step of priority overtakes whoever came up to `aging_ms` before, and nobody who came earlier."""
+    clerk = Clerk(aging_ms=100)
+    clerk.enqueue(Ticket("old", priority=5, order=1))
+    clerk.now_ms += 50
+    clerk.enqueue(Ticket("young", priority=5, order=2, route="other"))
+    clerk.now_ms += 100
+    clerk.enqueue(Ticket("urgent", priority=6, order=3))
+    assert clerk.rest() == ["old", "young", "urgent"], "the tie of the last two goes by order"
+    clerk = Clerk(aging_ms=0)
+    clerk.enqueue(Ticket("old", priority=5), Ticket("urgent", priority=6))
+    assert clerk.rest() == ["urgent", "old"]
+
+
+def test_waiting_counts_since_the_time_that_is_named() -> None:
+    """A job that comes back is as old as it was; a time to come counts as now."""
+    clerk = Clerk(aging_ms=100)
+    clerk.enqueue(Ticket("urgent", priority=6), Ticket("patient", priority=5, since_ms=NOW_MS - 101))
+    assert clerk.rest() == ["patient", "urgent"]
+    clerk.enqueue(Ticket("a", since_ms=NOW_MS + 1_000_000, priority=5))
+    clerk.now_ms += 1
+    clerk.enqueue(Ticket("b", priority=5, route="other"))
+    assert clerk.rest() == ["a", "b"]
+
+
+def test_removed_job_is_gone_wherever_it_stood() -> None:
+    """From the middle of a lane and from among those that are not due; once only."""
+    clerk = Clerk()
+    clerk.enqueue("a", "b", "c", Ticket("later", not_before_ms=NOW_MS + 5))
+    for job_id in ("b", "later"):
+        event = clerk.line.decide_remove(job_id, NOW_MS)
+        assert event == Removed(NOW_MS, job_id)
+        clerk.line.apply(event)
+        assert clerk.line.decide_remove(job_id, NOW_MS) is None
+    clerk.now_ms += 5
+    assert clerk.rest() == ["a", "c"]
+    assert len(clerk.line) == 0
+
+
+@pytest.mark.parametrize("not_before_ms", [-1, NOW_MS + 2 * limits.DELAY_MS_MAX + 1])
+def test_job_that_is_never_due_is_refused(not_before_ms: int) -> None:
+    """Neither before 1970 nor in some years, whether it waits already or not."""
+    clerk = Clerk()
+    clerk.enqueue("a")
+    for job_id in ("a", "b"):
+        refusal = clerk.line.decide_enqueue(Ticket(job_id, not_before_ms=not_before_ms), NOW_MS)
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == Code.INVALID_ARGUMENT
+
+
+def test_line_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond so many jobs, and beyond so many lanes, newcomers are told to come later; what waits is found again."""
+    clerk = Clerk()
+    clerk.enqueue("a", Ticket("b", route="other"))
+    monkeypatch.setattr(limits, "LANES_MAX", 2)
+    assert refused(clerk, Ticket("c", route="third"))
+    clerk.enqueue("c")
+    monkeypatch.setattr(limits, "JOBS_HELD_MAX", 3)
+    assert refused(clerk, Ticket("d"))
+    assert clerk.line.decide_enqueue(Ticket("a"), NOW_MS) is None
+    assert clerk.rest() == ["a", "b", "c"]
+
+
+def refused(clerk: Clerk, ticket: Ticket) -> bool:
+    refusal = clerk.line.decide_enqueue(ticket, NOW_MS)
+    return isinstance(refusal, Refusal) and refusal.code == Code.RESOURCE_EXHAUSTED
+
+
+def test_line_keeps_nothing_of_what_left() -> None:
+    """After thousands that came and went, the image is as small as before."""
+    clerk = Clerk()
+    clerk.enqueue("stays")
+    for number in range(5_000):
+        clerk.enqueue(Ticket(f"job-{number}", not_before_ms=NOW_MS + 5 if number % 2 else 0))
+        clerk.line.apply(Removed(NOW_MS, f"job-{number}"))
+    clerk.line.audit()
+    assert sum(map(len, clerk.line.image())) < 100
+    lane = clerk.line._ready.lanes["default", "sim", 5]
+    assert len(lane.returned) + len(clerk.line._ready._delayed) < 200
+
+
+def test_events_are_written_as_ever() -> None:
+    """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
+    line = Line(60_000)
+    events = [
+        Enqueued(7, Ticket("a", "q", "r", 3, 9, 11, 5)),
+        Enqueued(8, Ticket("b")),
+        Dequeued(12, "b", "w"),
+        Removed(13, "a"),
+    ]
+    assert [line.encode(event).hex() for event in events] == [
+        "93010797a161a171a17203090b05",
+        "93010897a162a764656661756c74a373696d05000000",
+        "94020ca162a177",
+        "93030da161",
+    ]
+    assert [line.decode(line.encode(event)) for event in events] == events
+    for event in events[:2]:
+        line.apply(event)
+    assert line_module.DIGEST_VERSION == 1
+    assert line.digest == 1741237071958405815
+
+
+def test_strange_bytes_are_not_taken() -> None:
+    """Neither an event nor an image that nobody wrote becomes a state."""
+    line = Line(60_000)
+    line.apply(Enqueued(1, Ticket("a")))
+    head, rows = line.image()
+    with pytest.raises(msgspec.ValidationError):
+        line.decode(b"\x93\x09\x07\xa1a")
+    for chunks in ([], [rows], [head], [head, rows.replace(b"sim", b"sin")]):
+        with pytest.raises(msgspec.ValidationError):
+            Line(60_000).restore(chunks)
