@@ -1,0 +1,152 @@
+"""A real container engine that lives in namespaces of its own: what it mounts, listens on and starts ends with it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.e2e.waiting import eventually
+
+#: What must be installed; `make engine` does that.
+TOOLS = ("dockerd", "docker", "docker-compose", "debootstrap", "unshare", "nsenter", "setpriv", "ip")
+#: Long enough for a loaded machine; only what hangs ever takes this long.
+_COMMAND_S = 300.0
+_STOP_S = 30.0
+_CGROUPS = Path("/sys/fs/cgroup")
+_RELAY = Path(__file__).with_name("relay.py")
+
+# Ends with the process that started it, however that ends.
+_WITH_ME = ("setpriv", "--pdeathsig", "KILL")
+# The engine is the first process of its namespaces, which end with it.
+_ALONE = (
+    *_WITH_ME,
+    *("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"),
+    *("sh", "-c", 'mount -t tmpfs tmpfs /run && ip link set lo up && exec "$@"', "sh"),
+)
+
+
+class NoEngineError(Exception):
+    """There can be no engine here, and why."""
+
+
+class Engine:
+    """`docker` and `docker-compose`, told to use one engine."""
+
+    def __init__(self, folder: Path, popen: subprocess.Popen[bytes]) -> None:
+        self.folder = folder
+        self._popen = popen
+        self._socket = folder / "engine.sock"
+        self._relays: dict[int, subprocess.Popen[bytes]] = {}
+
+    def run(self, *command: str, stdin: Path | None = None, cwd: Path | None = None, **variables: str) -> str:
+        """What a command prints; fails with everything it said."""
+        with (stdin or Path(os.devnull)).open("rb") as source:
+            done = subprocess.run(
+                command,
+                cwd=cwd or self.folder,
+                env=self.environment(variables),
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=_COMMAND_S,
+                check=False,
+            )
+        said = done.stderr.decode(errors="replace")
+        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}: {said}{done.stdout!r}"
+        return done.stdout.decode()
+
+    def docker(self, *arguments: str, stdin: Path | None = None) -> str:
+        return self.run("docker", *arguments, stdin=stdin)
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """That of the clients: nothing of the caller's but the path to programs."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "DOCKER_HOST": f"unix://{self._socket}",
+            # The plain builder, which is in every engine; newer clients have another one and need a program for it.
+            "DOCKER_BUILDKIT": "0",
+            "COMPOSE_DOCKER_CLI_BUILD": "0",
+            **variables,
+        }
+
+    def target(self, port: int) -> str:
+        """Where this process reaches a port that the engine published on loopback."""
+        path = self.folder / f"{port}.sock"
+        if port not in self._relays:
+            inside = (*_WITH_ME, "nsenter", "--target", str(self._first_process()), "--net", "--")
+            self._relays[port] = subprocess.Popen([*inside, sys.executable, _RELAY, path, str(port)])
+            eventually(path.exists, what="the relay's socket")
+        return f"unix:{path}"
+
+    def _first_process(self) -> int:
+        """The engine itself, as this side numbers it."""
+        (child,) = Path(f"/proc/{self._popen.pid}/task/{self._popen.pid}/children").read_text().split()
+        return int(child)
+
+    def log(self) -> str:
+        return (self.folder / "engine.log").read_text(errors="replace")
+
+    def answers(self) -> bool:
+        """Whether it is up; raises when it has ended instead."""
+        if self._popen.poll() is not None:
+            raise NoEngineError(f"dockerd ended: {self.log()[-2_000:]}")
+        asked = subprocess.run(
+            ["docker", "version"], env=self.environment({}), capture_output=True, timeout=_COMMAND_S, check=False
+        )
+        return asked.returncode == 0
+
+    def end(self) -> None:
+        """Asks it to stop, and takes everything with it whether it obeys or not."""
+        with contextlib.suppress(ValueError, FileNotFoundError, ProcessLookupError):
+            os.kill(self._first_process(), signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout=_STOP_S)
+        for popen in (*self._relays.values(), self._popen):
+            popen.kill()
+            popen.wait()
+
+
+def missing() -> str:
+    """What is missing for an engine here; empty if nothing is."""
+    absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if absent:
+        return f"not installed: {', '.join(absent)} (`make engine` does that)"
+    return "" if os.geteuid() == 0 else "an engine needs root"
+
+
+@contextlib.contextmanager
+def engine_running() -> Iterator[Engine]:
+    """An engine with nothing in it, which is gone afterwards; `NoEngineError` where there can be none."""
+    if problem := missing():
+        raise NoEngineError(problem)
+    # Not the test's own folder: names of sockets must be short.
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-engine-"))
+    with (folder / "engine.log").open("wb") as log:
+        popen = subprocess.Popen([*_ALONE, *_dockerd(folder)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    engine = Engine(folder, popen)
+    try:
+        eventually(engine.answers, what="the engine's answer")
+        yield engine
+    finally:
+        engine.end()
+        _forget(folder)
+
+
+def _dockerd(folder: Path) -> list[str]:
+    paths = {"data-root": "data", "exec-root": "exec", "pidfile": "engine.pid"}
+    options = [f"--{option}={folder / name}" for option, name in paths.items()]
+    return ["dockerd", *options, f"--host=unix://{folder / 'engine.sock'}", f"--cgroup-parent=/{folder.name}"]
+
+
+def _forget(folder: Path) -> None:
+    """Removes what no namespace holds: the folder, and the groups of processes."""
+    shutil.rmtree(folder)
+    for group in _CGROUPS.glob(f"**/{folder.name}"):
+        for path in sorted(group.glob("**/"), reverse=True):
+            path.rmdir()

@@ -1,0 +1,120 @@
+"""The image under test, without a registry: its base from Debian's packages, the product from a wheelhouse.
+
+Both take time to make and seldom change, so they are kept in a cache of the user's, under the names of what they are
+made of. Only one process at a time makes them, and what is half made is never seen.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.deploy.engine import Engine, NoEngineError
+
+BASE = "holdfast-test-base"
+_PACKAGES = ("python3", "python3-venv")
+# Nothing that runs reads these, and they are half of the size.
+_LEFT_OUT = ("./var/cache/apt", "./var/lib/apt/lists", "./usr/share/doc", "./usr/share/man", "./usr/share/locale")
+# pip takes only what it is told when it looks for another Python than its own.
+_MANYLINUX = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
+_MAKING_S = 600.0
+
+
+def cache() -> Path:
+    """Where it is kept; `HOLDFAST_TEST_CACHE` names another place."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast-tests"
+    return Path(os.environ.get("HOLDFAST_TEST_CACHE") or usual)
+
+
+def import_base(engine: Engine) -> str:
+    """Gives the engine an image with a Python, and returns its version."""
+    packed = _base()
+    engine.docker("import", "-", BASE, stdin=packed)
+    asked = "import sys; print('%d.%d' % sys.version_info[:2])"
+    return engine.docker("run", "--rm", "--network", "none", BASE, "python3", "-c", asked).strip()
+
+
+def _base() -> Path:
+    release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    name = _name(release, platform.machine(), *_PACKAGES, *_LEFT_OUT)
+
+    def make(path: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="holdfast-base-") as folder:
+            include = f"--include={','.join(_PACKAGES)}"
+            _made_by("debootstrap", "--variant=minbase", include, release, folder, _mirror(release))
+            _made_by("tar", *(f"--exclude={name}/*" for name in _LEFT_OUT), "-C", folder, "-cf", str(path), ".")
+
+    return _kept(f"base-{release}-{name}.tar", make)
+
+
+def _mirror(release: str) -> str:
+    """Where this machine takes its own packages from."""
+    form = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    listed = _made_by("apt-get", "indextargets", "--format", form, "Created-By: Packages")
+    found = [uri for uri, *which in map(str.split, listed.splitlines()) if which == [release, "main"]]
+    if not found:
+        raise NoEngineError("apt has no source of this machine's release to make a base image from")
+    return found[0]
+
+
+def wheelhouse(root: Path, python: str) -> Path:
+    """A folder with all that pip needs to install the checkout under this Python."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+
+    def make(path: Path) -> None:
+        machine = platform.machine()
+        platforms = [part for name in _MANYLINUX for part in ("--platform", f"{name}_{machine}")]
+        suits = ("--only-binary=:all:", "--implementation=cp", f"--python-version={python}", *platforms)
+        quiet = ("--quiet", "--disable-pip-version-check")
+        _made_by(sys.executable, "-m", "pip", "download", *quiet, *suits, "--dest", str(path), *wanted)
+
+    return _kept(f"wheels-{python}-{_name(platform.machine(), *wanted)}", make)
+
+
+def clean_checkout(root: Path, folder: Path, wheels: Path) -> Path:
+    """What a clone would have, with a full wheelhouse."""
+    listed = _made_by("git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, listed.split("\0")):
+        if (root / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, folder / name)
+    shutil.copytree(wheels, folder / "deploy/wheelhouse", dirs_exist_ok=True)
+    return folder
+
+
+def _name(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _kept(name: str, make: Callable[[Path], None]) -> Path:
+    path = cache() / name
+    with _alone():
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=cache(), prefix="making-") as folder:
+                make(Path(folder) / name)
+                (Path(folder) / name).rename(path)
+    return path
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _made_by(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_MAKING_S, check=False)
+    if done.returncode != 0:
+        raise NoEngineError(f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2_000:]}")
+    return done.stdout
