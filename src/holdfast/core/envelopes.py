@@ -55,11 +55,14 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes."""
+    """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes.
 
-    age_ms: int
-    envelopes: int
-    bytes: int
+    The defaults are beyond a day, a million jobs and half a gigabyte, which are those of a ledger.
+    """
+
+    age_ms: int = 86_400_000 + _LEEWAY_MS
+    envelopes: int = 1_250_000 + _LEEWAY_JOBS
+    bytes: int = (512 << 20) * _LEEWAY_BYTES_FACTOR
 
     @classmethod
     def beyond(cls, *, retain_ms: int, retain_jobs: int, retain_bytes: int) -> Self:

@@ -2,10 +2,9 @@
 
 How it is made, in the process that serves it:
 
-    retention = Retention.beyond(retain_ms=..., retain_jobs=..., retain_bytes=...)       # those of the job service
-    envelopes = Envelopes(retention)
+    envelopes = Envelopes(Retention())       # or Retention.beyond(...), given what the job service retains
     keeper = Keeper.open(envelopes, data, digest_version=core.envelopes.DIGEST_VERSION, clock=..., loop=..., fatal=...)
-    service = ResultService(keeper, envelopes, output_bytes_max=...)                     # MAX_OUTPUT_BYTES
+    service = ResultService(keeper, envelopes, output_bytes_max=...)    # MAX_OUTPUT_BYTES
     add_ResultInternalServiceServicer_to_server(service, TolerantServer(server))
     ...
     await server.stop(grace); await keeper.close()

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from holdfast.core import envelopes as envelopes_module
-from holdfast.core.envelopes import Confirmed, Envelope, Envelopes, Retention, Stored
+from holdfast.core.envelopes import Confirmed, Envelope, EnvelopeEvent, Envelopes, Retention, Stored
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.settings import Settings
 
 PLENTY = Retention(age_ms=1_000_000, envelopes=1_000_000, bytes=1 << 30)
 
@@ -125,6 +126,14 @@ def test_envelope_outlives_its_job() -> None:
     assert len(envelopes) == retention.envelopes < count
 
 
+def test_defaults_go_with_those_of_jobs() -> None:
+    """Where nobody sets anything, envelopes are kept beyond what is retained of jobs."""
+    kept = Settings()
+    assert Retention() == Retention.beyond(
+        retain_ms=kept.retain_ms, retain_jobs=kept.retain_jobs, retain_bytes=kept.retain_bytes
+    )
+
+
 def store_quickly(envelopes: Envelopes, envelope: Envelope, now_ms: int) -> None:
     envelopes.apply(envelopes.decide_store(envelope, now_ms).event)
 
@@ -146,7 +155,7 @@ def test_chunks_of_an_image_are_bounded() -> None:
 def test_events_are_written_as_ever() -> None:
     """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
     envelopes = Envelopes(PLENTY)
-    events = [Stored(7, Envelope("a", DONE, 5, "s", b"o"), 0), Confirmed(8, "a")]
+    events: list[EnvelopeEvent] = [Stored(7, Envelope("a", DONE, 5, "s", b"o"), 0), Confirmed(8, "a")]
     assert [envelopes.encode(event).hex() for event in events] == ["94010795a1610305a173c4016f00", "930208a161"]
     assert [envelopes.decode(envelopes.encode(event)) for event in events] == events
     for event in events:

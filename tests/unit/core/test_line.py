@@ -6,7 +6,7 @@ import pytest
 from holdfast import limits
 from holdfast.core import line as line_module
 from holdfast.core.commands import Refusal
-from holdfast.core.line import Dequeued, Enqueued, Line, Removed, Ticket, Wanted
+from holdfast.core.line import Dequeued, Enqueued, Line, LineEvent, Removed, Ticket, Wanted
 from holdfast.errors import Code
 
 NOW_MS = 1_000_000
@@ -189,7 +189,7 @@ def test_line_keeps_nothing_of_what_left() -> None:
 def test_events_are_written_as_ever() -> None:
     """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
     line = Line(60_000)
-    events = [
+    events: list[LineEvent] = [
         Enqueued(7, Ticket("a", "q", "r", 3, 9, 11, 5)),
         Enqueued(8, Ticket("b")),
         Dequeued(12, "b", "w"),
