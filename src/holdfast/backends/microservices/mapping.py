@@ -6,13 +6,15 @@ default. With `options`, each number means itself; only an empty queue, an absen
 backoff stand for their defaults.
 """
 
-from typing import cast
+import hashlib
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft, JobView
+from holdfast.backends.ports import Assignment, JobDraft, JobView
 from holdfast.client.views import sendable
+from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import RUNNING, State
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.core.text import as_text
 from holdfast.errors import InvalidArgumentError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
@@ -191,12 +193,46 @@ def summary_view(summary: public_pb.JobSummary) -> JobView:
     )
 
 
-def outcome_of(state: int) -> public_pb.JobOutcome:
-    """How an attempt ended, by the number that the contract has for it."""
-    return cast("public_pb.JobOutcome", _OUTCOMES[state])
+# -- what workers are told and say
 
 
-_OUTCOMES: dict[int, int] = {
+def assignment_of(fetched: pb.FetchWorkResponse) -> Assignment:
+    """A lease, as a worker runs it."""
+    spec, options = fetched.spec, fetched.options
+    return Assignment(
+        fetched.token,
+        fetched.job_id,
+        spec.job_type,
+        options.payload,
+        fetched.attempt,
+        options.timeout_ms,
+        options.simulated,
+        spec.work_duration_ms,
+        spec.payload_size_bytes,
+        dict(spec.labels),
+        dict(options.headers),
+        options.queue,
+    )
+
+
+def report_request(worker_id: str, row: ReportRow) -> pb.ReportWorkOutcomeRequest:
+    """How an attempt ended; words that no message can hold, and waits that are too long for theirs, are cut."""
+    return pb.ReportWorkOutcomeRequest(
+        worker_id=worker_id,
+        job_id=row.job_id,
+        outcome=_OUTCOMES[row.state],
+        runtime_ms=max(0, min(row.runtime_ms, UINT32_MAX)),
+        failure_reason=as_text(row.failure_reason),
+        output_summary=as_text(row.summary),
+        output_bytes=row.output,
+        checksum=hashlib.sha256(row.output).hexdigest(),
+        token=row.token,
+        is_final=not row.is_retryable,
+        retry_after_ms=max(0, min(row.retry_after_ms, UINT32_MAX)),
+    )
+
+
+_OUTCOMES: dict[int, public_pb.JobOutcome] = {
     State.DONE: public_pb.JOB_OUTCOME_SUCCEEDED,
     State.FAILED: public_pb.JOB_OUTCOME_FAILED,
     State.CANCELED: public_pb.JOB_OUTCOME_CANCELED,

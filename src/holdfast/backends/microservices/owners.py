@@ -68,7 +68,8 @@ class Owner:
             # The client is not to blame, and cannot do anything about it.
             get_logger().error("caller_refused", service=self._name, method=method, message=known.message)
             return UnavailableError(f"the {self._name} service refuses this gateway", reason="CALLER_REFUSED")
-        if isinstance(known, UnavailableError | DeadlineExceededError) and known.reason == known.code.value:
+        is_silent = isinstance(known, UnavailableError | DeadlineExceededError) and known.reason == known.code.value
+        if is_silent or error.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN}:
             message = f"the {self._name} service does not answer; try again"
             return UnavailableError(message, reason="SERVICE_UNAVAILABLE")
         return known

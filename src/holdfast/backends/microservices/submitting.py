@@ -146,13 +146,11 @@ class Submission:
         async with self._room:
             try:
                 answer = await self._owners.queue.ask("EnqueueJob", place, pb.EnqueueJobResponse)
-                error = (
-                    None if answer.accepted else UnavailableError("the queue did not take the job", reason="NO_ROOM")
-                )
-            except HoldfastError as failure:
-                error = failure
-            if error is not None and (refusal := await self._undo(place.job_id, error)):
-                self._refusals[index] = refusal
+                if not answer.accepted:
+                    raise UnavailableError("the queue did not take the job; try again", reason="NOT_ENQUEUED")
+            except HoldfastError as error:
+                if refusal := await self._undo(place.job_id, error):
+                    self._refusals[index] = refusal
 
     async def _undo(self, job_id: str, error: HoldfastError) -> Refusal | None:
         """Takes the record away again; None if the job has got further meanwhile, so that the enqueue had worked."""
