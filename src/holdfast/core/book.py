@@ -5,8 +5,8 @@ Invariants:
 - `digest` is the sum over all jobs of a hash of what can change about them. It costs one hash a transition, for a job
   keeps the one that it added last; so it is known at every position, and the journal stores it with every frame: a
   replay that would end in another state is noticed at the first frame that differs. Hashes of integer tuples do not
-  depend on the process's hash seed. A queue that is not open adds a hash of its own, so that a book without one has the
-  digest that it always had.
+  depend on the process's hash seed. A queue that is not open and a schedule add a hash of their own, so that a book without
+  any has the digest that it always had.
 - Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
   transitions together.
 """
@@ -18,7 +18,7 @@ from holdfast.core import lifecycle
 from holdfast.core.dedup import Dedup
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL
 from holdfast.core.listing import Listing
-from holdfast.core.model import Closure, Job, Lease, QueueMode, Template
+from holdfast.core.model import Closure, Job, Lease, QueueMode, Schedule, Template
 from holdfast.core.ready_queue import ReadyQueue
 
 #: Changes whenever `fingerprint` or what it covers does; a journal written under another is not compared.
@@ -54,6 +54,22 @@ def closure_fingerprint(queue: str, closure: Closure) -> int:
     return hash((crc32(queue.encode()), closure.mode, crc32(closure.reason.encode()), closure.at_ms))
 
 
+def schedule_fingerprint(schedule: Schedule) -> int:
+    """A hash of what can change about a schedule, equal in every process."""
+    return hash(
+        (
+            crc32(schedule.spec.name.encode()),
+            schedule.created_ms,
+            schedule.next_ms,
+            schedule.last_tick_ms,
+            schedule.fired,
+            schedule.skipped,
+            schedule.missed,
+            schedule.is_paused,
+        )
+    )
+
+
 class Book:
     """The state that the ledger's parts share."""
 
@@ -73,6 +89,7 @@ class Book:
         "next_number",
         "next_token",
         "ready",
+        "schedules",
         "tokens_of",
         "unique",
     )
@@ -88,6 +105,7 @@ class Book:
         self.unique: dict[tuple[str, str], Job] = {}
         #: The queues that are not open.
         self.modes: dict[str, Closure] = {}
+        self.schedules: dict[str, Schedule] = {}
         self.finished: deque[Job] = deque()
         self.finished_bytes = 0
         self.bytes_held = 0
@@ -159,6 +177,15 @@ class Book:
             self.modes[queue] = closure
             self.digest = (self.digest + closure_fingerprint(queue, closure)) & DIGEST_MASK
 
+    def lift_schedule(self, schedule: Schedule) -> None:
+        """Before a schedule changes or is forgotten."""
+        self.digest = (self.digest - schedule_fingerprint(schedule)) & DIGEST_MASK
+
+    def put_schedule(self, schedule: Schedule) -> None:
+        """After it was made or has changed."""
+        self.schedules[schedule.spec.name] = schedule
+        self.digest = (self.digest + schedule_fingerprint(schedule)) & DIGEST_MASK
+
     def queues_in(self, mode: QueueMode) -> frozenset[str]:
         """The names of the queues that are in a mode other than open."""
         return frozenset(queue for queue, closure in self.modes.items() if closure.mode == mode)
@@ -167,6 +194,10 @@ class Book:
         """Drops the job that finished first, with its key."""
         job = self.finished.popleft()
         self.finished_bytes -= job.bytes_held
+        self.forget(job)
+
+    def forget(self, job: Job) -> None:
+        """Drops a job that waits nowhere, with its key; neither lease nor unique key may be left of it."""
         self.bytes_held -= job.bytes_held
         self.lift(job)
         if job.extra:
@@ -186,8 +217,9 @@ class Book:
 
     def audit(self) -> None:
         """Checks every cross-reference of the book; slow, for tests and offline verification."""
-        closures = sum(closure_fingerprint(queue, closure) for queue, closure in self.modes.items())
-        assert self.digest == (closures + sum(fingerprint(job) for job in self.jobs.values())) & DIGEST_MASK
+        others = sum(closure_fingerprint(queue, closure) for queue, closure in self.modes.items())
+        others += sum(map(schedule_fingerprint, self.schedules.values()))
+        assert self.digest == (others + sum(fingerprint(job) for job in self.jobs.values())) & DIGEST_MASK
         assert all(closure.mode != QueueMode.OPEN for closure in self.modes.values())
         live = [job for job in self.jobs.values() if job.unique_key and job.state not in TERMINAL]
         assert len(live) == len(self.unique)

@@ -13,10 +13,12 @@ import msgspec
 from holdfast.core.book import Book, unique_name
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import QUEUED, TERMINAL
-from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Template
+from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
 from holdfast.core.ready_queue import FRESH
 
 _JOBS_PER_CHUNK = 2_000
+#: Each may carry a payload of a megabyte.
+_SCHEDULES_PER_CHUNK = 8
 #: A chunk is held in memory whole, and payloads can be large.
 _BYTES_PER_CHUNK = 4 * 1024 * 1024
 
@@ -29,7 +31,9 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     digest: int
 
 
-class _JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job, with an index into the templates beside it."""
+
     id: str
     template: int
     payload: bytes
@@ -66,18 +70,31 @@ class _ModeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at_ms: int
 
 
+class _ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
+    spec: ScheduleSpec
+    created_ms: int
+    next_ms: int
+    last_tick_ms: int
+    last_job_id: str
+    fired: int
+    skipped: int
+    missed: int
+    is_paused: bool
+
+
 class _Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """Exactly one part is filled, in the order head, modes, jobs, leases, finished.
+    """Exactly one part is filled, in the order head, modes, schedules, jobs, leases, finished.
 
     Parts are only ever added at the end, with a default, so that images of before can be read.
     """
 
     head: _Head | None = None
     templates: list[Template] = []
-    jobs: list[_JobRow] = []
+    jobs: list[JobRow] = []
     leases: list[_LeaseRow] = []
     finished: list[str] = []
     modes: list[_ModeRow] = []
+    schedules: list[_ScheduleRow] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -91,8 +108,12 @@ def dump(ledger: Ledger) -> Iterator[bytes]:
     yield _encoder.encode(_Chunk(head=head))
     if book.modes:
         yield _encoder.encode(_Chunk(modes=[_ModeRow(queue, *book.modes[queue]) for queue in sorted(book.modes)]))
-    for rows in _batches(book.jobs.values()):
-        yield _encoder.encode(_job_chunk(rows))
+    names = iter(sorted(book.schedules))
+    while named := list(islice(names, _SCHEDULES_PER_CHUNK)):
+        rows_of = [_ScheduleRow(*msgspec.structs.astuple(book.schedules[name])) for name in named]
+        yield _encoder.encode(_Chunk(schedules=rows_of))
+    for templates, rows in dump_jobs(book):
+        yield _encoder.encode(_Chunk(templates=templates, jobs=rows))
     leases = iter(book.leases.values())
     while held := list(islice(leases, _JOBS_PER_CHUNK)):
         yield _encoder.encode(_Chunk(leases=[_lease_row(lease) for lease in held]))
@@ -114,17 +135,16 @@ def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         yield rows
 
 
-def _job_chunk(jobs: list[Job]) -> _Chunk:
-    indexes: dict[Template, int] = {}
-    rows = []
-    for job in jobs:
-        template = indexes.setdefault(job.template, len(indexes))
-        rows.append(_job_row(job, template))
-    return _Chunk(templates=list(indexes), jobs=rows)
+def dump_jobs(book: Book) -> Iterator[tuple[list[Template], list[JobRow]]]:
+    """All jobs of a book, in parts of bounded size, each with the templates that its rows name."""
+    for jobs in _batches(book.jobs.values()):
+        indexes: dict[Template, int] = {}
+        rows = [_job_row(job, indexes.setdefault(job.template, len(indexes))) for job in jobs]
+        yield list(indexes), rows
 
 
-def _job_row(job: Job, template: int) -> _JobRow:
-    return _JobRow(
+def _job_row(job: Job, template: int) -> JobRow:
+    return JobRow(
         job.id,
         template,
         job.payload,
@@ -159,7 +179,12 @@ def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
         head = chunk.head or head
         for row in chunk.modes:
             book.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
-        _load_jobs(book, chunk, head)
+        for schedule in chunk.schedules:
+            book.put_schedule(Schedule(*msgspec.structs.astuple(schedule)))
+        for job in load_jobs(book, chunk.templates, chunk.jobs):
+            assert head is not None
+            if job.state == QUEUED:
+                _load_waiting(book, job, head.last_ms)
         _load_leases(book, chunk.leases)
         for job_id in chunk.finished:
             book.finished.append(book.jobs[job_id])
@@ -172,11 +197,11 @@ def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
     return Ledger(config, book, head.position)
 
 
-def _load_jobs(book: Book, chunk: _Chunk, head: _Head | None) -> None:
-    templates = [book.intern(template) for template in chunk.templates]
-    for row in chunk.jobs:
-        assert head is not None
-        job = _job(row, templates[row.template], book.listing.chunk_for(row.created_ms))
+def load_jobs(book: Book, templates: list[Template], rows: list[JobRow]) -> Iterator[Job]:
+    """Puts jobs back into a book and yields them; where those wait that do is up to the caller."""
+    known = [book.intern(template) for template in templates]
+    for row in rows:
+        job = _job(row, known[row.template], book.listing.chunk_for(row.created_ms))
         book.jobs[job.id] = job
         book.listing.jobs_in(job.chunk).append(job)
         book.touch(job)
@@ -185,11 +210,10 @@ def _load_jobs(book: Book, chunk: _Chunk, head: _Head | None) -> None:
             book.dedup.add(job.extra.request_id, job)
         if job.unique_key and job.state not in TERMINAL:
             book.unique[unique_name(job)] = job
-        if job.state == QUEUED:
-            _load_waiting(book, job, head.last_ms)
+        yield job
 
 
-def _job(row: _JobRow, template: Template, chunk: int) -> Job:
+def _job(row: JobRow, template: Template, chunk: int) -> Job:
     return Job(
         row.id,
         template,

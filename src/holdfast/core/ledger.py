@@ -2,7 +2,7 @@
 
 `decide(command, now)` reads the state and answers with one event, a reply, or a refusal; it changes nothing.
 `apply(event)` changes the state and cannot fail. Replay is `apply` alone. Decisions live in `TaskManager`,
-`LeaseManager`, `QueueManager` and `NoteTaker`; this class joins them and keeps the position.
+`LeaseManager`, `QueueManager`, `ScheduleManager` and `NoteTaker`; this class joins them and keeps the position.
 """
 
 from collections.abc import Callable, Collection
@@ -20,6 +20,7 @@ from holdfast.core.listing import Place, Scan
 from holdfast.core.model import Job, Now
 from holdfast.core.notes import NoteTaker
 from holdfast.core.queues import QueueManager
+from holdfast.core.schedules import ScheduleManager
 from holdfast.core.tasks import TaskManager
 from holdfast.limits import SCAN_JOBS_MAX
 
@@ -36,7 +37,7 @@ class LedgerConfig(msgspec.Struct, frozen=True):
 class Ledger:
     """All jobs, as the events so far have made them."""
 
-    __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "queues", "tasks")
+    __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "queues", "schedules", "tasks")
 
     def __init__(self, config: LedgerConfig, book: Book | None = None, position: int = 0) -> None:
         self.config = config
@@ -45,6 +46,7 @@ class Ledger:
         self.tasks = TaskManager(self.book)
         self.leases = LeaseManager(self.book, config.aging_ms)
         self.queues = QueueManager(self.book)
+        self.schedules = ScheduleManager(self.book, self.tasks)
         self._decides: dict[type, Callable[[Any, Now], Decision | Refusal]] = {
             commands.Submit: self.tasks.submit,
             commands.Cancel: self.tasks.cancel,
@@ -56,6 +58,11 @@ class Ledger:
             commands.Extend: self.leases.extend,
             commands.Report: self.leases.report,
             commands.Revoke: self.leases.revoke,
+            commands.SetSchedule: self.schedules.set,
+            commands.DeleteSchedule: self.schedules.delete,
+            commands.PauseSchedule: self.schedules.pause,
+            commands.TriggerSchedule: self.schedules.trigger,
+            commands.Tick: self.schedules.tick,
             commands.Expire: lambda _, now: self.leases.expire(now),
             commands.Start: lambda start, now: Decision(events.Started(now.log_ms, start.epoch)),
         }
@@ -70,6 +77,10 @@ class Ledger:
             events.Granted: self.leases.apply_granted,
             events.Extended: self.leases.apply_extended,
             events.Revoked: self.leases.apply_revoked,
+            events.ScheduleSet: self.schedules.apply_set,
+            events.ScheduleDeleted: self.schedules.apply_deleted,
+            events.SchedulePaused: self.schedules.apply_paused,
+            events.Ticked: self.schedules.apply_ticked,
             events.Reported: self.leases.apply_reported,
         }
 
@@ -99,7 +110,7 @@ class Ledger:
 
     def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
         """A page of jobs by creation, and whether more follow; no states means all of them."""
-        return self.book.listing.page(_wanted(states), offset, size, newest_first=newest_first)
+        return self.book.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
 
     def scan(  # noqa: PLR0913 - a search has many sides
         self,
@@ -114,10 +125,10 @@ class Ledger:
         created_before_ms: int = 0,
     ) -> tuple[list[Job], Place | None]:
         """Wanted jobs by creation, past a place (`created_ms`, id), and the place to go on from; see `Listing.scan`."""
-        scan = Scan(_wanted(states), wants, newest_first, created_from_ms, created_before_ms)
+        scan = Scan(wanted_states(states), wants, newest_first, created_from_ms, created_before_ms)
         return self.book.listing.scan(scan, after, size, budget)
 
 
-def _wanted(states: Collection[int]) -> frozenset[int]:
+def wanted_states(states: Collection[int]) -> frozenset[int]:
     """No states means all; a set, because a state named twice must not count twice."""
     return ALL_STATES.intersection(states) if states else ALL_STATES
