@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -51,8 +52,7 @@ class Engine:
                 cwd=cwd or self.folder,
                 env=self.environment(variables),
                 stdin=source,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 timeout=_COMMAND_S,
                 check=False,
             )
@@ -96,10 +96,10 @@ class Engine:
         """Whether it is up; raises when it has ended instead."""
         if self._popen.poll() is not None:
             raise NoEngineError(f"dockerd ended: {self.log()[-2_000:]}")
-        asked = subprocess.run(
-            ["docker", "version"], env=self.environment({}), capture_output=True, timeout=_COMMAND_S, check=False
-        )
-        return asked.returncode == 0
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self._socket))
+            return True
+        return False
 
     def end(self) -> None:
         """Asks it to stop, and takes everything with it whether it obeys or not."""

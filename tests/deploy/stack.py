@@ -1,0 +1,97 @@
+"""One compose file that is up: its containers, their health, and their networks."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.deploy.engine import Engine
+from tests.deploy.images import BASE
+from tests.e2e.waiting import eventually
+
+_COMPOSE = "docker-compose"
+
+
+class Stack:
+    """A project of compose, driven by the commands that the documents name."""
+
+    def __init__(self, engine: Engine, checkout: Path, name: str) -> None:
+        self.engine = engine
+        self.name = name
+        self._checkout = checkout
+
+    def compose(self, *arguments: str) -> str:
+        """Runs compose on this file, at the top of the checkout."""
+        chosen = ("--project-name", self.name, "--file", f"deploy/compose.{self.name}.yaml")
+        # No image is pulled: the base is the engine's own, and packages come from the wheelhouse.
+        return self.engine.run(
+            _COMPOSE, *chosen, *arguments, cwd=self._checkout, BASE_IMAGE=BASE, PIP_NO_INDEX="1", LOG_LEVEL="DEBUG"
+        )
+
+    def up(self) -> None:
+        """Starts everything and waits until all of it is healthy."""
+        self.compose("up", "--detach")
+        with self._explained():
+            self.wait_until_healthy()
+
+    def down(self) -> None:
+        self.compose("down", "--volumes")
+
+    def services(self) -> list[str]:
+        return self.compose("config", "--services").split()
+
+    def container(self, service: str) -> dict[str, Any]:
+        """What the engine knows of a service's container."""
+        found = self.compose("ps", "--quiet", service).split()
+        assert len(found) == 1, f"expected one container of {service}, got {found}"
+        (known,) = json.loads(self.engine.docker("inspect", *found))
+        return dict(known)
+
+    def health(self) -> dict[str, str]:
+        """What the healthcheck of each service said last."""
+        return {service: self.container(service)["State"]["Health"]["Status"] for service in self.services()}
+
+    def wait_until_healthy(self) -> None:
+        eventually(self.health, lambda health: set(health.values()) == {"healthy"}, "the health of all services")
+
+    def log(self, service: str) -> str:
+        return self.compose("logs", "--no-color", service)
+
+    def run_in(self, service: str, *command: str) -> str:
+        """What a command prints in the container of a service."""
+        return self.compose("exec", "-T", service, *command)
+
+    @contextlib.contextmanager
+    def disconnected(self, service: str, network: str) -> Iterator[None]:
+        """The container is off this network for a while, and comes back under the same name."""
+        container, name = self.container(service)["Id"], f"{self.name}_{network}"
+        self.engine.docker("network", "disconnect", name, container)
+        try:
+            yield
+        finally:
+            self.engine.docker("network", "connect", "--alias", service, name, container)
+
+    def leftovers(self) -> list[str]:
+        """What the engine still has of this project."""
+        mine = ("--quiet", "--filter", f"label=com.docker.compose.project={self.name}")
+        kinds = (("ps", "--all"), ("network", "ls"), ("volume", "ls"))
+        return [line for kind in kinds for line in self.engine.docker(*kind, *mine).split()]
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.compose('logs', '--no-color', '--tail', '50')}") from error
+
+
+@contextlib.contextmanager
+def stack_up(engine: Engine, checkout: Path, name: str) -> Iterator[Stack]:
+    """All services of a compose file, healthy; gone afterwards."""
+    stack = Stack(engine, checkout, name)
+    try:
+        stack.up()
+        yield stack
+    finally:
+        stack.down()
