@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import bench, config, events, job, journal, queue, server, stats, workers
+from holdfast.cli import bench, config, events, job, journal, queue, server, service, stats, workers
 from holdfast.cli.text import printable
 from holdfast.errors import MAPPED, ExitCode, HoldfastError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 SETTINGS = "Each option is also a variable (HOLDFAST_LEASE_MS) and a key in holdfast.toml (lease_ms)."
 app.command("up", help="Start a server and a worker; everything in one command.", epilog=SETTINGS)(server.up)
 app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
+app.command("service", short_help="Start one of the six services.", epilog=service.EPILOG)(service.service)
 app.add_typer(workers.app, name="worker")
 app.add_typer(job.app, name="job")
 app.add_typer(queue.app, name="queue")

@@ -75,20 +75,20 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
         die_with_parent()
         lifeline()
     settings = loaded.settings
-    found, handlers = _load(settings.app)
+    found, handlers = load_handlers(settings.app)
     api, where = _work_api(loaded, found)
     _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or where)
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        return _run(run_worker(api, handlers, _config(settings), where))
+        return run_to_the_end(run_worker(api, handlers, _config(settings), where))
     finally:
         if found is not None and hasattr(found, "close"):
             found.close()
         stream.close()
 
 
-def _run(work: "Coroutine[Any, Any, Worker]") -> "Worker":
+def run_to_the_end(work: "Coroutine[Any, Any, Worker]") -> "Worker":
     """Runs the loop; closes it in good order unless a coroutine prevents that."""
     import uvloop
 
@@ -101,7 +101,8 @@ def _run(work: "Coroutine[Any, Any, Worker]") -> "Worker":
     return ended
 
 
-def _load(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
+def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
+    """The app, if one is named, and what a worker of it can run."""
     from holdfast.worker.builtin import BUILTIN
     from holdfast.worker.loading import load_app
 

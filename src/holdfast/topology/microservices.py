@@ -1,11 +1,151 @@
-"""`holdfast up --topology microservices`: six services."""
+"""`holdfast up --topology microservices`: six services, each a process of its own.
 
-from holdfast.errors import UnimplementedError
+The owners come first, then who calls them, then the worker; they end in the reverse order. Tokens are made at every
+start, and each is told to one process alone. Only the gateway is reached from beyond this machine, if at all.
+"""
+
+import contextlib
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
-from holdfast.settings import Settings
+from holdfast.services.callers import hash_of
+from holdfast.settings import FIELDS, Settings
+from holdfast.topology.announcing import announce
+from holdfast.topology.signals import on_stop
+from holdfast.topology.supervising import Lines, Role, StoppedError, Supervisor
+
+_PORT_MAX = 65_535
+_TOKEN_BYTES = 32
+#: Those who call services, and need to prove it.
+_CALLERS = ("gateway", "coordinator", "worker")
+#: How far the port of each service is from the gateway's.
+_OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator": 3, "result": 4}
+_OWNERS = ("job", "queue", "result")
+#: Settings that only a ledger heeds.
+_UNHEEDED = (
+    *("metrics_port", "lease_ms", "aging_ms", "retain_ms", "retain_jobs", "retain_bytes"),
+    *("history_ms", "segment_bytes", "snapshot_bytes"),
+)
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
-    """Until TERM or INT."""
-    del settings, log_stream
-    raise UnimplementedError("this topology is not there yet")
+    """Until TERM or INT; a second one leaves little time, a third one none."""
+    del log_stream  # the services log by themselves
+    check(settings)
+    services = Services(settings)
+    supervisor = Supervisor([services.owner(name) for name in _OWNERS])
+    with on_stop(supervisor.stop):
+        with contextlib.suppress(StoppedError):
+            _announce(settings, await _start(supervisor, services))
+        await supervisor.wait()
+
+
+async def _start(supervisor: Supervisor, services: "Services") -> dict[str, str]:
+    """Starts everything in order: the address of every service."""
+    addresses = _addresses(await supervisor.start())
+    callers = [services.coordinator(addresses), services.gateway(addresses)]
+    addresses |= _addresses(await supervisor.add(callers))
+    await supervisor.add([services.worker(addresses)])
+    return addresses
+
+
+def _addresses(lines: Lines) -> dict[str, str]:
+    return {name: str(line["grpc"]) for name, line in lines.items()}
+
+
+def check(settings: Settings) -> None:
+    """`InvalidArgumentError` names what these services would not do."""
+    problems = [
+        f"expected {name} to be left alone, because the microservices topology does not heed it,"
+        f" got {getattr(settings, name)}"
+        for name in _UNHEEDED
+        if getattr(settings, name) != FIELDS[name].default
+    ]
+    if settings.port + max(_OFFSETS.values()) > _PORT_MAX:
+        problems.append(
+            f"expected port to be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
+            f" {len(_OFFSETS)} ports from there on, got {settings.port}"
+        )
+    if problems:
+        raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
+
+
+class Services:
+    """The six roles: what each is started with, and what each is told."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tokens = {name: secrets.token_urlsafe(_TOKEN_BYTES) for name in _CALLERS}
+        self._hashes = ",".join(f"{name}:{hash_of(token)}" for name, token in self._tokens.items())
+
+    def owner(self, name: str) -> Role:
+        """Job, queue or result: calls nobody."""
+        settings = self._settings
+        place = [] if settings.is_in_memory else ["--data", str(Path(settings.data).absolute())]
+        keys = {"MAX_DEDUP_KEYS": str(settings.dedup_keys_max)} if name == "job" and settings.dedup_keys_max else {}
+        return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys})
+
+    def coordinator(self, addresses: Mapping[str, str]) -> Role:
+        """Is called by workers, and calls the owners."""
+        environment = {
+            **self._calling("coordinator", addresses),
+            "SERVICE_TOKEN_HASHES": self._hashes,
+            "HEARTBEAT_INTERVAL_MS": str(self._settings.heartbeat_ms),
+            "WORKER_TIMEOUT_MS": str(self._settings.worker_timeout_ms),
+        }
+        return self._role("coordinator", [], environment)
+
+    def gateway(self, addresses: Mapping[str, str]) -> Role:
+        """Is called by clients, and calls the owners."""
+        settings = self._settings
+        arguments = [
+            *("--host", settings.host),
+            *(["--insecure"] if settings.insecure else []),
+            *(["--reflection"] if settings.reflection else []),
+        ]
+        return self._role("gateway", arguments, self._calling("gateway", addresses))
+
+    def worker(self, addresses: Mapping[str, str]) -> Role:
+        """Calls the coordinator."""
+        settings = self._settings
+        environment = {
+            "SERVICE_TOKEN": self._tokens["worker"],
+            "COORDINATOR_ADDR": addresses["coordinator"],
+            "HEARTBEAT_INTERVAL_MS": str(settings.heartbeat_ms),
+            **({"WORKER_ID": settings.worker_id} if settings.worker_id else {}),
+        }
+        arguments = ["--slots", str(settings.slots), *(["--app", settings.app] if settings.app else [])]
+        return self._role("worker", arguments, environment)
+
+    def _calling(self, name: str, addresses: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "SERVICE_TOKEN": self._tokens[name],
+            **{f"{owner.upper()}_SERVICE_ADDR": addresses[owner] for owner in _OWNERS},
+        }
+
+    def _role(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> Role:
+        settings = self._settings
+        command = [
+            *(sys.executable, "-m", "holdfast", "service", name, *arguments),
+            *("--log-format", settings.log_format, "--lifeline"),
+        ]
+        variables = {"LOG_LEVEL": settings.log_level, **environment}
+        if name not in _OFFSETS:
+            return Role(name, command, variables)
+        variable = f"{name.upper()}_PORT"
+        port = settings.port and settings.port + _OFFSETS[name]
+        return Role(name, command, {**variables, variable: str(port)}, port_variable=variable)
+
+
+def _announce(settings: Settings, addresses: Mapping[str, str]) -> None:
+    """Jobs can be submitted and run."""
+    gateway = addresses["gateway"]
+    data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
+    line = {"event": "ready", "grpc": gateway, "services": dict(addresses), "data": data, "pid": os.getpid()}
+    url = f'Holdfast("holdfast://{gateway}")'
+    announce(line, f"ready with the jobs in {data}: {url}, or --connect {gateway}; Ctrl-C stops it")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -33,9 +34,8 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
         attached.cancel()
         if not running.done():
-            announce(
-                {"event": "ready", "worker_id": config.worker_id, "grpc": where}, _sentence(handlers, config, where)
-            )
+            line = {"event": "ready", "service": "worker", "worker_id": config.worker_id, "grpc": where}
+            announce({**line, "pid": os.getpid()}, _sentence(handlers, config, where))
         await running
         if worker.is_recycling:
             # From here until the fresh process listens, a stop waits; one that has just come is heard first.

@@ -8,6 +8,11 @@ import socket
 from holdfast import limits
 
 
+def host_name() -> str:
+    """The host's name alone: for one worker on it, which comes back under the same name."""
+    return _cut(_host())
+
+
 def process_name() -> str:
     """The host's name and this process: stable while it lives, its own among many on one host."""
     return _cut(f"{_host()}-{os.getpid()}")

@@ -31,9 +31,11 @@ _REPORTS_MAX = 16
 class UnarySession:
     """One session. Made by `start`; what it fetches, reports and keeps time with are tasks of its own."""
 
-    def __init__(self, calls: CoordinatorCalls, introduction: Introduction) -> None:
+    def __init__(self, calls: CoordinatorCalls, introduction: Introduction, heartbeat_ms: int = 0) -> None:
+        """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
         self._calls = calls
         self._introduction = introduction
+        self._heartbeat_ms = heartbeat_ms
         self._log = get_logger().bind(worker_id=introduction.worker_id)
         self._loop = asyncio.get_running_loop()
         self._holding = Holding()
@@ -59,7 +61,9 @@ class UnarySession:
         self._lease_s = answer.lease_ms / 1_000
         for token, job_id in held.items():
             self._holding.add(token, job_id, sent_s + self._lease_s, is_delivered=True)
-        self._news.lease_ms, self._news.heartbeat_ms = answer.lease_ms, answer.next_heartbeat_in_ms
+        beat_ms = answer.next_heartbeat_in_ms
+        self._news.lease_ms = answer.lease_ms
+        self._news.heartbeat_ms = min(self._heartbeat_ms or beat_ms, beat_ms)
         self._take(answer, held, sent_s)
         self._filling = self._begin(self._fill())
 

@@ -16,15 +16,17 @@ _NAME = re.compile(limits.NAME_PATTERN)
 class UnaryWork:
     """Opens sessions with the coordinator at `host:port`. `metadata` says who calls, where it asks for that."""
 
-    def __init__(self, target: str, metadata: Metadata = ()) -> None:
+    def __init__(self, target: str, metadata: Metadata = (), heartbeat_ms: int = 0) -> None:
+        """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
         self._target = target
         self._metadata = metadata
+        self._heartbeat_ms = heartbeat_ms
 
     async def open(self, introduction: Introduction) -> UnarySession:
         """The first heartbeat; each session has a channel of its own, so that none inherits a bad one."""
         check_names(introduction)
         calls = CoordinatorCalls(open_channel(self._target), introduction, self._metadata)
-        session = UnarySession(calls, introduction)
+        session = UnarySession(calls, introduction, self._heartbeat_ms)
         try:
             await session.start()
         except BaseException:

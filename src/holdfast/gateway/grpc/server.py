@@ -6,15 +6,15 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.core.workers import beat_ms
-from holdfast.errors import UnavailableError, UnimplementedError
+from holdfast.errors import UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import table
 from holdfast.gateway.grpc.calls import CalledServices
 from holdfast.gateway.grpc.counting import counters
 from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
+from holdfast.gateway.grpc.listening import SERVER_OPTIONS, bind
 from holdfast.gateway.grpc.public import PublicService
 from holdfast.gateway.grpc.status import Context, refuse
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
@@ -25,17 +25,6 @@ from holdfast.proto import (
     taskqueue_internal_pb2_grpc,
     taskqueue_public_pb2,
     taskqueue_public_pb2_grpc,
-)
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
-    # Workers that vanish without a word are noticed; those that ping often are not punished.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    # Two servers on one port would split the clients between them in silence.
-    ("grpc.so_reuseport", 0),
 )
 
 #: For clients, and for workers.
@@ -55,7 +44,7 @@ class GrpcServer:
     """A backend's services on one port."""
 
     def __init__(self, backend: Backend, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
-        self._server = grpc.aio.server(interceptors=counters(), options=_OPTIONS)
+        self._server = grpc.aio.server(interceptors=counters(), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
         self._services = _JOB_SERVICES if backend.work is None else SERVICES
         self._called = CalledServices(table(backend))
@@ -85,19 +74,11 @@ class GrpcServer:
 
     async def start(self, host: str, port: int) -> str:
         """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
-        address = f"[{host}]" if ":" in host else host
-        try:
-            bound = self._server.add_insecure_port(f"{address}:{port}")
-        except RuntimeError as error:
-            raise UnavailableError(
-                f"cannot listen on {address}:{port}: is another server there, or is the address not of this machine?"
-                " Choose another with --port or --host",
-                reason="PORT_IN_USE",
-            ) from error
+        address = bind(self._server, host, port)
         await self._server.start()
         for service in ("", *self._services):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
-        return f"{address}:{bound}"
+        return address
 
     async def drain(self) -> None:
         """Says NOT_SERVING and goes on answering, so that balancers turn to others in good time."""

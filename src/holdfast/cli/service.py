@@ -1,0 +1,172 @@
+"""`holdfast service ROLE`: one service of the microservices topology; its environment says the rest."""
+
+import os
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from holdfast.observe.logging import ByteStream
+    from holdfast.services.environment import Environment
+
+EPILOG = "Ports, addresses and times are variables, such as JOB_PORT and JOB_SERVICE_ADDR: see docs/topologies."
+
+
+class ServiceRole(StrEnum):
+    """What a process can be."""
+
+    GATEWAY = "gateway"
+    JOB = "job"
+    QUEUE = "queue"
+    COORDINATOR = "coordinator"
+    RESULT = "result"
+    WORKER = "worker"
+
+
+class LogFormat(StrEnum):
+    """What the lines of a log look like."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+
+
+_EVERY = frozenset(ServiceRole)
+#: Which roles an option concerns; said to another, it is a mistake.
+_CONCERNS = {
+    "data": frozenset({ServiceRole.JOB, ServiceRole.QUEUE, ServiceRole.RESULT}),
+    "host": _EVERY - {ServiceRole.WORKER},
+    "insecure": _EVERY - {ServiceRole.WORKER},
+    "reflection": frozenset({ServiceRole.GATEWAY}),
+    "app": frozenset({ServiceRole.WORKER}),
+    "slots": frozenset({ServiceRole.WORKER}),
+    "queues": frozenset({ServiceRole.WORKER}),
+}
+
+
+def service(
+    role: Annotated[ServiceRole, typer.Argument(help="What this process is.", show_default=False)],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Where job, queue and result keep what they own; memory if not given.", metavar="DIRECTORY"),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on (default: 127.0.0.1).")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen beyond loopback, even where nothing protects the jobs.")
+    ] = False,
+    reflection: Annotated[
+        bool, typer.Option("--reflection", help="Let clients of the gateway ask which calls there are.")
+    ] = False,
+    app: Annotated[
+        str | None, typer.Option("--app", "-A", metavar="MODULE:APP", help="Whose jobs the worker runs, too.")
+    ] = None,
+    slots: Annotated[
+        str | None, typer.Option("--slots", "-c", metavar="N", help="As WORKER_SLOTS, and stronger.")
+    ] = None,
+    queues: Annotated[
+        str | None,
+        typer.Option("--queues", "-Q", metavar="A,B", help="The queues that the worker serves (default: all)."),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="json, text, or auto: text on a terminal.")] = LogFormat.JSON,
+    has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+) -> None:
+    """Serves until TERM or INT."""
+    given = {
+        "data": data,
+        "host": host,
+        "insecure": insecure,
+        "reflection": reflection,
+        "app": app,
+        "slots": slots,
+        "queues": queues,
+    }
+    _refuse_what_does_not_concern(role, given)
+    if has_lifeline:
+        from holdfast.worker.lifeline import die_with_parent, lifeline
+
+        die_with_parent()
+        lifeline()
+    environment = _environment(role, slots)
+    from holdfast.observe import logging
+    from holdfast.observe.stream import BackgroundStream
+
+    stream = BackgroundStream(sys.stderr.fileno())
+    level = environment.log_level.lower()
+    logging.configure(service=role.value, level=level, log_format=log_format.value, stream=stream)
+    try:
+        if role is ServiceRole.WORKER:
+            _work(environment, app or "", queues or "")
+        else:
+            _serve(role, environment, stream, given)
+    finally:
+        stream.close()
+
+
+def _refuse_what_does_not_concern(role: ServiceRole, given: Mapping[str, object]) -> None:
+    problems = [
+        f"expected --{name} for {', '.join(sorted(roles))} only, got it for {role}"
+        for name, roles in _CONCERNS.items()
+        if given[name] and role not in roles
+    ]
+    if problems:
+        raise InvalidArgumentError("\n".join(problems), reason="OPTION_NOT_FOR_ROLE")
+
+
+def _environment(role: ServiceRole, slots: str | None) -> "Environment":
+    """What the environment says; what is secret in it is not for children of this process."""
+    from holdfast.services.environment import read
+
+    environment = read(role, {**os.environ, **({} if slots is None else {"WORKER_SLOTS": slots})})
+    os.environ.pop("SERVICE_TOKEN", None)
+    return environment
+
+
+def _serve(role: ServiceRole, environment: "Environment", stream: "ByteStream", given: Mapping[str, Any]) -> None:
+    import uvloop
+
+    from holdfast.topology.service_process import serve
+    from holdfast.topology.service_roles import ServiceOptions
+
+    options = ServiceOptions(
+        role=role.value,
+        host=given["host"] or "127.0.0.1",
+        data=given["data"],
+        is_insecure=given["insecure"],
+        has_reflection=given["reflection"],
+    )
+    uvloop.run(serve(options, environment, stream))
+
+
+def _work(environment: "Environment", app_path: str, queues: str) -> None:
+    from holdfast.cli.worker import load_handlers, run_to_the_end
+    from holdfast.services.environment import WorkerEnvironment
+    from holdfast.topology.service_worker import work
+
+    assert isinstance(environment, WorkerEnvironment)
+    app, handlers = load_handlers(app_path)
+    try:
+        ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues)))
+    finally:
+        if app is not None and hasattr(app, "close"):
+            app.close()
+    if ended.has_left_behind:
+        sys.stdout.flush()
+        os._exit(0)  # a coroutine that cannot be canceled would keep the process for ever
+
+
+def _queue_names(queues: str) -> frozenset[str]:
+    import msgspec
+
+    from holdfast.settings import Queues
+
+    try:
+        return frozenset(name for name in msgspec.convert(queues, Queues).split(",") if name)
+    except msgspec.ValidationError:
+        message = f"expected --queues to be names of queues, with commas, got {queues!r}"
+        raise InvalidArgumentError(message, reason="QUEUE_NAME_INVALID") from None

@@ -1,0 +1,98 @@
+"""The services that own a domain, each as one process serves it: a keeper, the service over it, and its port.
+
+Every owner has a directory of its own within the one that is named, so that one name serves all of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.clock import SystemClock
+from holdfast.core import envelopes, line
+from holdfast.errors import FailedPreconditionError
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.services.environment import QueueEnvironment, ResultEnvironment, hashes_of
+from holdfast.services.keeper import Keeper
+from holdfast.services.keeping_journal import Machine
+from holdfast.services.queue import QueueService
+from holdfast.services.result import ResultService
+from holdfast.services.server import ServiceServer
+
+#: How long calls under way may take when a service stops.
+GRACE_S = 2.0
+#: Waiting this long counts as one step of priority.
+_AGING_MS = 60_000
+
+Fatal = Callable[[BaseException], None]
+
+
+class Service(Protocol):
+    """What one process serves."""
+
+    async def start(self, host: str) -> str:
+        """Listens, and returns the address; `UnavailableError` if the port cannot be had."""
+        ...
+
+    async def stop(self) -> None:
+        """Refuses new calls, answers those under way, and ends in good order."""
+        ...
+
+
+class KeptService:
+    """A service over a keeper."""
+
+    def __init__(self, server: ServiceServer, port: int, keeper: Keeper) -> None:
+        self._server = server
+        self._port = port
+        self._keeper = keeper
+
+    async def start(self, host: str) -> str:
+        """Listens; if it cannot, the directory is given back."""
+        try:
+            return await self._server.start(host, self._port)
+        except BaseException:
+            await self._keeper.close()
+            raise
+
+    async def stop(self) -> None:
+        """What was decided is durable and answered."""
+        await self._server.stop(GRACE_S)
+        await self._keeper.close()
+
+
+def full_name(service: str) -> str:
+    """As it is called on the wire."""
+    return pb.DESCRIPTOR.services_by_name[service].full_name
+
+
+def open_queue(environment: QueueEnvironment, data: Path | None, fatal: Fatal) -> Service:
+    """What waits."""
+    machine = line.Line(_AGING_MS)
+    keeper = _keeper(machine, data and data / "queue", line.DIGEST_VERSION, fatal)
+    server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
+    rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, machine), server.handlers)
+    return KeptService(server, environment.port, keeper)
+
+
+def open_result(environment: ResultEnvironment, data: Path | None, fatal: Fatal) -> Service:
+    """How jobs ended."""
+    machine = envelopes.Envelopes(envelopes.Retention())
+    keeper = _keeper(machine, data and data / "result", envelopes.DIGEST_VERSION, fatal)
+    service = ResultService(keeper, machine, output_bytes_max=environment.output_bytes_max)
+    server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
+    rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)
+    return KeptService(server, environment.port, keeper)
+
+
+def _keeper(machine: Machine, data: Path | None, digest_version: int, fatal: Fatal) -> Keeper:
+    loop = asyncio.get_running_loop()
+    try:
+        return Keeper.open(machine, data, digest_version=digest_version, clock=SystemClock(), loop=loop, fatal=fatal)
+    except OSError as error:
+        raise FailedPreconditionError(
+            f"{str(data)!r} cannot be the data directory: {error.strerror or error};"
+            " choose another, or make it a directory that this user may write",
+            reason="DATA_UNUSABLE",
+        ) from error

@@ -1,0 +1,39 @@
+"""One internal service on one port: who may call it, whether it is healthy, and its orderly end."""
+
+from collections.abc import Mapping, Sequence
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from holdfast.gateway.grpc.counting import counters
+from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
+from holdfast.gateway.grpc.listening import SERVER_OPTIONS, bind
+from holdfast.services.callers import Callers
+
+
+class ServiceServer:
+    """Takes one servicer (`handlers` is what generated registrations take for a server), then `start`, then `stop`."""
+
+    def __init__(self, name: str, hashes: Mapping[str, Sequence[str]]) -> None:
+        """`name` is the service's full one; without `hashes` whoever reaches it may call it."""
+        self._name = name
+        # Whoever is refused is not counted either.
+        interceptors = (*((Callers(hashes),) if hashes else ()), *counters())
+        self._server = grpc.aio.server(interceptors=interceptors, options=SERVER_OPTIONS)
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
+        self.handlers = TolerantServer(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    async def start(self, host: str, port: int) -> str:
+        """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
+        self._server.add_generic_rpc_handlers((UnknownMethods(),))
+        address = bind(self._server, host, port)
+        await self._server.start()
+        for service in ("", self._name):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return address
+
+    async def stop(self, grace_s: float) -> None:
+        """Says NOT_SERVING, lets calls under way finish, then closes."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)

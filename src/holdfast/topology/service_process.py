@@ -1,0 +1,64 @@
+"""`holdfast service ROLE`: one service of the microservices topology in this process, until TERM or INT.
+
+It says that it is ready once it is configured and bound. What protects a service are the tokens of those who may call
+it; without them it says so, and listens where only this machine can reach it.
+"""
+
+import asyncio
+import os
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.logs import get_logger
+from holdfast.observe.logging import ByteStream
+from holdfast.services.environment import Environment
+from holdfast.services.roles import Fatal
+from holdfast.settings import is_loopback
+from holdfast.topology.announcing import announce
+from holdfast.topology.service_roles import ServiceOptions, open_service
+from holdfast.topology.signals import on_stop
+
+
+async def serve(options: ServiceOptions, environment: Environment, log_stream: ByteStream) -> None:
+    """Serves until TERM or INT; errors say what to do, and change nothing."""
+    check_protection(options, environment)
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        service = open_service(options, environment, _ending(log_stream))
+        address = await service.start(options.host)
+        _announce(options, address)
+        await stopping.wait()
+        await service.stop()
+        get_logger().info("stopped")
+
+
+def check_protection(options: ServiceOptions, environment: Environment) -> None:
+    """`InvalidArgumentError` if strangers could call what nothing protects; a warning if only this machine could."""
+    is_gateway = options.role == "gateway"
+    if not (environment.token if is_gateway else environment.token_hashes):
+        variable = "SERVICE_TOKEN" if is_gateway else "SERVICE_TOKEN_HASHES"
+        get_logger().warning("unprotected", message=f"there is no {variable}: services do not know who calls them")
+    elif not is_gateway:
+        return
+    if not (options.is_insecure or is_loopback(options.host)):
+        why = "clients are not asked who they are" if is_gateway else "without SERVICE_TOKEN_HASHES anybody could call"
+        raise InvalidArgumentError(
+            f"expected host to be a loopback address unless --insecure is given, got {options.host!r}; {why}",
+            reason="HOST_UNPROTECTED",
+        )
+
+
+def _announce(options: ServiceOptions, address: str) -> None:
+    get_logger().info("ready", grpc=address)
+    data = {"data": str(options.data.absolute())} if options.data else {}
+    line = {"event": "ready", "service": options.role, "grpc": address, **data, "pid": os.getpid()}
+    announce(line, f"the {options.role} service is ready on {address}; Ctrl-C stops it")
+
+
+def _ending(log_stream: ByteStream) -> Fatal:
+    def die(error: BaseException) -> None:
+        """The journal failed: what is durable is unknown, so nothing more may be answered by this process."""
+        get_logger().critical("journal_failed", message=str(error))
+        log_stream.close()
+        os._exit(70)
+
+    return die

@@ -1,0 +1,44 @@
+"""`holdfast service worker`: the product's worker over the coordinator's three unary calls."""
+
+from collections.abc import Mapping
+
+from holdfast.backends.microservices.work import UnaryWork
+from holdfast.backends.ports import Introduction, WorkApi, WorkSession
+from holdfast.logs import get_logger
+from holdfast.services.callers import credential
+from holdfast.services.environment import WorkerEnvironment
+from holdfast.topology.worker_process import run_worker
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.handlers import Handler
+from holdfast.worker.naming import host_name
+from holdfast.worker.runtime import Worker
+
+
+async def work(
+    environment: WorkerEnvironment, handlers: Mapping[str, Handler], app_path: str, queues: frozenset[str]
+) -> Worker:
+    """Works until TERM or INT; it is ready once the coordinator has answered. Returns the worker as it ended."""
+    if not environment.token:
+        get_logger().warning("unprotected", message="there is no SERVICE_TOKEN: services do not know who calls them")
+    api = UnaryWork(
+        environment.coordinator_address, credential(environment.token), heartbeat_ms=environment.heartbeat_ms
+    )
+    config = WorkerConfig(
+        worker_id=environment.worker_id or host_name(), slots=environment.slots, queues=queues, app_path=app_path
+    )
+    return await run_worker(_Told(api), handlers, config, environment.coordinator_address)
+
+
+class _Told:
+    """Says in the log that the first heartbeat leaves."""
+
+    def __init__(self, api: WorkApi) -> None:
+        self._api = api
+        self._is_told = False
+
+    async def open(self, introduction: Introduction) -> WorkSession:
+        """Begins a session, with a heartbeat."""
+        if not self._is_told:
+            self._is_told = True
+            get_logger().info("first_heartbeat", method="WorkerHeartbeat", worker_id=introduction.worker_id)
+        return await self._api.open(introduction)
