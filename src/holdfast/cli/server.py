@@ -21,8 +21,9 @@ def up(**flags: object) -> None:
     """All processes of a topology, until TERM or INT."""
     loaded = load(Settings, flags=flags, environment=os.environ, folder=Path.cwd())
     settings = loaded.settings
-    if settings.topology != "embedded" and loaded.origins["data"] == "default":
-        settings = msgspec.structs.replace(settings, data=MEMORY)  # kept on disk where that is asked for
+    own = _OF_TOPOLOGIES.get(settings.topology, {})
+    unsaid = {name: value for name, value in own.items() if loaded.origins[name] == "default"}
+    settings = msgspec.structs.replace(settings, **unsaid)
     _run(settings, _topology(settings.topology))
 
 
@@ -122,6 +123,11 @@ _METAVARS = {
 _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
     "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
     "bytes": ((1 << 20, "MiB"),),
+}
+#: What a topology does where nothing is said: jobs are kept on disk where that is asked for.
+_OF_TOPOLOGIES: Mapping[str, Mapping[str, Any]] = {
+    "microservices": {"data": MEMORY, "slots": 6},
+    "monolith": {"data": MEMORY},
 }
 _OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"})
 #: As `holdfast worker` has them.
