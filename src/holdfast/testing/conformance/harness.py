@@ -24,6 +24,9 @@ class Capability(Enum):
     NOTES = "it keeps no notes of running attempts"
     RESTART = "it keeps nothing over a restart"
     CLOCK = "its time cannot be moved"
+    ORDER = "order holds within a node only"
+    WORKERS = "its clients cannot see its workers"
+    SESSIONS = "its workers have no sessions"
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -127,6 +127,7 @@ class TestLeasing:
         await hand.report(*(ReportRow(lease.job_id, lease.token, DONE) for lease in leases))
         assert [(await place.jobs.get(job_id)).state for job_id in ids] == [DONE] * 20
 
+    @needs(Capability.ORDER)
     async def test_tokens_only_grow(self, place: Workplace) -> None:
         """Every grant has a larger token than all before it."""
         await place.submit_many(10)
@@ -143,6 +144,7 @@ class TestLeasing:
         (lease,) = await (await place.worker("second")).take()
         assert (lease.job_id, lease.attempt) == (job_id, 2)
 
+    @needs(Capability.SESSIONS)
     async def test_newer_session_of_a_worker_replaces_the_older(self, place: Workplace) -> None:
         """Of two sessions under one id the newer one goes on, and the older one is told so."""
         old = await place.worker("twin")

@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
+from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Note
 from holdfast.errors import NotFoundError
 from holdfast.testing.conformance.harness import Capability, needs
-from holdfast.testing.conformance.workplace import Workplace, soon
+from holdfast.testing.conformance.workplace import Workplace, accepted, soon
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -134,6 +135,7 @@ class TestReading:
         job_id = await place.run(await place.worker())
         assert [job.state async for job in place.jobs.watch(job_id)] == [DONE]
 
+    @needs(Capability.WORKERS)
     async def test_explanation_says_what_is_missing(self, place: Workplace) -> None:
         """A job that nobody can run says so; once it runs, it names its holder."""
         job_id = await place.submit()
@@ -144,6 +146,14 @@ class TestReading:
         running = await place.jobs.explain(job_id)
         assert (running.state, running.reason) == (RUNNING, "RUNNING")
         assert hand.worker_id in running.sentence
+
+    async def test_explanation_of_a_job_that_is_not_due_says_when_it_is(self, place: Workplace) -> None:
+        """Whoever else is there, a job that is due later says so; once it has ended, it says how."""
+        job_id = accepted(await place.submit_draft(JobDraft(delay_ms=3_600_000)))[0]
+        assert (await place.jobs.explain(job_id)).reason == "DELAYED"
+        await place.jobs.cancel(job_id, "not needed")
+        ended = await place.jobs.explain(job_id)
+        assert (ended.state, ended.reason) == (CANCELED, "ENDED")
 
     @needs(Capability.NOTES)
     async def test_progress_is_seen_while_the_job_runs(self, place: Workplace) -> None:

@@ -22,13 +22,13 @@ class TestRestarting:
         assert (await place.jobs.result(done)).output == b"out"
         assert await place.jobs.payload(queued) == b"waits"
 
-    @needs(Capability.RESTART)
+    @needs(Capability.RESTART, Capability.ORDER)
     async def test_waiting_jobs_are_run_in_their_order_afterwards(self, place: Workplace) -> None:
         """A restart changes no places."""
         ids = await place.submit_many(5)
         await place.harness.restart()
         hand = await place.worker(slots=5)
-        assert [lease.job_id for lease in await hand.take(5)] == ids
+        assert [lease.job_id for lease in await hand.take_in_turn(5)] == ids
 
     @needs(Capability.RESTART)
     async def test_keys_still_find_their_jobs(self, place: Workplace) -> None:

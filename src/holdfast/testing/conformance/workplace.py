@@ -13,6 +13,7 @@ from holdfast.backends.ports import WorkSession as Session
 from holdfast.core.commands import ReportRow, Submitted
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
 from holdfast.core.model import Extra, Template
+from holdfast.core.workers import beat_ms
 from holdfast.errors import HoldfastError
 from holdfast.testing.conformance.harness import Harness
 
@@ -44,6 +45,20 @@ class Hand:
             while not is_heard():
                 self._hear(await self.session.next())
 
+    async def until_beating(self, is_heard: Callable[[], bool]) -> None:
+        """The same, with heartbeats meanwhile: who has no stream hears of cancels by their answers."""
+        beating = asyncio.create_task(self._beat())
+        try:
+            await self.until(is_heard)
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
+
+    async def _beat(self) -> None:
+        while True:
+            await self.session.extend()
+            await asyncio.sleep(beat_ms(self.welcome.heartbeat_ms, self.welcome.lease_ms) / 1_000)
+
     def _hear(self, directive: Directive) -> None:
         if directive.lease_ms:
             self.welcome = directive
@@ -59,6 +74,10 @@ class Hand:
         """Asks for so many leases and waits for them."""
         await self.session.want(count)
         return await self.leases(count)
+
+    async def take_in_turn(self, count: int) -> list[Assignment]:
+        """Asks for so many leases, for each once it has the one before: they are in the order in which they come."""
+        return [lease for _ in range(count) for lease in await self.take()]
 
     async def leases(self, count: int = 1) -> list[Assignment]:
         """The next leases of those asked for before."""
