@@ -97,6 +97,12 @@ PAGE_TOKEN_CHARS_MAX: Final = 19
 LEASES_PER_GRANT_MAX: Final = 1_000
 # More slots than this in one process are better spread over several.
 SLOTS_MAX: Final = 1_000
+# Every schedule is looked at when it is due, and listed whole.
+SCHEDULES_MAX: Final = 10_000
+# A look ahead, not a calendar; computed on the coordinator's thread.
+PREVIEW_TICKS_MAX: Final = 100
+# More often than this is no schedule but a loop.
+EVERY_MS_MIN: Final = _SECOND_MS
 # A client keeps a connection to every node, and asks all of them for a list.
 NODES_MAX: Final = 64
 

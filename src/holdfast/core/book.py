@@ -5,8 +5,8 @@ Invariants:
 - `digest` is the sum over all jobs of a hash of what can change about them. It costs one hash a transition, for a job
   keeps the one that it added last; so it is known at every position, and the journal stores it with every frame: a
   replay that would end in another state is noticed at the first frame that differs. Hashes of integer tuples do not
-  depend on the process's hash seed. A queue that is not open and a schedule add a hash of their own, so that a book without
-  any has the digest that it always had.
+  depend on the process's hash seed. A queue that is not open and a schedule add a hash of their own, so that a book
+  without any has the digest that it always had.
 - Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
   transitions together.
 """

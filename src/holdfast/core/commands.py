@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.events import AnyEvent
 from holdfast.core.lifecycle import State
-from holdfast.core.model import Extra, NewJob, Note, QueueMode, Template
+from holdfast.core.model import Extra, NewJob, Note, QueueMode, ScheduleSpec, Template
 from holdfast.errors import Code, HoldfastError, error_class
 
 
@@ -157,6 +157,38 @@ class Revoke(msgspec.Struct, frozen=True):
     tokens: frozenset[int] | None = None
 
 
+class SetSchedule(msgspec.Struct, frozen=True):
+    """Make or replace a schedule; the reply is its name."""
+
+    spec: ScheduleSpec
+
+
+class DeleteSchedule(msgspec.Struct, frozen=True):
+    """Forget a schedule; the reply is None."""
+
+    name: str
+
+
+class PauseSchedule(msgspec.Struct, frozen=True):
+    """Pause a schedule, or let it go on; the reply is None."""
+
+    name: str
+    is_paused: bool
+
+
+class TriggerSchedule(msgspec.Struct, frozen=True):
+    """Make a job of a schedule now, under this id, which is the reply."""
+
+    name: str
+    job_id: str
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Let the earliest tick that is due happen; its job, if it makes one, gets this id. The reply: whether one was."""
+
+    job_id: str
+
+
 class Expire(msgspec.Struct, frozen=True):
     """Take back every lease whose time is over."""
 
@@ -185,6 +217,11 @@ AnyCommand = (
     | Report
     | TakeNotes
     | Revoke
+    | SetSchedule
+    | DeleteSchedule
+    | PauseSchedule
+    | TriggerSchedule
+    | Tick
     | Expire
     | Evict
     | Start

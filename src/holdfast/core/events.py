@@ -7,7 +7,7 @@ are only ever added at the end, with a default, and a tag is never reused (see `
 
 import msgspec
 
-from holdfast.core.model import NewJob, Note, QueueMode, Result, Template
+from holdfast.core.model import NewJob, Note, QueueMode, Result, ScheduleSpec, Template
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -118,6 +118,45 @@ class Noted(Event, frozen=True, tag=11):
     notes: list[Note]
 
 
+class ScheduleSet(Event, frozen=True, tag=12):
+    """A schedule was made, or replaced; its next tick, 0 for none."""
+
+    spec: ScheduleSpec
+    next_ms: int
+
+
+class ScheduleDeleted(Event, frozen=True, tag=13):
+    """A schedule is no more; the jobs that it made stay."""
+
+    name: str
+
+
+class SchedulePaused(Event, frozen=True, tag=14):
+    """A schedule was paused, or goes on with this tick."""
+
+    name: str
+    is_paused: bool
+    next_ms: int
+
+
+class Ticked(Event, frozen=True, tag=15):
+    """One tick of one schedule: the job that it makes, or why it makes none, and the tick after it.
+
+    `outcome` is `fired`, `skipped`, `missed` or `triggered`; `missed` counts the ticks that were passed over before
+    this one. `canceled` is the job that makes room, and the state that it is in afterwards (0: there is none).
+    """
+
+    name: str
+    tick_ms: int
+    outcome: str
+    next_ms: int
+    missed: int = 0
+    template: Template | None = None
+    job: NewJob | None = None
+    canceled: str = ""
+    canceled_state: int = 0
+
+
 AnyEvent = (
     Started
     | Created
@@ -130,6 +169,10 @@ AnyEvent = (
     | QueueModeSet
     | QueuedCanceled
     | Noted
+    | ScheduleSet
+    | ScheduleDeleted
+    | SchedulePaused
+    | Ticked
 )
 
 #: The marker of a list whose length is a 32-bit number.

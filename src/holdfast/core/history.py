@@ -89,11 +89,26 @@ def _progress(note: Note) -> str:
     return ": ".join(part for part in (share, note.message) if part)
 
 
+def _ticked(position: int, event: events.Ticked) -> Iterator[Entry]:
+    if event.canceled:
+        what = "cancel requested" if event.canceled_state == RUNNING else "canceled"
+        reason = f"its schedule {event.name} made the next job"
+        yield Entry(position, event.at_ms, event.canceled, what, name(event.canceled_state), reason=reason)
+    if event.job is not None:
+        assert event.template is not None
+        for entry in _created(position, events.Created(event.at_ms, [event.template], [event.job])):
+            yield msgspec.structs.replace(entry, reason=f"{entry.reason}, {event.outcome} by schedule {event.name}")
+
+
 _READERS: dict[type, Callable[[int, Any], Iterator[Entry]]] = {
     events.Started: _nothing,
     events.Extended: _nothing,
     events.Evicted: _nothing,
     events.QueueModeSet: _nothing,
+    events.ScheduleSet: _nothing,
+    events.ScheduleDeleted: _nothing,
+    events.SchedulePaused: _nothing,
+    events.Ticked: _ticked,
     events.Created: _created,
     events.Granted: _granted,
     events.Revoked: _revoked,

@@ -100,6 +100,28 @@ class NewJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     extra: Extra | None = None
 
 
+class ScheduleSpec(msgspec.Struct, frozen=True, array_like=True):
+    """When jobs of one kind are made, and what happens when that does not go smoothly.
+
+    Exactly one of `cron`, `every_ms` and `at_ms` is said.
+    """
+
+    name: str
+    template: Template
+    payload: bytes = b""
+    cron: str = ""
+    every_ms: int = 0
+    at_ms: int = 0
+    timezone: str = "UTC"
+    #: What becomes of ticks that were missed: `none`, `latest` or `all` within the window.
+    catch_up: str = "none"
+    catch_up_window_ms: int = 86_400_000
+    #: While the last job has not ended: `allow`, `skip` or `cancel_running`.
+    overlap: str = "allow"
+    jitter_ms: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+
+
 class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a job ended, or how one attempt of it did (`state` is QUEUED: it will be tried again).
 
@@ -181,6 +203,20 @@ class Job(msgspec.Struct, gc=False):
     def bytes_held(self) -> int:
         """What it counts against the budget of held bytes."""
         return len(self.payload) + (len(self.result.output) if self.result else 0)
+
+
+class Schedule(msgspec.Struct):
+    """The record of one schedule; `created_ms` is when its plan was made, and what intervals count from."""
+
+    spec: ScheduleSpec
+    created_ms: int
+    next_ms: int
+    last_tick_ms: int = 0
+    last_job_id: str = ""
+    fired: int = 0
+    skipped: int = 0
+    missed: int = 0
+    is_paused: bool = False
 
 
 class Lease(msgspec.Struct, gc=False):

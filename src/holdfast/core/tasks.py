@@ -35,7 +35,7 @@ class TaskManager:
             return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
         if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
             return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
-        refusal = self._check_templates(command.templates) or self._no_room(command)
+        refusal = self._check_templates(command.templates) or self.no_room(len(command.jobs), len(command.templates))
         return refusal or Intake(self._book, command, now).decide()
 
     def _check_templates(self, templates: list[Template]) -> Refusal | None:
@@ -48,12 +48,13 @@ class TaskManager:
                 return refusal
         return None
 
-    def _no_room(self, command: Submit) -> Refusal | None:
+    def no_room(self, jobs: int, templates: int) -> Refusal | None:
+        """Why so many more jobs, of so many kinds, cannot be held now."""
         book = self._book
-        if len(book.jobs) + len(command.jobs) > limits.JOBS_HELD_MAX:
+        if len(book.jobs) + jobs > limits.JOBS_HELD_MAX:
             message = f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
-        if len(book.ready.lanes) + len(command.templates) > limits.LANES_MAX:
+        if len(book.ready.lanes) + templates > limits.LANES_MAX:
             message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_LANES", message)
         if book.bytes_held > limits.BYTES_HELD_MAX:

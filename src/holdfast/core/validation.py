@@ -19,7 +19,8 @@ def invalid(reason: str, message: str) -> Refusal:
     return Refusal(Code.INVALID_ARGUMENT, reason, message)
 
 
-def _expected(what: str, rule: str, got: object) -> str:
+def expected(what: str, rule: str, got: object) -> str:
+    """What was wanted and what came, cut to what people read."""
     text = repr(got)
     shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}..."
     return f"expected {what} to be {rule}, got {shown}"
@@ -41,15 +42,20 @@ def _check_type(template: Template) -> Refusal | None:
         is_valid, rule = name.isprintable(), "printable text"
     else:
         is_valid, rule = bool(_NAME.fullmatch(name)), "letters, digits, '.', '_' and '-' only"
-    return None if is_valid else invalid("JOB_TYPE_INVALID", _expected("the job type", rule, name))
+    return None if is_valid else invalid("JOB_TYPE_INVALID", expected("the job type", rule, name))
 
 
 def check_queue(queue: str) -> Refusal | None:
     """What a queue may be called."""
-    if len(queue) <= limits.NAME_CHARS_MAX and _NAME.fullmatch(queue):
+    return check_name("the queue name", queue, "QUEUE_NAME_INVALID")
+
+
+def check_name(what: str, name: str, reason: str) -> Refusal | None:
+    """What queues, schedules and the like may be called."""
+    if len(name) <= limits.NAME_CHARS_MAX and _NAME.fullmatch(name):
         return None
     rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
-    return invalid("QUEUE_NAME_INVALID", _expected("the queue name", rule, queue))
+    return invalid(reason, expected(what, rule, name))
 
 
 def _check_numbers(template: Template) -> Refusal | None:
@@ -60,16 +66,16 @@ def _check_numbers(template: Template) -> Refusal | None:
         ("timeout_ms", template.timeout_ms, 0, limits.TIMEOUT_MS_MAX),
     ):
         if not low <= value <= high:
-            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from {low} to {high}", value))
+            return invalid("OPTION_OUT_OF_RANGE", expected(what, f"from {low} to {high}", value))
     return _check_backoff(template.backoff)
 
 
 def _check_backoff(backoff: Backoff) -> Refusal | None:
     if backoff.kind not in (FIXED, EXPONENTIAL, QUADRATIC):
-        return invalid("BACKOFF_INVALID", _expected("the kind of backoff", "0, 1 or 2", backoff.kind))
+        return invalid("BACKOFF_INVALID", expected("the kind of backoff", "0, 1 or 2", backoff.kind))
     for what, value in (("backoff base_ms", backoff.base_ms), ("backoff max_ms", backoff.max_ms)):
         if not 0 <= value <= limits.BACKOFF_MS_MAX:
-            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {limits.BACKOFF_MS_MAX}", value))
+            return invalid("OPTION_OUT_OF_RANGE", expected(what, f"from 0 to {limits.BACKOFF_MS_MAX}", value))
     return None
 
 
@@ -77,7 +83,7 @@ def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
     """The first thing wrong with one job of a submission, if anything is."""
     if not 0 <= job.template < template_count:
         return invalid(
-            "TEMPLATE_INDEX_INVALID", _expected("the template index", f"below {template_count}", job.template)
+            "TEMPLATE_INDEX_INVALID", expected("the template index", f"below {template_count}", job.template)
         )
     if len(job.payload) > limits.PAYLOAD_BYTES_MAX:
         rule = f"at most {limits.PAYLOAD_BYTES_MAX} bytes"
@@ -86,7 +92,7 @@ def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
         return invalid("DELAY_TOO_LONG", "expected the job to be due within a year")
     if not 0 < len(job.id) <= limits.JOB_ID_CHARS_MAX or not job.id.isprintable():
         rule = f"1 to {limits.JOB_ID_CHARS_MAX} printable characters"
-        return invalid("JOB_ID_INVALID", _expected("the job id", rule, job.id))
+        return invalid("JOB_ID_INVALID", expected("the job id", rule, job.id))
     return check_extra(job.extra) if job.extra is not None else None
 
 
@@ -96,13 +102,13 @@ is_given_id = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 
 def bad_given_id(job_id: str) -> Refusal:
     """The refusal of an id that `is_given_id` does not match."""
-    return invalid("JOB_ID_INVALID", _expected("the job id", "a UUID in lower-case text form", job_id))
+    return invalid("JOB_ID_INVALID", expected("the job id", "a UUID in lower-case text form", job_id))
 
 
 def check_reason(reason: str) -> Refusal | None:
     """What may be said of a cancel, or of a change to a queue."""
     if not is_text(reason):
-        return invalid("REASON_INVALID", _expected("the reason", "text", reason))
+        return invalid("REASON_INVALID", expected("the reason", "text", reason))
     if len(reason) <= limits.REASON_CHARS_MAX:
         return None
     rule = f"at most {limits.REASON_CHARS_MAX} characters"
@@ -124,7 +130,7 @@ def check_extra(extra: Extra) -> Refusal | None:
         ("payload_size_bytes", extra.payload_size_bytes),
     ):
         if not 0 <= value <= _INT64_MAX:
-            return invalid("OPTION_OUT_OF_RANGE", _expected(what, f"from 0 to {_INT64_MAX}", value))
+            return invalid("OPTION_OUT_OF_RANGE", expected(what, f"from 0 to {_INT64_MAX}", value))
     return _check_pairs("label", extra.labels) or _check_pairs("header", extra.headers)
 
 
@@ -132,7 +138,7 @@ def _bad_key(what: str, key: str, chars_max: int) -> Refusal:
     name = what.replace(" ", "_").upper()
     if len(key) > chars_max:
         return invalid(f"{name}_TOO_LONG", f"expected the {what} to be at most {chars_max} characters, got {len(key)}")
-    return invalid(f"{name}_INVALID", _expected(f"the {what}", "printable text", key))
+    return invalid(f"{name}_INVALID", expected(f"the {what}", "printable text", key))
 
 
 def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | None:
@@ -141,10 +147,10 @@ def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | Non
     for key, value in pairs:
         if not key or len(key) > limits.LABEL_KEY_CHARS_MAX or not key.isprintable():
             rule = f"1 to {limits.LABEL_KEY_CHARS_MAX} printable characters"
-            return invalid("LABEL_KEY_INVALID", _expected(f"each {what} name", rule, key))
+            return invalid("LABEL_KEY_INVALID", expected(f"each {what} name", rule, key))
         if len(value) > limits.LABEL_VALUE_CHARS_MAX:
             rule = f"at most {limits.LABEL_VALUE_CHARS_MAX} characters"
             return invalid("LABEL_VALUE_TOO_LONG", f"expected the {what} {key!r} to be {rule}, got {len(value)}")
         if not is_text(value):
-            return invalid("LABEL_VALUE_INVALID", _expected(f"the {what} {key!r}", "text", value))
+            return invalid("LABEL_VALUE_INVALID", expected(f"the {what} {key!r}", "text", value))
     return None

@@ -14,6 +14,7 @@ from holdfast.backends.ledger.admin import LedgerAdmin
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.owning import OwnedJobs
+from holdfast.backends.ledger.schedules import LedgerSchedules
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import SystemClock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
@@ -23,6 +24,7 @@ from holdfast.coordinator.ports import Clock, Storage
 from holdfast.coordinator.recovery import recover
 from holdfast.coordinator.sessions import SessionConfig
 from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
+from holdfast.coordinator.ticking import Ticker
 from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.owner import Ownership
@@ -63,6 +65,7 @@ class LedgerCore:
         self.coordinator: Coordinator
         self.jobs: LedgerJobs
         self.feed: LedgerFeed
+        self.schedules: LedgerSchedules
         self.admin: LedgerAdmin
         self.work: LedgerWork
 
@@ -123,6 +126,8 @@ class LedgerCore:
             if self._ownership is None
             else OwnedJobs(self.coordinator, workers, self._ownership, progress=progress)
         )
+        Ticker(self.coordinator, self.jobs.fresh_id)
+        self.schedules = LedgerSchedules(self.coordinator, self.jobs.fresh_id)
         self.feed = LedgerFeed.over(self.coordinator, self._past())
         self.admin = LedgerAdmin(
             self.coordinator, dispatcher, epoch=self.journal.epoch, cluster_id=self.journal.cluster_id.hex()

@@ -49,6 +49,10 @@ class LedgerJobs:
         self._waiters = Waiters()
         coordinator.observers.append(self._waiters)
 
+    def fresh_id(self) -> str:
+        """An id for a job that somebody else makes here."""
+        return self._mint(1)[0]
+
     def close(self) -> None:
         """The coordinator stops: whoever waits for a job is told, and asks another server."""
         self._waiters.close(STOPPING.error())

@@ -1,0 +1,86 @@
+"""`ScheduleApi` over a coordinator in this process."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import cast
+
+from holdfast import limits
+from holdfast.backends.ledger.calling import Caller
+from holdfast.backends.ports import ScheduleSpec, ScheduleView
+from holdfast.coordinator.loop import Coordinator, Lane
+from holdfast.core import commands
+from holdfast.core.ledger import Ledger
+from holdfast.core.model import Now, Schedule
+from holdfast.core.schedule_checks import check_spec
+from holdfast.core.schedules import ticks_after, unknown_schedule
+from holdfast.errors import InvalidArgumentError
+
+
+class LedgerSchedules:
+    """What is asked of schedules, answered by the ledger. `mint` makes the id of one job."""
+
+    def __init__(self, coordinator: Coordinator, mint: Callable[[], str]) -> None:
+        self._coordinator = coordinator
+        self._caller = Caller(coordinator)
+        self._mint = mint
+
+    async def set(self, spec: ScheduleSpec) -> ScheduleView:
+        """One event, or none if it is there as it is."""
+        await self._caller.call(Lane.SUBMIT, commands.SetSchedule(spec))
+        return await self.get(spec.name)
+
+    async def get(self, name: str) -> ScheduleView:
+        """The schedule at one instant, all of it durable."""
+
+        def query(ledger: Ledger, _: Now) -> object:
+            schedule = ledger.book.schedules.get(name)
+            return unknown_schedule(name) if schedule is None else _view(schedule)
+
+        return cast("ScheduleView", await self._caller.read(Lane.SUBMIT, query))
+
+    async def all(self) -> list[ScheduleView]:
+        """By name."""
+
+        def query(ledger: Ledger, _: Now) -> object:
+            schedules = ledger.book.schedules
+            return [_view(schedules[name]) for name in sorted(schedules)]
+
+        return cast("list[ScheduleView]", await self._caller.read(Lane.LIST, query))
+
+    async def delete(self, name: str) -> None:
+        """One event."""
+        await self._caller.call(Lane.SUBMIT, commands.DeleteSchedule(name))
+
+    async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
+        """One event, or none if it is so already."""
+        await self._caller.call(Lane.SUBMIT, commands.PauseSchedule(name, is_paused))
+        return await self.get(name)
+
+    async def trigger(self, name: str) -> str:
+        """One event: the tick and its job."""
+        return cast("str", await self._caller.call(Lane.SUBMIT, commands.TriggerSchedule(name, self._mint())))
+
+    async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
+        """Computed here and now; nothing is decided."""
+        if not 0 < count <= limits.PREVIEW_TICKS_MAX:
+            message = f"expected the number of ticks to be from 1 to {limits.PREVIEW_TICKS_MAX}, got {count}"
+            raise InvalidArgumentError(message, reason="COUNT_INVALID")
+        now_ms = self._coordinator.time.now().log_ms
+        refusal = check_spec(spec, now_ms)
+        if refusal is not None:
+            raise refusal.error()
+        return list(islice(ticks_after(spec, now_ms, after_ms or now_ms), count))
+
+
+def _view(schedule: Schedule) -> ScheduleView:
+    return ScheduleView(
+        schedule.spec,
+        schedule.is_paused,
+        schedule.created_ms,
+        schedule.next_ms,
+        schedule.last_tick_ms,
+        schedule.last_job_id,
+        schedule.fired,
+        schedule.skipped,
+        schedule.missed,
+    )
