@@ -1,0 +1,178 @@
+"""`JobApi`, `AdminApi` and `FeedApi` over several nodes: the client finds the owner, and nodes forward nothing.
+
+Whatever names a job goes to the node that owns its id. Lists, searches, queues, workers and numbers are asked of all
+nodes at once and merged; a node that does not answer makes them UNAVAILABLE, by its name, because a list with a hole
+in it looks like a whole one. There is no feed over all nodes, because there is no position over all nodes.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import aclosing
+from typing import Self
+
+from holdfast import limits
+from holdfast.backends.ports import (
+    Explanation,
+    FeedPart,
+    Found,
+    JobDraft,
+    JobQuery,
+    JobView,
+    Page,
+    QueueView,
+    ResultView,
+    Stats,
+    WorkerView,
+)
+from holdfast.client import routed_search, routed_submits, routed_views
+from holdfast.client.routed_nodes import Node, Nodes, missing
+from holdfast.client.tokens import Tokens
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import NotFoundError, UnavailableError, UnimplementedError
+
+
+class RoutedJobs:
+    """Everything that can be asked of several nodes. Use it as a context manager, or close it."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """The addresses in their fixed order: another order means other owners."""
+        self._nodes = Nodes(addresses)
+        self._tokens = Tokens(len(addresses))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._nodes.close()
+
+    def _owner(self, job_id: str) -> Node:
+        return self._nodes.owner(job_id)
+
+    # -- jobs
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """Split by owner; a draft whose node does not answer is refused as UNAVAILABLE, and the others are not."""
+        return await routed_submits.submit(self._nodes, templates, drafts)
+
+    async def get(self, job_id: str) -> JobView:
+        """The job at one instant."""
+        node = self._owner(job_id)
+        return self._tokens.job(node.index, await node.jobs.get(job_id))
+
+    async def result(self, job_id: str) -> ResultView:
+        """Its result, if it has one yet."""
+        return await self._owner(job_id).jobs.result(job_id)
+
+    async def payload(self, job_id: str) -> bytes:
+        """What its handler is given."""
+        return await self._owner(job_id).jobs.payload(job_id)
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Ends a queued job, asks a running one to stop."""
+        return await self._owner(job_id).jobs.cancel(job_id, reason)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why it is where it is, as far as its node knows."""
+        return await self._owner(job_id).jobs.explain(job_id)
+
+    async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
+        """The job now and after each change; begin anew after an `UnavailableError`."""
+        node = self._owner(job_id)
+        async with aclosing(node.jobs.watch(job_id)) as views:
+            async for job in views:
+                yield self._tokens.job(node.index, job)
+
+    async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
+        """The job and its result, however long that takes."""
+        node = self._owner(job_id)
+        job, result = await node.jobs.settled(job_id)
+        return self._tokens.job(node.index, job), result
+
+    async def retry(self, job_id: str, request_id: str = "") -> str:
+        """The id of a new job like this one, at the same node; so is what the request id finds."""
+        return await self._owner(job_id).jobs.retry(job_id, request_id)
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """Jobs that match, of all nodes."""
+        found = await routed_search.find(self._nodes, query, cursor, size)
+        jobs = [self._tokens.job(self._owner(job.id).index, job) for job in found.jobs]
+        return Found(jobs, found.cursor)
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """Walks the search up to the offset: for listings whose pages are numbered. `find` goes on from a cursor."""
+        query, cursor = JobQuery(states=frozenset(states), oldest_first=not newest_first), ""
+        jobs: list[JobView] = []
+        while len(jobs) <= offset + size:
+            found = await self.find(query, cursor, limits.PAGE_SIZE_MAX)
+            jobs += found.jobs
+            cursor = found.cursor
+            if not cursor:
+                break
+        return Page(jobs[offset : offset + size], len(jobs) > offset + size)
+
+    # -- what happened, and what happens
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """Everything that happened to a job."""
+        node = self._owner(job_id)
+        return self._tokens.entries(node.index, await node.jobs.history(job_id))
+
+    def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+        """There is none."""
+        del after
+        raise UnimplementedError(
+            "there is no feed over several nodes, because there is no position over all of them;"
+            " connect to one node alone for what happens there",
+            reason="FEED_UNIMPLEMENTED",
+        )
+
+    # -- administration
+
+    async def stats(self) -> Stats:
+        """The numbers of all nodes together."""
+        numbers = await self._nodes.all(lambda node: node.jobs.stats())
+        return routed_views.stats(numbers, await self.workers())
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue of any node, by name."""
+        return routed_views.queues(await self._nodes.all(lambda node: node.jobs.queues()))
+
+    async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """At all nodes; if one does not answer, others may have it already: repeat it."""
+        await self._nodes.all(lambda node: node.jobs.set_queue_mode(queue, mode, reason))
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """Cancels what waits at all nodes; if one does not answer, what waited at the others is canceled."""
+        return sum(await self._nodes.all(lambda node: node.jobs.purge(queue, reason)))
+
+    async def workers(self) -> list[WorkerView]:
+        """Every worker that is connected to any node, or was heard of lately."""
+        return routed_views.workers(await self._nodes.all(lambda node: node.jobs.workers()))
+
+    async def drain_worker(self, worker_id: str) -> None:
+        """Asks a worker to finish and end, through every node that knows it; one that hears it stops asking any."""
+
+        async def ask(node: Node) -> NotFoundError | UnavailableError | None:
+            try:
+                await node.jobs.drain_worker(worker_id)
+            except (NotFoundError, UnavailableError) as error:
+                return error
+            return None
+
+        answers = await self._nodes.all(ask)
+        if None in answers:
+            return
+        silent = [n.address for n, answer in zip(self._nodes, answers, strict=True) if _is_silence(answer)]
+        if silent:
+            raise missing(silent)
+        raise next(answer for answer in answers if answer is not None)
+
+
+def _is_silence(answer: object) -> bool:
+    return isinstance(answer, UnavailableError)

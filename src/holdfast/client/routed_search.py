@@ -1,0 +1,138 @@
+"""A search over several nodes, part by part, merged by creation.
+
+Invariants: each node's own search is gone through from its beginning without a gap, so nothing is missed and nothing is
+told twice; no job is told while a node might still have one that comes before it. A cursor holds a place for each
+node, and belongs to one query, as a node's own does.
+"""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.ports import Found, JobQuery, JobView
+from holdfast.client.routed_nodes import Node, Nodes
+from holdfast.errors import InvalidArgumentError
+
+#: A node that has looked so often and found nothing lets the caller ask again.
+_LOOKS_MAX = 50
+
+Key = Callable[[JobView], tuple[int, str]]
+
+
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
+    #: Where each node goes on: empty at its beginning, None at its end.
+    places: list[str | None]
+    checksum: int
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """What a node has from a place on."""
+
+    node: Node
+    place: str
+    jobs: list[JobView]
+    after: str
+
+    async def taken(self, query: JobQuery, count: int) -> tuple[list[JobView], str | None]:
+        """The first of these jobs, and where the node goes on after exactly them."""
+        if count == 0:
+            return [], self.place
+        if count == len(self.jobs):
+            return self.jobs, self.after or None
+        found = await self.node.jobs.find(query, self.place, count)
+        return found.jobs, found.cursor or None
+
+
+async def find(nodes: Nodes, query: JobQuery, cursor: str, size: int) -> Found:
+    """The next jobs of all nodes, with the tokens that their nodes gave them."""
+    if size < 1:
+        message = f"expected the size of a part to be at least 1, got {size}"
+        raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
+    size = min(size, limits.PAGE_SIZE_MAX)
+    places = _places_of(query, cursor, len(nodes))
+    asked = [node for node in nodes if places[node.index] is not None]
+    looks = await nodes.all(lambda node: _look(node, query, places[node.index] or "", size), asked)
+    key = order_of(query)
+    counts = _shares(looks, size, key)
+    parts = await nodes.all(
+        lambda node: next(
+            look.taken(query, count) for look, count in zip(looks, counts, strict=True) if look.node is node
+        ),
+        asked,
+    )
+    for node, (_, place) in zip(asked, parts, strict=True):
+        places[node.index] = place
+    jobs = sorted((job for part, _ in parts for job in part), key=key)
+    return Found(jobs, _cursor_of(query, places))
+
+
+def order_of(query: JobQuery) -> Key:
+    """How jobs follow each other: by creation, ids ascending within a millisecond."""
+    sign = 1 if query.oldest_first else -1
+    return lambda job: (sign * job.created_ms, job.id)
+
+
+async def _look(node: Node, query: JobQuery, place: str, size: int) -> _Look:
+    """From this place on; what the node looked through in vain is passed over for good."""
+    for _ in range(_LOOKS_MAX):
+        found = await node.jobs.find(query, place, size)
+        if found.jobs or not found.cursor:
+            break
+        place = found.cursor
+    return _Look(node, place, found.jobs, found.cursor)
+
+
+def _shares(looks: Sequence[_Look], size: int, key: Key) -> list[int]:
+    """How many of each node's jobs are among the next ones of all."""
+    if any(look.after and not look.jobs for look in looks):
+        return [0] * len(looks)  # what that node has yet to find may come before everything
+    ends = [key(look.jobs[-1]) for look in looks if look.after]
+    merged = sorted(key(job) for look in looks for job in look.jobs)
+    last = min([*ends, *merged[size - 1 : size], *merged[-1:]], default=(0, ""))
+    return [sum(key(job) <= last for job in look.jobs) for look in looks]
+
+
+def _cursor_of(query: JobQuery, places: list[str | None]) -> str:
+    if all(place is None for place in places):
+        return ""
+    data = msgspec.msgpack.encode(_Cursor(places, _checksum(query)))
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _places_of(query: JobQuery, cursor: str, nodes: int) -> list[str | None]:
+    if not cursor:
+        return [""] * nodes
+    found = _decoded(cursor)
+    if found is None or len(found.places) != nodes or _cursor_of(query, found.places) != cursor:
+        raise InvalidArgumentError(
+            "expected the cursor to be one that the same search of the same nodes gave; begin again without one",
+            reason="CURSOR_INVALID",
+        )
+    return found.places
+
+
+def _decoded(cursor: str) -> _Cursor | None:
+    if not cursor.isascii():
+        return None
+    try:
+        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        return msgspec.msgpack.decode(data, type=_Cursor)
+    except (binascii.Error, msgspec.MsgspecError):
+        return None
+
+
+def _checksum(query: JobQuery) -> int:
+    parts = (
+        sorted(query.states),
+        query.queue,
+        query.type,
+        sorted(query.labels.items()),
+        query.created_from_ms,
+        query.created_before_ms,
+        query.oldest_first,
+    )
+    return zlib.crc32(repr(parts).encode(errors="backslashreplace"))

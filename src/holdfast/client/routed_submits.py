@@ -1,0 +1,92 @@
+"""A submission to several nodes: split by owner, sent side by side, and answered as one.
+
+A request id decides, because whoever repeats the submission knows it; else the unique key, so that it is unique over
+all nodes; else the job's own id; and what has none of them goes to the nodes in turn, under an id that is made here and
+that the chosen node owns. So every part can be repeated at its node without a second job, and nothing is ever sent
+to another node after it may have been taken by one.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.ports import JobDraft
+from holdfast.client.retrying import RETRYABLE
+from holdfast.client.routed_nodes import Node, Nodes
+from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.model import Template
+from holdfast.errors import HoldfastError, InvalidArgumentError, error_class
+
+#: Drafts of one node, each with its place in the submission.
+Part = list[tuple[int, JobDraft]]
+
+
+async def submit(nodes: Nodes, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+    """The answer about all drafts; of those whose node did not answer it is said that this is unknown."""
+    if not 0 < len(drafts) <= limits.BATCH_JOBS_MAX:
+        rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
+        message = f"expected a submission to have {rule}, got {len(drafts)}"
+        raise InvalidArgumentError(message, reason="BATCH_SIZE_INVALID")
+    parts = await split(nodes, drafts)
+    answers = await asyncio.gather(
+        *(_send(nodes[index], templates, part) for index, part in parts.items()), return_exceptions=True
+    )
+    return joined(len(drafts), list(parts.values()), answers)
+
+
+async def split(nodes: Nodes, drafts: Sequence[JobDraft]) -> dict[int, Part]:
+    """Which node gets which drafts, in their order."""
+    keys = [_key(draft) for draft in drafts]
+    free = await nodes.in_turn(keys.count("")) if "" in keys else []
+    turns = iter(free)
+    parts: dict[int, Part] = {}
+    for place, (key, draft) in enumerate(zip(keys, drafts, strict=True)):
+        node = nodes.owner(key) if key else next(turns)
+        parts.setdefault(node.index, []).append((place, _named(draft, node)))
+    return parts
+
+
+def _key(draft: JobDraft) -> str:
+    """What the draft is routed by; nothing if any node may have it."""
+    extra = draft.extra
+    return ((extra.request_id or extra.unique_key) if extra else "") or draft.id
+
+
+def _named(draft: JobDraft, node: Node) -> JobDraft:
+    """With an id of the node's, unless it has one or can be found again by its request id."""
+    is_found_again = draft.id or (draft.extra is not None and draft.extra.request_id)
+    return draft if is_found_again else msgspec.structs.replace(draft, id=node.mint())
+
+
+async def _send(node: Node, templates: Sequence[Template], part: Part) -> Submitted:
+    drafts = [draft for _, draft in part]
+    try:
+        return await node.jobs.submit(templates, drafts)
+    except HoldfastError as error:
+        if error.code not in RETRYABLE or not drafts[0].id:
+            raise
+        message = f"{error.message} (whether job {drafts[0].id} was accepted there is unknown)"
+        raise error_class(error.code)(message, reason=error.reason) from error
+
+
+def joined(count: int, parts: Sequence[Part], answers: Sequence[Submitted | BaseException]) -> Submitted:
+    """One answer in the order of the drafts. An error that concerns all of them is raised."""
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    for error in errors:
+        if len(errors) == len(answers) or not (isinstance(error, HoldfastError) and error.code in RETRYABLE):
+            raise error
+    job_ids, at_ms, existing = [""] * count, 0, set[int]()
+    refusals: dict[int, Refusal] = {}
+    for part, answer in zip(parts, answers, strict=True):
+        places = [place for place, _ in part]
+        if isinstance(answer, HoldfastError):
+            refusals.update(dict.fromkeys(places, Refusal(answer.code, answer.reason, answer.message)))
+        elif isinstance(answer, Submitted):
+            at_ms = max(at_ms, answer.at_ms)
+            existing.update(places[index] for index in answer.existing)
+            refusals.update({places[index]: refusal for index, refusal in answer.refusals.items()})
+            for place, job_id in zip(places, answer.job_ids, strict=True):
+                job_ids[place] = job_id
+    return Submitted(job_ids, at_ms, refusals, frozenset(existing))

@@ -1,0 +1,274 @@
+"""`WorkApi` over several nodes: one session for the worker, one line for each node.
+
+Invariants: a node that is away stops neither the work of the others nor the session; its own leases and outcomes wait
+for it for as long as a lease lasts. Reports are acknowledged in their order, each once every node that it concerns has
+its part.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from holdfast.backends.ports import Assignment, Directive, Introduction
+from holdfast.client.routed_line import Line, closed
+from holdfast.client.routed_room import Room
+from holdfast.client.tokens import Tokens
+from holdfast.client.work_stream import StreamWork
+from holdfast.core.commands import ReportRow
+from holdfast.core.model import Note
+from holdfast.core.owner import owner_index
+from holdfast.errors import HoldfastError, UnavailableError
+
+#: Once one node is there, the others have so long to be there from the beginning.
+_WELCOME_S = 1.0
+#: Who has been offered room and grants nothing for so long has nothing to grant.
+_PROBE_S = 0.02
+#: How long a node may keep leases waiting that another one has granted.
+_PATIENCE_S = 0.25
+
+
+class RoutedWork:
+    """Opens sessions with several nodes, named in their fixed order."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._works = [StreamWork(address) for address in addresses]
+
+    async def open(self, introduction: Introduction) -> "RoutedSession":
+        """Begins with every node that answers; `UnavailableError` if none does."""
+        session = RoutedSession(self._works)
+        try:
+            await session.start(introduction)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+
+class RoutedSession:
+    """One worker, and all the nodes it works for."""
+
+    def __init__(self, works: Sequence[StreamWork]) -> None:
+        self._tokens = Tokens(len(works))
+        self._lines = [Line(index, work, self._tokens, self) for index, work in enumerate(works)]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._room = Room(self._deliver, self._look_again)
+        self._inbox: list[Directive] = []
+        self._news = asyncio.Event()
+        self._failure: HoldfastError | None = None
+        #: What the nodes said at first, until it is told in one.
+        self._welcomes: list[Directive] | None = []
+        #: Nodes whose first answer, or silence, is still awaited.
+        self._awaited = set(range(len(works)))
+        self._absence: HoldfastError = closed()
+        #: For each report that is not acknowledged, the nodes that have not got their part.
+        self._reports: dict[int, set[int]] = {}
+        self._reported = 0
+        self._is_draining = False
+        self._timers: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, introduction: Introduction) -> None:
+        """Says hello to all of them; returns once all have answered, or some have and the others take too long."""
+        for token, job_id in introduction.held.items():
+            self._lines[self._tokens.node(token)].held[token] = job_id
+        self._tasks = [asyncio.create_task(line.run(introduction)) for line in self._lines]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WELCOME_S):
+                while self._awaited and self._failure is None:
+                    await self._next_news()
+        while self._awaited and not self._welcomes and self._failure is None:
+            await self._next_news()
+        if self._failure is not None:
+            raise self._failure
+        welcomes, self._welcomes = self._welcomes or [], None
+        if not welcomes:
+            raise UnavailableError(self._absence.message, reason=self._absence.reason)
+        self._inbox.insert(0, _together(welcomes))
+
+    async def _next_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    # -- what the worker does
+
+    async def next(self) -> Directive:
+        """What some node has said."""
+        while not self._inbox:
+            if self._failure is not None:
+                raise self._failure
+            await self._next_news()
+        return self._inbox.pop(0)
+
+    async def want(self, count: int) -> None:
+        """More room, shared by all nodes."""
+        self._refuse_if_over()
+        await self._room.want(count)
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        """Outcomes, each to the node that granted the lease."""
+        self._refuse_if_over()
+        parts: dict[int, list[ReportRow]] = {}
+        for row in rows:
+            parts.setdefault(self._node_of(row), []).append(row)
+        self._reports[report_id] = set(parts)
+        for index, part in parts.items():
+            await self._lines[index].report(report_id, part)
+        self._acknowledge()
+
+    def _node_of(self, row: ReportRow) -> int:
+        """Whose lease it is; without a token, whose job."""
+        return self._tokens.node(row.token) if row.token else owner_index(row.job_id, len(self._lines))
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """Words of running attempts."""
+        self._refuse_if_over()
+        parts: dict[int, list[Note]] = {}
+        for note in notes:
+            parts.setdefault(self._tokens.node(note.token), []).append(note)
+        for index, part in parts.items():
+            await self._lines[index].note(part)
+
+    async def extend(self) -> None:
+        """A heartbeat to all."""
+        self._refuse_if_over()
+        for line in self._lines:
+            await line.extend()
+
+    async def release(self, tokens: Collection[int]) -> None:
+        """Leases handed back, each to its node."""
+        self._refuse_if_over()
+        for line in self._lines:
+            mine = [token for token in tokens if self._tokens.node(token) == line.index]
+            if mine:
+                await line.release(mine)
+
+    async def drain(self) -> None:
+        """No more leases from any of them."""
+        self._refuse_if_over()
+        self._is_draining = True
+        self._room.close()
+        for line in self._lines:
+            await line.drain()
+        self._tell_if_drained()
+
+    async def close(self) -> None:
+        """Ends all sessions; leases still held go back at once."""
+        self._failure = self._failure or closed()
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()  # each closes its session in good order
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._news.set()
+
+    def _refuse_if_over(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # -- what a line says
+
+    async def joined(self, line: Line, welcome: Directive) -> None:
+        """A node is there, perhaps again."""
+        if self._welcomes is not None:
+            self._welcomes.append(welcome)
+        elif welcome.revoked or welcome.cancels:
+            self._tell(Directive(cancels=welcome.cancels, revoked=welcome.revoked))
+        self._settle(line, 0)
+        self._awaited.discard(line.index)
+        self._news.set()
+        await self._room.join(line.index, line)
+
+    async def heard(self, line: Line, directive: Directive) -> None:
+        """One directive of one node."""
+        line.is_drained |= directive.is_drained
+        revoked = self._room.returned(line.index, directive.revoked)
+        if directive.leases:
+            await self._room.arrive(line.index, directive.leases)
+            self._hurry_if_held_back()
+        if directive.is_recalled:
+            await self._room.recalled(line.index)
+        if directive.cancels or revoked or directive.is_drain_asked:
+            asked = directive.is_drain_asked
+            self._tell(Directive(cancels=directive.cancels, revoked=revoked, is_drain_asked=asked))
+        if directive.reported or directive.revoked:
+            self._settle(line, directive.reported)
+        self._tell_if_drained()
+
+    async def left(self, line: Line, error: HoldfastError, lost: Collection[int]) -> None:
+        """A node is away for now; what it granted must have run out, if that is what is said."""
+        self._absence = error
+        self._awaited.discard(line.index)
+        self._news.set()
+        await self._room.leave(line.index)
+        if lost:
+            self._tell(Directive(revoked=list(lost)))
+            self._settle(line, 0)
+        self._tell_if_drained()
+
+    def refused(self, error: HoldfastError) -> None:
+        """The whole session is over."""
+        self._failure = self._failure or error
+        self._news.set()
+
+    def _tell(self, directive: Directive) -> None:
+        self._inbox.append(directive)
+        self._news.set()
+
+    def _deliver(self, leases: list[Assignment]) -> None:
+        self._tell(Directive(leases=leases))
+
+    def _settle(self, line: Line, reported: int) -> None:
+        """Some parts of reports have arrived where they belong, or concern nobody any more."""
+        for report_id in line.acknowledged(reported):
+            self._reports.get(report_id, set()).discard(line.index)
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        done = self._reported
+        for report_id in sorted(self._reports):
+            if self._reports[report_id]:
+                break
+            del self._reports[report_id]
+            done = report_id
+        if done > self._reported:
+            self._reported = done
+            self._tell(Directive(reported=done))
+
+    def _tell_if_drained(self) -> None:
+        are_drained = all(line.is_drained or not line.is_open for line in self._lines)
+        if self._is_draining and are_drained and self._room.is_settled:
+            self._is_draining = False
+            self._tell(Directive(is_drained=True))
+
+    # -- time
+
+    def _look_again(self) -> None:
+        self._after("probe", _PROBE_S)
+
+    def _hurry_if_held_back(self) -> None:
+        if not self._room.is_settled:
+            self._after("hand_on", _PATIENCE_S)
+
+    def _after(self, what: str, delay_s: float) -> None:
+        """Does something once, a little later; what is awaited already is not awaited twice."""
+        if what not in self._timers or self._timers[what].done():
+            self._timers[what] = asyncio.create_task(self._later(what, delay_s))
+
+    async def _later(self, what: str, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        if what == "probe":
+            await self._room.probe()
+        else:
+            self._room.hand_on()
+
+
+def _together(welcomes: Sequence[Directive]) -> Directive:
+    """One welcome: the shortest terms, and everything that is gone."""
+    return msgspec.structs.replace(
+        welcomes[0],
+        lease_ms=min(welcome.lease_ms for welcome in welcomes),
+        heartbeat_ms=min(welcome.heartbeat_ms for welcome in welcomes),
+        cancels=[token for welcome in welcomes for token in welcome.cancels],
+        revoked=[token for welcome in welcomes for token in welcome.revoked],
+    )
