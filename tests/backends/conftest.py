@@ -12,10 +12,11 @@ from holdfast.testing.conformance.fixtures import place  # noqa: E402 - see abov
 from holdfast.testing.conformance.harness import Harness  # noqa: E402
 from tests.backends.ledger_here import LedgerHere  # noqa: E402
 from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E402
+from tests.backends.microservices import Microservices, ServiceSets  # noqa: E402
 
 __all__ = ["place"]
 
-BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket")
+BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket", "microservices")
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +27,18 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     servers.end()
 
 
-def harness_named(backend: str, servers: Servers, folder: Path) -> Harness:
+@pytest.fixture(scope="session")
+def service_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceSets]:
+    """Processes of services that tests share; none is left afterwards."""
+    sets = ServiceSets(tmp_path_factory.mktemp("services"))
+    yield sets
+    sets.end()
+
+
+def harness_named(backend: str, servers: Servers, sets: ServiceSets, folder: Path) -> Harness:
     """A harness of its own for one test."""
+    if backend == "microservices":
+        return Microservices(sets)
     if backend == "ledger-disk":
         return LedgerHere(folder / "data")
     if backend == "ledger-memory":
@@ -36,6 +47,6 @@ def harness_named(backend: str, servers: Servers, folder: Path) -> Harness:
 
 
 @pytest.fixture(params=BACKENDS)
-def harness(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Harness:
+def harness(request: pytest.FixtureRequest, servers: Servers, service_sets: ServiceSets, tmp_path: Path) -> Harness:
     """Every backend in turn."""
-    return harness_named(request.param, servers, tmp_path)
+    return harness_named(request.param, servers, service_sets, tmp_path)

@@ -13,6 +13,7 @@ from holdfast.testing.conformance.harness import Capability, lacks, needs_of
 from tests.backends import test_conformance
 from tests.backends.conftest import BACKENDS, harness_named
 from tests.backends.ledger_there import Servers
+from tests.backends.microservices import ServiceSets
 from tests.unit.test_repository import is_one_sentence
 
 
@@ -41,15 +42,23 @@ LACKING = {
     "ledger-memory": {Capability.RESTART},
     "ledger-grpc": {Capability.CLOCK},
     "ledger-socket": {Capability.CLOCK},
+    "microservices": {
+        *(Capability.ADMIN, Capability.FEED, Capability.NOTES),
+        *(Capability.CLOCK, Capability.WORKERS, Capability.SESSIONS),
+    },
 }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_only_what_a_backend_lacks_is_skipped(
-    backend: str, servers: Servers, tmp_path: Path, record_property: Callable[[str, object], None]
+    backend: str,
+    servers: Servers,
+    service_sets: ServiceSets,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """The tests that are skipped are those that need what is known to be missing, and each says what that is."""
-    harness = harness_named(backend, servers, tmp_path)
+    harness = harness_named(backend, servers, service_sets, tmp_path)
     skipped = {name: lacks(needs_of(test), harness) for name, test in suite().items()}
     expected = {name for name, test in suite().items() if needs_of(test).capabilities & LACKING[backend]}
     assert {name for name, reason in skipped.items() if reason} == expected

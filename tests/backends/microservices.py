@@ -1,0 +1,151 @@
+"""The services of design A as real processes: clients over the gateway, workers over the coordinator's unary calls."""
+
+import asyncio
+from pathlib import Path
+
+from holdfast.backends.microservices.work import UnaryWork
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.testing.conformance.harness import Capability, Terms
+from tests.e2e.fleet import Fleet, Program, stable_port
+
+#: How often the coordinator looks around; tests wait for it.
+_HEARTBEAT_MS = 100
+_OWNERS = ("job", "queue", "result")
+_ROLES = (*_OWNERS, "coordinator", "gateway")
+
+
+class ServiceProcesses:
+    """One process a role, with the ports that they keep; with a folder the owners keep what they own."""
+
+    def __init__(self, fleet: Fleet, lease_ms: int, data: Path | None) -> None:
+        self._fleet = fleet
+        self._data = data
+        ports = {role: stable_port() for role in _ROLES}
+        self._addresses = {role: f"127.0.0.1:{port}" for role, port in ports.items()}
+        self._environment = {
+            **{f"{role.upper()}_PORT": str(port) for role, port in ports.items()},
+            **{f"{role.upper()}_SERVICE_ADDR": self._addresses[role] for role in _OWNERS},
+            "COORDINATOR_ADDR": self._addresses["coordinator"],
+            "HEARTBEAT_INTERVAL_MS": str(_HEARTBEAT_MS),
+            "WORKER_TIMEOUT_MS": str(lease_ms),
+            "LOG_LEVEL": "ERROR",
+        }
+        self._programs: dict[str, Program] = {}
+
+    @property
+    def gateway(self) -> str:
+        """Where clients connect."""
+        return self._addresses["gateway"]
+
+    @property
+    def coordinator(self) -> str:
+        """Where workers connect."""
+        return self._addresses["coordinator"]
+
+    def start(self) -> None:
+        """All at once; waits until every one is ready."""
+        for role in _ROLES:
+            data = ("--data", str(self._data)) if self._data is not None and role in _OWNERS else ()
+            self._programs[role] = self._fleet.start("service", role, *data, **self._environment)
+        for program in self._programs.values():
+            program.ready()
+
+    def kill(self) -> None:
+        """Ends all of them as a power cut would."""
+        for program in self._programs.values():
+            program.kill()
+
+
+class ServiceSets:
+    """Sets of processes by the length of their leases, started when the first test asks, ended after the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fleet = Fleet(folder)
+        self._shared: dict[int, ServiceProcesses] = {}
+        self._count = 0
+
+    def shared(self, lease_ms: int) -> ServiceProcesses:
+        """One that other tests use too, in memory."""
+        if lease_ms not in self._shared:
+            self._shared[lease_ms] = ServiceProcesses(self._fleet, lease_ms, None)
+            self._shared[lease_ms].start()
+        return self._shared[lease_ms]
+
+    def new(self, lease_ms: int) -> ServiceProcesses:
+        """One of its own, on disk."""
+        self._count += 1
+        services = ServiceProcesses(self._fleet, lease_ms, self._fleet.folder / f"data-{self._count}")
+        services.start()
+        return services
+
+    def end(self) -> None:
+        """Leaves no process behind."""
+        self._fleet.end()
+
+
+class Microservices:
+    """One test's connections to a set of services."""
+
+    def __init__(self, sets: ServiceSets) -> None:
+        self._sets = sets
+        self._services: ServiceProcesses
+        self._remote: RemoteJobs
+        self._is_alone = False
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(Capability) - LACKING
+
+    @property
+    def jobs(self) -> JobApi:
+        return self._remote
+
+    @property
+    def work(self) -> WorkApi:
+        return UnaryWork(self._services.coordinator)
+
+    @property
+    def admin(self) -> AdminApi:
+        raise NotImplementedError
+
+    @property
+    def feed(self) -> FeedApi:
+        raise NotImplementedError
+
+    async def start(self, terms: Terms) -> None:
+        self._is_alone = terms.is_alone
+        choose = self._sets.new if terms.is_alone else self._sets.shared
+        self._services = await asyncio.to_thread(choose, terms.lease_ms)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._remote = RemoteJobs(GrpcCarrier(self._services.gateway))
+
+    async def stop(self) -> None:
+        await self._remote.close()
+        if self._is_alone:
+            self._services.kill()
+
+    async def restart(self) -> None:
+        await self._remote.close()
+        self._services.kill()
+        await asyncio.to_thread(self._services.start)
+        self._connect()
+
+    async def advance(self, ms: int) -> None:
+        raise NotImplementedError
+
+
+#: What design A does without.
+LACKING = frozenset(
+    {
+        Capability.ADMIN,
+        Capability.FEED,
+        Capability.NOTES,
+        Capability.CLOCK,
+        Capability.WORKERS,
+        Capability.SESSIONS,
+    }
+)
