@@ -1,0 +1,87 @@
+"""An owner of a domain as a process serves it: a keeper, a real gRPC server on a free port, and a channel to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from holdfast.client.refusals import error_of
+from holdfast.errors import HoldfastError
+from holdfast.gateway.grpc.decoding import TolerantServer
+from holdfast.services.keeper import COMPACT_BYTES, Keeper
+from holdfast.services.keeping_journal import Machine
+from holdfast.services.server import ServiceServer
+from holdfast.testing.clock import ManualClock
+from tests.unit.test_layers import imports, is_within, sources
+
+#: Only a broken test ever waits this long.
+DEADLINE_S = 30.0
+
+
+class Owner:
+    """A served owner; `clock` moves its time."""
+
+    def __init__(self, keeper: Keeper, channel: grpc.aio.Channel, clock: ManualClock) -> None:
+        self.keeper = keeper
+        self.channel = channel
+        self.clock = clock
+
+    async def refusal(self, call: Awaitable[object]) -> HoldfastError:
+        """The error that the call is answered with; nothing has happened."""
+        before = self.keeper.position, self.keeper.machine.digest
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call
+        assert (self.keeper.position, self.keeper.machine.digest) == before
+        return error_of(refused.value)
+
+    async def raw(self, method: str, data: bytes) -> bytes:
+        """Bytes to a method, whatever they are."""
+        answer: bytes = await self.channel.unary_unary(method, None, None)(data, timeout=DEADLINE_S)
+        return answer
+
+
+@asynccontextmanager
+async def served(
+    machine: Machine,
+    digest_version: int,
+    register: Callable[[Keeper, TolerantServer], Any],
+    data: Path | None,
+    *,
+    clock: ManualClock | None = None,
+    compact_bytes: int = COMPACT_BYTES,
+) -> AsyncIterator[Owner]:
+    """Serves until the block ends; then everything is closed, and the directory can be served again."""
+    clock = clock or ManualClock()
+    failures: list[BaseException] = []
+    keeper = Keeper.open(
+        machine,
+        data,
+        digest_version=digest_version,
+        clock=clock,
+        loop=asyncio.get_running_loop(),
+        fatal=failures.append,
+        compact_bytes=compact_bytes,
+    )
+    server = ServiceServer("the owner", {})
+    register(keeper, server.handlers)
+    address = await server.start("127.0.0.1", 0)
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            yield Owner(keeper, channel, clock)
+    finally:
+        await server.stop(DEADLINE_S)
+        await keeper.close()
+    assert not failures
+
+
+def importers(root: Path, module: str) -> set[str]:
+    """The files of the product that import a module of it."""
+    return {
+        file
+        for file, text in sources(root).items()
+        if any(is_within(name, f"holdfast.{module}") for name in imports(file, text))
+    }
