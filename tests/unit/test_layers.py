@@ -80,8 +80,19 @@ RULES = (
     Rule(
         "services/",
         ours=(
-            *("services", "gateway.checks", "gateway.grpc", "coordinator.asyncio_shell", "coordinator.ports", "core"),
-            *("journal", "backends", "client", "proto", "clock", "errors", "limits", "logs"),
+            *("services", "gateway.checks", "gateway.grpc", "core", "journal"),
+            *(
+                "coordinator.asyncio_shell",
+                "coordinator.ports",
+                "coordinator.timekeeper",
+                "backends",
+                "client",
+                "proto",
+                "clock",
+                "errors",
+                "limits",
+                "logs",
+            ),
         ),
     ),
     Rule("observe/", ours=("core", "observe", "errors", "limits")),

@@ -39,10 +39,12 @@ class Tried(Protocol):
     def cancel_reason(self) -> str: ...
 
 
-def result_of(job: Tried, token: int, row: ReportRow, now_ms: int) -> Result:
+def result_of(
+    job: Tried, token: int, row: ReportRow, now_ms: int, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
+) -> Result:
     """What a report under a current lease leads to; `state` is QUEUED where the job is tried again."""
-    if len(row.output) > limits.OUTPUT_BYTES_MAX:
-        summary = f"the output of {len(row.output)} bytes is over the limit of {limits.OUTPUT_BYTES_MAX}"
+    if len(row.output) > output_bytes_max:
+        summary = f"the output of {len(row.output)} bytes is over the limit of {output_bytes_max}"
         return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
     # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
     summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX]) if row.summary else ""
