@@ -1,4 +1,4 @@
-"""The services that own a domain, each as one process serves it: a keeper, the service over it, and its port.
+"""The four services that are called by others, each as one process serves it.
 
 Every owner has a directory of its own within the one that is named, so that one name serves all of them.
 """
@@ -8,14 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from holdfast.client.channel import open_channel
 from holdfast.clock import SystemClock
-from holdfast.core import envelopes, line
+from holdfast.core import envelopes, line, records
 from holdfast.errors import FailedPreconditionError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
-from holdfast.services.environment import QueueEnvironment, ResultEnvironment, hashes_of
+from holdfast.services.callers import credential
+from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
+from holdfast.services.environment import (
+    CoordinatorEnvironment,
+    JobEnvironment,
+    QueueEnvironment,
+    ResultEnvironment,
+    hashes_of,
+)
+from holdfast.services.job import JobService
 from holdfast.services.keeper import Keeper
 from holdfast.services.keeping_journal import Machine
+from holdfast.services.peers import Peers
 from holdfast.services.queue import QueueService
 from holdfast.services.result import ResultService
 from holdfast.services.server import ServiceServer
@@ -62,9 +73,61 @@ class KeptService:
         await self._keeper.close()
 
 
+class CoordinatorRole:
+    """Who lives and who runs what; calls the owners, and keeps nothing."""
+
+    def __init__(self, environment: CoordinatorEnvironment, fatal: Fatal) -> None:
+        self._port = environment.port
+        self._fatal = fatal
+        self._channels = [
+            open_channel(address)
+            for address in (environment.job_address, environment.queue_address, environment.result_address)
+        ]
+        job, queue, result = self._channels
+        peers = Peers(job=job, queue=queue, result=result, credentials=credential(environment.token))
+        terms = Terms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
+        self._coordinator = Coordinator(peers, terms, SystemClock())
+        self._server = ServiceServer(full_name("CoordinatorInternalService"), hashes_of(environment))
+        rpc.add_CoordinatorInternalServiceServicer_to_server(
+            CoordinatorService(self._coordinator), self._server.handlers
+        )
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self, host: str) -> str:
+        """Listens, whether the owners are there or not."""
+        address = await self._server.start(host, self._port)
+        self._running = asyncio.create_task(self._coordinator.run())
+        self._running.add_done_callback(self._ended)
+        return address
+
+    def _ended(self, running: "asyncio.Task[None]") -> None:
+        """Without it leases would never end: a process that cannot look at the time is replaced."""
+        if not running.cancelled() and (error := running.exception()) is not None:
+            self._fatal(error)
+
+    async def stop(self) -> None:
+        """Calls under way are answered; what else was begun is found by the next process."""
+        await self._server.stop(GRACE_S)
+        if self._running is not None:
+            self._running.cancel()
+        await self._coordinator.stop()
+        for channel in self._channels:
+            await channel.close(None)
+
+
 def full_name(service: str) -> str:
     """As it is called on the wire."""
     return pb.DESCRIPTOR.services_by_name[service].full_name
+
+
+def open_job(environment: JobEnvironment, data: Path | None, fatal: Fatal) -> Service:
+    """The records."""
+    # On disk request ids are kept as long as their jobs: the bound is for what is only in memory.
+    machine = records.Records(0 if data else environment.dedup_keys_max)
+    keeper = _keeper(machine, data and data / "job", records.DIGEST_VERSION, fatal)
+    server = ServiceServer(full_name("JobInternalService"), hashes_of(environment))
+    rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, machine), server.handlers)
+    return KeptService(server, environment.port, keeper)
 
 
 def open_queue(environment: QueueEnvironment, data: Path | None, fatal: Fatal) -> Service:

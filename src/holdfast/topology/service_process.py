@@ -56,8 +56,9 @@ def _announce(options: ServiceOptions, address: str) -> None:
 
 def _ending(log_stream: ByteStream) -> Fatal:
     def die(error: BaseException) -> None:
-        """The journal failed: what is durable is unknown, so nothing more may be answered by this process."""
-        get_logger().critical("journal_failed", message=str(error))
+        """What is durable, or what goes on, is not known any more: nothing may be answered by this process."""
+        event = "journal_failed" if isinstance(error, OSError) else "failed"
+        get_logger().critical(event, message=str(error), exc_info=error)
         log_stream.close()
         os._exit(70)
 

@@ -11,8 +11,15 @@ from holdfast.gateway.backend import Backend
 from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.proto.holdfast_pb2 import Welcome
 from holdfast.services.callers import credential
-from holdfast.services.environment import Environment, GatewayEnvironment, QueueEnvironment, ResultEnvironment
-from holdfast.services.roles import GRACE_S, Fatal, Service, open_queue, open_result
+from holdfast.services.environment import (
+    CoordinatorEnvironment,
+    Environment,
+    GatewayEnvironment,
+    JobEnvironment,
+    QueueEnvironment,
+    ResultEnvironment,
+)
+from holdfast.services.roles import GRACE_S, CoordinatorRole, Fatal, Service, open_job, open_queue, open_result
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,11 +34,15 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
-    """The service of this environment, not listening yet; `fatal` hears that its journal failed."""
+    """The service of this environment, not listening yet; `fatal` hears that it cannot go on."""
+    if isinstance(environment, JobEnvironment):
+        return open_job(environment, options.data, fatal)
     if isinstance(environment, QueueEnvironment):
         return open_queue(environment, options.data, fatal)
     if isinstance(environment, ResultEnvironment):
         return open_result(environment, options.data, fatal)
+    if isinstance(environment, CoordinatorEnvironment):
+        return CoordinatorRole(environment, fatal)
     assert isinstance(environment, GatewayEnvironment)
     return Gateway(environment, has_reflection=options.has_reflection)
 
