@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import bench, config, events, job, journal, queue, server, service, stats, workers
+from holdfast.cli import bench, config, events, job, journal, lab, node, queue, server, service, stats, workers
 from holdfast.cli.text import printable
 from holdfast.errors import MAPPED, ExitCode, HoldfastError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 SETTINGS = "Each option is also a variable (HOLDFAST_LEASE_MS) and a key in holdfast.toml (lease_ms)."
 app.command("up", help="Start a server and a worker; everything in one command.", epilog=SETTINGS)(server.up)
 app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
+app.command("node", help="Start one of several equal nodes.", epilog=SETTINGS)(node.node)
 app.command("service", short_help="Start one of the six services.", epilog=service.EPILOG)(service.service)
 app.add_typer(workers.app, name="worker")
 app.add_typer(job.app, name="job")
@@ -35,6 +36,7 @@ app.command()(stats.stats)
 app.add_typer(journal.app, name="journal")
 app.add_typer(config.app, name="config")
 app.command(short_help="Measure submits and replay on this machine.")(bench.bench)
+app.add_typer(lab.app, name="lab")
 
 
 def show_version(is_asked: bool) -> None:

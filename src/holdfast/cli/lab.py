@@ -1,0 +1,176 @@
+"""`holdfast lab`: the same load on several topologies, and a report of what differs."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from holdfast.cli.text import say
+from holdfast.errors import FailedPreconditionError
+
+if TYPE_CHECKING:
+    from holdfast.lab.compare.results import Results
+    from holdfast.lab.compare.workloads import Plan
+
+T = TypeVar("T")
+
+app = typer.Typer(help="Compare topologies under load.", no_args_is_help=True)
+
+_OWN = "a workload of your own: its kinds, submit-only, read-heavy, life-cycle, with commas"
+
+
+@app.callback()
+def lab() -> None:
+    """Groups the commands."""
+
+
+@app.command()
+def compare(
+    topologies: Annotated[str, typer.Option(metavar="A,B", help="What to compare, with commas.")] = (
+        "embedded,microservices,monolith"
+    ),
+    out: Annotated[
+        str, typer.Option(metavar="DIRECTORY", help="Where the report goes (default: below lab-results).")
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="What all draws are made from.")] = 1,
+    runs: Annotated[
+        int, typer.Option(min=1, max=100, metavar="N", help="Runs of each; fewer than 3 prove nothing.")
+    ] = 3,
+    clients: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Client processes.")] = 2,
+    is_quick: Annotated[
+        bool, typer.Option("--quick", help="A look, in less than two minutes for two topologies.")
+    ] = False,
+    is_full: Annotated[bool, typer.Option("--full", help="Every workload, concurrency and job duration.")] = False,
+    workloads: Annotated[str, typer.Option(metavar="KINDS", help=f"Instead of the usual set, {_OWN}.")] = "",
+    concurrency: Annotated[str, typer.Option(metavar="N,N", help="How many are in flight, of your own workload.")] = "",
+    rate: Annotated[str, typer.Option(metavar="R,R", help="How many begin in a second, as an open loop.")] = "",
+    job_ms: Annotated[str, typer.Option(metavar="MS,MS", help="How long a job of your own workload works.")] = "",
+    mix: Annotated[
+        str,
+        typer.Option(metavar="W,W,W,W,W", help="Weights of submit, status, result, cancel, list in your own workload."),
+    ] = "",
+    duration: Annotated[float | None, typer.Option(min=0.2, metavar="S", help="Length of your own workload.")] = None,
+    warm_up: Annotated[float | None, typer.Option(min=0, metavar="S", help="What goes before it, uncounted.")] = None,
+    fault: Annotated[float | None, typer.Option(min=2, metavar="S", help="Add one with a kill half-way.")] = None,
+) -> None:
+    """Load each topology with the same requests, in turns, and write report.md, report.html and the raw data.
+
+    Without a choice the usual set takes about half an hour for three topologies; --full takes hours.
+    """
+    from holdfast.lab.compare.choices import Choice, plan_of
+
+    choice = Choice(
+        topologies=topologies,
+        is_quick=is_quick,
+        is_full=is_full,
+        workloads=workloads,
+        concurrency=concurrency,
+        rate=rate,
+        job_ms=job_ms,
+        mix=mix,
+        duration_s=duration,
+        warm_up_s=warm_up,
+        fault_s=fault,
+    )
+    plan = plan_of(choice, runs=runs, seed=seed, clients=clients)
+    _need_matplotlib()
+    folder = _folder(out)
+    results = _run(plan, folder)
+    _finish(results, folder)
+
+
+@app.command()
+def report(
+    folder: Annotated[str, typer.Argument(metavar="DIRECTORY", help="What `holdfast lab compare` left.")],
+) -> None:
+    """Write the report of a comparison again, from its results.json."""
+    from holdfast.lab.compare.results import load
+
+    _need_matplotlib()
+    results = load(Path(folder))
+    _finish(results, Path(folder))
+
+
+def _run(plan: "Plan", folder: Path) -> "Results":
+    import shlex
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    from holdfast.lab.compare.machine import facts
+    from holdfast.lab.compare.results import keep
+    from holdfast.lab.compare.rounds import Comparison
+    from holdfast.lab.compare.workloads import seconds_of
+
+    say(f"comparing {', '.join(plan.topologies)}: about {_long(seconds_of(plan))}, into {folder}")
+    is_seen = sys.stderr.isatty()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not is_seen, transient=True) as bar:
+        task = bar.add_task("comparing", total=None)
+
+        def tell(done: int, total: int, line: str) -> None:
+            bar.update(task, completed=done, total=total)
+            if is_seen:
+                bar.console.print(Text(line))
+            else:
+                say(f"[{done}/{total}] {line}")
+
+        command = shlex.join(["holdfast", *sys.argv[1:]])
+        results = asyncio.run(_until_stopped(Comparison(plan, folder, tell).run(facts(command))))
+    keep(results, folder)
+    return results
+
+
+async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """The work; TERM and INT end it, and its processes with it."""
+    from holdfast.topology.signals import on_stop
+
+    task = asyncio.ensure_future(work)
+    with on_stop(lambda: _cancel(task)):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+
+def _cancel(task: "asyncio.Future[Any]") -> None:
+    task.cancel()
+
+
+def _finish(results: "Results", folder: Path) -> None:
+    from holdfast.lab.compare.findings import findings
+    from holdfast.lab.compare.report import write
+
+    write(results, folder)
+    for heading, sentences in findings(results).items():
+        print(f"{heading}:")
+        for sentence in sentences:
+            print(f"  - {sentence.replace('**', '')}")
+    print(f"report: {folder / 'report.html'}")
+
+
+def _folder(out: str) -> Path:
+    """A new or empty one: a report beside the data of another would mislead."""
+    folder = Path(out) if out else Path("lab-results") / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FailedPreconditionError(f"expected --out to be a new or empty directory, got {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _need_matplotlib() -> None:
+    """Before anything is measured: hours of it would end without pictures."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise FailedPreconditionError("the report needs matplotlib: pip install 'holdfast[lab]'")
+
+
+def _long(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes} minutes" if minutes > 1 else f"{round(seconds)} seconds"

@@ -1,0 +1,205 @@
+"""The figures of one trial, from its records: exact, because every request is recorded.
+
+Rates count what ended well inside the window. Latencies are of what was intended to begin inside it, from that intended
+moment, and of answers that are OK; what failed is counted beside them.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import grpc
+import msgspec
+
+from holdfast.lab.compare.process_tree import Usage
+from holdfast.lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Request
+from holdfast.lab.compare.trial import Measured
+from holdfast.lab.compare.workloads import METHODS, PRIMARY, Workload
+from holdfast.proto import taskqueue_public_pb2 as pb
+
+_MS = 1e6
+_NS = 1e9
+_CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+_ENDS = {pb.DONE: "done", pb.FAILED: "failed", pb.CANCELED: "canceled", GIVEN_UP: "given up", LOST: "lost"}
+#: The points of a distribution that are kept for its curve; denser where it is steep.
+SHARES = tuple(sorted({*(n / 100 for n in range(100)), 0.995, 0.999, 1.0}))
+BIN_S = 0.5
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A distribution in milliseconds."""
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+    worst: float
+    #: Its values at SHARES.
+    curve: list[float]
+
+
+class MethodFigures(msgspec.Struct, frozen=True):
+    """One method: what ended well, what failed and how, and how long it took."""
+
+    ok: int
+    errors: dict[str, int]
+    latency: Spread | None
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One step of a timeline, in seconds from the fault."""
+
+    at_s: float
+    finished: int
+    failed: int
+    #: The slowest submit→done of the jobs that began in this step; 0 if none did.
+    slowest_ms: float
+
+
+class FaultFigures(msgspec.Struct, frozen=True):
+    """What a fault did."""
+
+    role: str
+    timeline: list[Moment]
+    #: The longest time after the fault in which no job finished.
+    gap_s: float
+    slowest_ms: float
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial. With a `refusal` there are no figures."""
+
+    topology: str
+    workload: str
+    run: int
+    refusal: str = ""
+    requests_per_s: float = 0.0
+    jobs_per_s: float = 0.0
+    methods: dict[str, MethodFigures] = {}
+    latency: Spread | None = None
+    submit_done: Spread | None = None
+    jobs: dict[str, int] = {}
+    usage: dict[str, Usage] = {}
+    client_cpu_s: float = 0.0
+    duration_s: float = 0.0
+    start_s: float = 0.0
+    fault: FaultFigures | None = None
+    #: What went wrong without spoiling the figures.
+    troubles: list[str] = []
+
+    @property
+    def is_good(self) -> bool:
+        return not self.refusal
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all processes of the topology."""
+        return sum(one.cpu_s for one in self.usage.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(one.memory_bytes for one in self.usage.values())
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """Over all methods, by code."""
+        return dict(sum((Counter(one.errors) for one in self.methods.values()), Counter()))
+
+    @property
+    def asked(self) -> int:
+        """How many requests there were, well ended or not."""
+        return sum(one.ok + sum(one.errors.values()) for one in self.methods.values())
+
+
+def figures(topology: str, workload: Workload, run: int, measured: Measured, *, start_s: float) -> Trial:
+    """What a trial says."""
+    begin, end = measured.begin, measured.end
+    all_requests = list(measured.records.requests())
+    requests = [one for one in all_requests if begin <= one.intended < end]
+    all_jobs = list(measured.records.jobs())
+    jobs = [one for one in all_jobs if begin <= one.intended < end]
+    seconds = (end - begin) / _NS
+    ended = sum(1 for one in all_requests if begin <= one.end < end and one.code == OK and one.method in PRIMARY)
+    return Trial(
+        topology=topology,
+        workload=workload.name,
+        run=run,
+        requests_per_s=ended / seconds,
+        jobs_per_s=sum(1 for one in all_jobs if one.finished and begin <= one.seen < end) / seconds,
+        methods=_by_method(requests),
+        latency=_latency(one for one in requests if one.method in PRIMARY),
+        submit_done=spread([_submit_done(one) for one in jobs if one.finished]),
+        jobs=dict(Counter(_ENDS[one.status] for one in jobs)),
+        usage=measured.usage,
+        client_cpu_s=measured.client_cpu_s,
+        duration_s=seconds,
+        start_s=start_s,
+        fault=_fault(measured, all_requests, all_jobs),
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values do not exceed."""
+    rank = -(-len(ordered) * round(share * 1_000_000) // 1_000_000)
+    return ordered[max(0, rank - 1)]
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """The distribution of some milliseconds; None of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    p50, p95, p99 = (percentile(ordered, share) for share in (0.5, 0.95, 0.99))
+    curve = [round(percentile(ordered, share), 4) for share in SHARES]
+    return Spread(len(ordered), p50, p95, p99, ordered[-1], curve)
+
+
+def _by_method(requests: Sequence[Request]) -> dict[str, MethodFigures]:
+    found = {}
+    for number, name in enumerate(METHODS):
+        ours = [one for one in requests if one.method == number]
+        if ours:
+            errors = Counter(_CODES.get(one.code, str(one.code)) for one in ours if one.code != OK)
+            found[name] = MethodFigures(len(ours) - errors.total(), dict(errors), _latency(ours))
+    return found
+
+
+def _latency(requests: Iterable[Request]) -> Spread | None:
+    return spread((one.end - one.intended) / _MS for one in requests if one.code == OK)
+
+
+def _submit_done(job: JobRun) -> float:
+    """The finish is known to the millisecond, so a quick job may seem to have ended before it began."""
+    return max(0.0, (job.finished - job.intended) / _MS)
+
+
+def _fault(measured: Measured, requests: Sequence[Request], jobs: Sequence[JobRun]) -> FaultFigures | None:
+    if measured.fault is None:
+        return None
+    at, begin, end = measured.fault.at, measured.begin, measured.end
+    after = sorted(one.finished for one in jobs if at <= one.finished < end)
+    edges = [at, *after, end]
+    gap_s = max(later - earlier for earlier, later in itertools.pairwise(edges)) / _NS
+    slowest = max((_submit_done(one) for one in jobs if one.finished and begin <= one.intended < end), default=0.0)
+    return FaultFigures(measured.fault.role, _timeline(measured, requests, jobs), gap_s, slowest)
+
+
+def _timeline(measured: Measured, requests: Sequence[Request], jobs: Sequence[JobRun]) -> list[Moment]:
+    assert measured.fault is not None
+    at = measured.fault.at
+    first, last = (int((edge - at) / _NS // BIN_S) for edge in (measured.begin, measured.end))
+    finished = Counter(_bin(one.finished, at) for one in jobs if one.finished)
+    failed = Counter(_bin(one.end, at) for one in requests if one.code != OK)
+    slowest: dict[int, float] = {}
+    for job in jobs:
+        if job.finished:
+            place = _bin(job.intended, at)
+            slowest[place] = max(slowest.get(place, 0.0), _submit_done(job))
+    return [
+        Moment(number * BIN_S, finished[number], failed[number], slowest.get(number, 0.0))
+        for number in range(first + 1, last)
+    ]
+
+
+def _bin(moment: int, zero: int) -> int:
+    return int((moment - zero) / _NS // BIN_S)

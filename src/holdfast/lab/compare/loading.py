@@ -1,0 +1,144 @@
+"""One client's part of a load: closed or open loops of requests or of whole life cycles.
+
+A closed loop begins the next when one has ended, and so slows down with what it measures. An open loop begins at
+moments that were drawn beforehand, and measures from them, so that a stall is not hidden. Nothing new begins after
+the end of the load; what is under way then may end, within a grace.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+
+import msgspec
+
+from holdfast.lab.compare.calling import Answer, Caller
+from holdfast.lab.compare.records import GIVEN_UP, LOST, JobRun, Records
+from holdfast.lab.compare.routing import Router
+from holdfast.lab.compare.workloads import CANCEL, LIST, RESULT, STATUS, SUBMIT, Workload
+from holdfast.proto import taskqueue_public_pb2 as pb
+
+GRACE_S = 12.0
+#: Between two looks at a job: at once, and then longer and longer.
+POLL_FIRST_S, POLL_GROWTH, POLL_MAX_S = 0.001, 1.5, 0.1
+#: After a call that failed, so that a closed loop does not spin on a node that is away.
+ERROR_PAUSE_S = 0.02
+_KNOWN_MAX = 500
+_NOT_FOUND = 5
+_TERMINAL = frozenset({pb.DONE, pb.FAILED, pb.CANCELED})
+_NS = 1_000_000_000
+
+
+class ClientTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one client process has to do."""
+
+    targets: tuple[str, ...]
+    workload: Workload
+    seed: int
+    index: int = 0
+    clients: int = 1
+
+    @property
+    def lanes(self) -> int:
+        """Its share of the concurrency."""
+        share, rest = divmod(self.workload.concurrency, self.clients)
+        return share + (self.index < rest)
+
+
+class Load:
+    """One client at work."""
+
+    def __init__(self, task: ClientTask) -> None:
+        self._task = task
+        self._workload = task.workload
+        self._draw = random.Random(f"{task.seed} {task.index} {task.workload.name}")
+        self.records = Records()
+        router = Router(len(task.targets), first=task.index * len(task.targets) // task.clients)
+        self.caller = Caller(task.targets, router, self.records)
+        self._known: deque[str] = deque(maxlen=_KNOWN_MAX)
+        self._end = 0
+        self._wall_ns = time.time_ns() - time.monotonic_ns()
+
+    async def run(self, start: int) -> None:
+        """From `start` on the steady clock: warm-up, load, grace."""
+        self._end = start + int((self._workload.warm_up_s + self._workload.duration_s) * _NS)
+        await _until(start)
+        if self._workload.is_open:
+            await self._open_loop(start)
+        else:
+            await asyncio.gather(*(self._lane() for _ in range(self._task.lanes)))
+
+    async def _lane(self) -> None:
+        while (now := time.monotonic_ns()) < self._end:
+            if not await self._one(now):
+                await asyncio.sleep(ERROR_PAUSE_S)
+
+    async def _open_loop(self, start: int) -> None:
+        rate = self._workload.rate / self._task.clients
+        intended = start
+        under_way: set[asyncio.Task[bool]] = set()
+        while (intended := intended + int(self._draw.expovariate(rate) * _NS)) < self._end:
+            await _until(intended)
+            task = asyncio.create_task(self._one(intended))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        await asyncio.gather(*under_way)
+
+    async def _one(self, intended: int) -> bool:
+        """One request or one life cycle; whether it went well."""
+        if self._workload.is_life_cycle:
+            return await self._live(intended)
+        return (await self._request(intended)).is_ok
+
+    async def _request(self, intended: int) -> Answer:
+        method = self._draw.choices(range(len(self._workload.mix)), self._workload.mix)[0]
+        if method == LIST:
+            return await self.caller.list(intended)
+        if method == SUBMIT or not self._known:
+            return await self._submit(intended)
+        job_id = self._known[self._draw.randrange(len(self._known))]
+        calls = {STATUS: self.caller.status, RESULT: self.caller.result, CANCEL: self.caller.cancel}
+        return await calls[method](intended, job_id)
+
+    async def _submit(self, intended: int) -> Answer:
+        answer, _ = await self.caller.submit(intended, self._workload.job_ms, self._request_id())
+        if answer.is_ok:
+            self._known.append(answer.reply.job_id)
+        return answer
+
+    def _request_id(self) -> str:
+        has_one = self._draw.random() < self._workload.request_ids
+        return f"lab-{self._draw.getrandbits(96):024x}" if has_one else ""
+
+    async def _live(self, intended: int) -> bool:
+        answer, node = await self.caller.submit(intended, self._workload.job_ms, self._request_id())
+        if not answer.is_ok:
+            return False
+        status, finished, seen = await self._watch(answer.reply.job_id)
+        if status in _TERMINAL:
+            fetched = await self.caller.result(time.monotonic_ns(), answer.reply.job_id)
+            seen = fetched.end
+        self.records.add_job(JobRun(intended, answer.end, finished, seen, status, node))
+        return status not in {GIVEN_UP, LOST}
+
+    async def _watch(self, job_id: str) -> tuple[int, int, int]:
+        """Asks until the job is over: its status, when it finished by its own account, and when that was seen."""
+        pause_s = POLL_FIRST_S
+        while time.monotonic_ns() < self._end + GRACE_S * _NS:
+            answer = await self.caller.status(time.monotonic_ns(), job_id)
+            if answer.code == _NOT_FOUND:
+                return LOST, 0, answer.end
+            if answer.is_ok and answer.reply.status in _TERMINAL:
+                return answer.reply.status, self._steady(answer.reply.finished_at_ms), answer.end
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * POLL_GROWTH, POLL_MAX_S)
+        return GIVEN_UP, 0, time.monotonic_ns()
+
+    def _steady(self, wall_ms: int) -> int:
+        """A time that a topology states, on the steady clock: the middle of its millisecond."""
+        return wall_ms * 1_000_000 + 500_000 - self._wall_ns
+
+
+async def _until(moment: int) -> None:
+    if (left := moment - time.monotonic_ns()) > 0:
+        await asyncio.sleep(left / _NS)

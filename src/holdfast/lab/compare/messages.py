@@ -1,0 +1,85 @@
+"""Messages per job: counted by the servers themselves, in a run apart, so that counting slows nothing that is timed.
+
+Some hundred jobs are submitted one by one, and hardly anybody asks for them until they are over; so what is counted is
+what the topology needs for a job, with what it says while it is idle.
+"""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import grpc
+import msgspec
+
+from holdfast.gateway.grpc.counting import EVENT
+from holdfast.lab.compare.quiet import quieten
+from holdfast.lab.compare.topologies import Started, Topology, TopologyError, started
+from holdfast.proto import taskqueue_public_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2_grpc as rpc
+
+#: What the count itself costs, and what is no part of a job.
+_APART = frozenset({"/taskqueue.v1.TaskQueuePublicService/ListJobs"})
+_SUBMIT_S = 5.0
+#: Rarely, because a look is made of messages too.
+_LOOK_S = 0.5
+
+
+class Messages(msgspec.Struct, frozen=True):
+    """What a topology's servers received and sent for so many jobs, by method; with a `refusal`, nothing."""
+
+    topology: str
+    jobs: int
+    by_method: dict[str, int] = {}
+    refusal: str = ""
+
+    @property
+    def per_job(self) -> float:
+        return sum(self.by_method.values()) / self.jobs
+
+
+async def count_messages(topology: Topology, jobs: int) -> Messages:
+    """Starts the topology once for this."""
+    try:
+        with contextlib.ExitStack() as stack:
+            async with started(topology, is_counted=True) as running:
+                await _submit(running, jobs)
+                if not await quieten(running, look_s=_LOOK_S):
+                    return Messages(topology.name, jobs, refusal="its jobs did not end in time")
+                log = stack.enter_context(running.log.open())
+            # Only now, after their end, have the servers told; the file is gone but for us.
+            return counted(topology.name, jobs, log.read())
+    except TopologyError as error:
+        return Messages(topology.name, jobs, refusal=str(error))
+    except grpc.aio.AioRpcError as error:
+        return Messages(topology.name, jobs, refusal=f"a submit failed with {error.code().name}")
+
+
+async def _submit(running: Started, jobs: int) -> None:
+    request = pb.SubmitJobRequest(spec=pb.JobSpec(job_type="sim", payload_size_bytes=64))
+    channels = [grpc.aio.insecure_channel(target) for target in running.targets]
+    stubs = [rpc.TaskQueuePublicServiceStub(channel) for channel in channels]
+    try:
+        for number in range(jobs):
+            await stubs[number % len(stubs)].SubmitJob(request, timeout=_SUBMIT_S)
+    finally:
+        for channel in channels:
+            await channel.close(None)
+
+
+def counted(topology: str, jobs: int, log: str) -> Messages:
+    """What the lines of a log say; a log in which no server tells is a refusal."""
+    found: Counter[str] = Counter()
+    lines = [line for line in log.splitlines() if f'"{EVENT}"' in line]
+    for line in lines:
+        told: Mapping[str, Mapping[str, int]] = json.loads(line)
+        found += Counter(told["received"]) + Counter(told["sent"])
+    if not lines:
+        return Messages(topology, jobs, refusal="no server told what it counted")
+    return Messages(topology, jobs, {name: count for name, count in sorted(found.items()) if name not in _APART})
+
+
+def short(method: str) -> str:
+    """A method as people say it."""
+    return Path(method).name

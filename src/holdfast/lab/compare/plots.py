@@ -1,0 +1,200 @@
+"""The pictures. A separate module, because only it needs matplotlib.
+
+Everything that is not a curve is drawn in one ink; inside a page that ink becomes the colour of the text, so that the
+same picture can be read on white and on black.
+"""
+
+import io
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from holdfast.lab.compare.document import Picture
+from holdfast.lab.compare.figures import SHARES, Spread, Trial
+from holdfast.lab.compare.numbers import number
+from holdfast.lab.compare.results import Results
+from holdfast.lab.compare.workloads import Workload
+
+_INK = "#333a45"
+#: Readable on both papers, and told apart by who sees no red or no green.
+_COLORS = ("#2f7fd0", "#e07b1a", "#2a9d6f", "#b5539c", "#8a7f00", "#7a6ff0")
+_MARKS = ("o", "s", "^", "D", "v", "P")
+_COLUMNS = 2
+_WIDTH, _HEIGHT = 5.6, 3.3
+
+
+def pictures(results: Results) -> list[tuple[Picture, bytes]]:
+    """Each picture, and the file that stands beside the Markdown."""
+    drawn = [
+        ("throughput", "Throughput against concurrency", _throughput(results)),
+        ("latency", "Latency of requests: the share that was answered within a time", _latency(results)),
+        ("submit-done", "From submit to done: the share of jobs that were over within a time", _submit_done(results)),
+        ("fault", "A process is killed at second 0", _timeline(results)),
+    ]
+    return [_picture(name, title, canvas) for name, title, canvas in drawn if canvas is not None]
+
+
+def _picture(name: str, title: str, canvas: Canvas) -> tuple[Picture, bytes]:
+    canvas.suptitle(title, color=_INK, fontsize=12, x=0.01, ha="left")
+    file = f"{name}.svg"
+    with mpl.rc_context({"svg.hashsalt": f"holdfast {name}", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        beside, inside = io.BytesIO(), io.BytesIO()
+        canvas.savefig(beside, format="svg", metadata={"Date": None}, facecolor="white")
+        canvas.savefig(inside, format="svg", metadata={"Date": None}, transparent=True)
+    inline = inside.getvalue().decode()
+    inline = inline[inline.index("<svg") :].replace(_INK, "currentColor")
+    return Picture(file, title, inline), beside.getvalue()
+
+
+def _panels(results: Results, titles: Sequence[str], rows_each: int = 1) -> tuple[Canvas, list[list[Any]]]:
+    """A panel for each title, in columns; below them who is who."""
+    columns = min(_COLUMNS, len(titles))
+    rows = -(-len(titles) // columns)
+    canvas = Canvas(figsize=(_WIDTH * columns, _HEIGHT * rows * rows_each + 0.9), layout="constrained")
+    grid: Any = canvas.subplots(rows * rows_each, columns, squeeze=False)
+    found = []
+    for place, title in enumerate(titles):
+        row, column = divmod(place, columns)
+        panels = [grid[row * rows_each + step][column] for step in range(rows_each)]
+        panels[0].set_title(title, fontsize=10.5, color=_INK, loc="left")
+        found.append(panels)
+    for place in range(len(titles), rows * columns):
+        for step in range(rows_each):
+            grid[place // columns * rows_each + step][place % columns].set_axis_off()
+    handles = [
+        mpl.lines.Line2D([], [], color=_COLORS[index], marker=_MARKS[index], linewidth=2, label=name)
+        for index, name in enumerate(results.plan.topologies)
+    ]
+    legend = canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    for text in legend.get_texts():
+        text.set_color(_INK)
+    return canvas, found
+
+
+def _dress(panel: Any, x_label: str, y_label: str) -> None:  # noqa: ANN401 - matplotlib's axes
+    panel.set_xlabel(x_label, color=_INK, fontsize=9)
+    panel.set_ylabel(y_label, color=_INK, fontsize=9)
+    panel.tick_params(which="both", colors=_INK, labelsize=9)
+    panel.grid(color=_INK, alpha=0.18, linewidth=0.7)
+    panel.set_axisbelow(True)
+    for side, spine in panel.spines.items():
+        spine.set_visible(side in {"left", "bottom"})
+        spine.set_color(_INK)
+
+
+def _throughput(results: Results) -> Canvas | None:
+    """A panel for each series of closed loops that differ in their concurrency alone."""
+    series: dict[tuple[str, int], list[Workload]] = {}
+    for workload in results.plan.workloads:
+        if not workload.is_open:
+            series.setdefault((workload.kind, workload.job_ms), []).append(workload)
+    series = {key: ours for key, ours in series.items() if len(ours) > 1} or series
+    if not series:
+        return None
+    canvas, panels = _panels(results, [f"{kind}, jobs of {job_ms} ms" for kind, job_ms in series])
+    for (panel,), workloads in zip(panels, series.values(), strict=True):
+        is_life = workloads[0].is_life_cycle
+        for index, name in enumerate(results.plan.topologies):
+            _range_line(panel, index, [_rates(results, name, one) for one in workloads], workloads)
+        _dress(panel, "in flight", "jobs/s" if is_life else "requests/s")
+        panel.set_xscale("log", base=2)
+        ticks = sorted({one.concurrency for one in workloads})
+        panel.set_xticks(ticks, [str(tick) for tick in ticks])
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_ylim(bottom=0)
+    return canvas
+
+
+def _rates(results: Results, topology: str, workload: Workload) -> list[float]:
+    trials = results.of(topology, workload.name)
+    return [trial.jobs_per_s if workload.is_life_cycle else trial.requests_per_s for trial in trials]
+
+
+def _range_line(panel: Any, index: int, rows: Sequence[list[float]], workloads: Sequence[Workload]) -> None:  # noqa: ANN401
+    """The medians, with the range over the runs."""
+    points = [(one.concurrency, row) for one, row in zip(workloads, rows, strict=True) if row]
+    if not points:
+        return
+    middles = [statistics.median(row) for _, row in points]
+    below = [middle - min(row) for middle, (_, row) in zip(middles, points, strict=True)]
+    above = [max(row) - middle for middle, (_, row) in zip(middles, points, strict=True)]
+    panel.errorbar(
+        [at for at, _ in points],
+        middles,
+        yerr=[below, above],
+        color=_COLORS[index],
+        marker=_MARKS[index],
+        markersize=5,
+        linewidth=1.8,
+        capsize=3,
+    )
+
+
+def _latency(results: Results) -> Canvas | None:
+    workloads = [one for one in results.plan.workloads if not one.is_life_cycle]
+    return _curves(results, workloads, lambda trial: trial.latency)
+
+
+def _submit_done(results: Results) -> Canvas | None:
+    workloads = [one for one in results.plan.workloads if one.is_life_cycle and not one.has_fault]
+    return _curves(results, workloads, lambda trial: trial.submit_done)
+
+
+def _curves(results: Results, workloads: Sequence[Workload], read: Callable[[Trial], Spread | None]) -> Canvas | None:
+    """One thin curve a run: where they lie apart, so do the topologies."""
+    if not workloads:
+        return None
+    canvas, panels = _panels(results, [one.name for one in workloads])
+    for (panel,), workload in zip(panels, workloads, strict=True):
+        for index, name in enumerate(results.plan.topologies):
+            for trial in results.of(name, workload.name):
+                if spread := read(trial):
+                    floor = [max(value, 0.1) for value in spread.curve]
+                    panel.plot(
+                        floor, [100 * share for share in SHARES], color=_COLORS[index], linewidth=1.3, alpha=0.85
+                    )
+        _dress(panel, "milliseconds (logarithmic)", "% of all")
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        panel.xaxis.set_minor_formatter("")
+        panel.set_ylim(0, 101)
+    return canvas
+
+
+def _timeline(results: Results) -> Canvas | None:
+    """What finished, and how long what began took: above and below, topology by topology."""
+    workloads = [one for one in results.plan.workloads if one.has_fault]
+    if not workloads:
+        return None
+    canvas, panels = _panels(results, list(results.plan.topologies), rows_each=2)
+    for index, name in enumerate(results.plan.topologies):
+        upper, lower = panels[index]
+        trials = results.of(name, workloads[0].name)
+        for trial in trials:
+            _steps(upper, lower, trial, _COLORS[index])
+        _dress(upper, "", "jobs finished/s")
+        _dress(lower, "seconds from the kill", "slowest job that began then, s")
+        upper.set_ylim(bottom=0)
+        for panel in (upper, lower):
+            panel.axvline(0, color=_INK, linestyle="--", linewidth=1)
+    return canvas
+
+
+def _steps(upper: Any, lower: Any, trial: Trial, color: str) -> None:  # noqa: ANN401
+    if trial.fault is None:
+        return
+    at = [one.at_s for one in trial.fault.timeline]
+    step = at[1] - at[0] if len(at) > 1 else 1.0
+    upper.plot(at, [one.finished / step for one in trial.fault.timeline], color=color, linewidth=1.3, alpha=0.85)
+    failed = [(one.at_s, one.failed) for one in trial.fault.timeline if one.failed]
+    if failed:
+        upper.scatter([when for when, _ in failed], [0] * len(failed), marker="x", color=_INK, s=22, zorder=3)
+    began = [(one.at_s, one.slowest_ms / 1_000) for one in trial.fault.timeline if one.slowest_ms]
+    lower.plot([when for when, _ in began], [value for _, value in began], color=color, linewidth=1.3, alpha=0.85)
+    lower.set_yscale("log")
+    lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    lower.yaxis.set_minor_formatter("")

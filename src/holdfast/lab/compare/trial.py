@@ -1,0 +1,141 @@
+"""One workload on one topology, once: clients beside it, a meter on it, and perhaps a fault in the middle."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import msgspec
+
+from holdfast.lab.compare.client_process import CONNECT_S, READY
+from holdfast.lab.compare.loading import GRACE_S, ClientTask
+from holdfast.lab.compare.process_tree import Meter, Usage
+from holdfast.lab.compare.records import Packed, Records
+from holdfast.lab.compare.topologies import Started
+from holdfast.lab.compare.workloads import Workload
+
+#: All clients begin at one moment, this far ahead of the word.
+_AHEAD_S = 0.05
+_LOOK_S = 0.5
+_NS = 1_000_000_000
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Who was killed, and when on the steady clock."""
+
+    role: str
+    pid: int
+    at: int
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What one trial gave."""
+
+    records: Records
+    #: The window that counts, on the steady clock.
+    begin: int
+    end: int
+    usage: dict[str, Usage]
+    client_cpu_s: float
+    fault: Fault | None = None
+
+
+class TrialError(Exception):
+    """A trial gave nothing; the message says why."""
+
+
+async def run_trial(started: Started, workload: Workload, *, seed: int, clients: int) -> Measured:
+    """Loads a topology that is ready."""
+    count = clients if workload.is_open else min(clients, workload.concurrency)
+    tasks = [
+        ClientTask(targets=started.targets, workload=workload, seed=seed, index=index, clients=count)
+        for index in range(count)
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        running = [await stack.enter_async_context(_client(task)) for task in tasks]
+        await asyncio.gather(*(_connected(client) for client in running))
+        start = time.monotonic_ns() + int(_AHEAD_S * _NS)
+        begin = start + int(workload.warm_up_s * _NS)
+        end = begin + int(workload.duration_s * _NS)
+        for client in running:
+            assert client.stdin is not None
+            client.stdin.write(f"{start}\n".encode())
+        watching = asyncio.create_task(_watch(started, workload, begin, end))
+        try:
+            parts = await asyncio.gather(*(_records(client, workload) for client in running))
+            usage, fault = await watching
+        finally:
+            watching.cancel()
+    records = Records.merged(parts)
+    return Measured(records, begin, end, usage, sum(part.cpu_s for part in parts), fault)
+
+
+@contextlib.asynccontextmanager
+async def _client(task: ClientTask):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    command = [sys.executable, "-m", "holdfast.lab.compare.client_process"]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, start_new_session=True)
+    try:
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(task) + b"\n")
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _connected(client: asyncio.subprocess.Process) -> None:
+    assert client.stdout is not None
+    try:
+        async with asyncio.timeout(2 * CONNECT_S):
+            line = await client.stdout.readline()
+    except TimeoutError:
+        line = b""
+    if line != READY:
+        raise TrialError("a client could not connect")
+
+
+async def _records(client: asyncio.subprocess.Process, workload: Workload) -> Packed:
+    assert client.stdout is not None
+    try:
+        async with asyncio.timeout(workload.warm_up_s + workload.duration_s + 2 * GRACE_S):
+            data = await client.stdout.read()
+    except TimeoutError:
+        raise TrialError("a client did not end") from None
+    if not data:
+        raise TrialError("a client ended without its records")
+    return msgspec.msgpack.decode(data, type=Packed)
+
+
+async def _watch(started: Started, workload: Workload, begin: int, end: int) -> tuple[dict[str, Usage], Fault | None]:
+    """The meter, read from the begin of the window to its end; half-way the fault, if there is to be one."""
+    meter = Meter(started.pid, started.topology.role)
+    await _until(begin)
+    meter.begin()
+    fault = None
+    middle = (begin + end) // 2
+    while (now := time.monotonic_ns()) < end:
+        if workload.has_fault and fault is None and now >= middle:
+            fault = _strike(meter, started.topology.victim)
+        aim = min(end, now + int(_LOOK_S * _NS), *([middle] if workload.has_fault and fault is None else []))
+        await _until(aim)
+        meter.look()
+    return meter.usage(), fault
+
+
+def _strike(meter: Meter, role: str) -> Fault:
+    """Kills the one of this role that was started last."""
+    pids = meter.pids(role)
+    if not pids:
+        raise TrialError(f"there is no process of the role {role} to be killed")
+    pid = max(pids)
+    os.kill(pid, signal.SIGKILL)
+    return Fault(role, pid, time.monotonic_ns())
+
+
+async def _until(moment: int) -> None:
+    if (left := moment - time.monotonic_ns()) > 0:
+        await asyncio.sleep(left / _NS)
