@@ -53,10 +53,14 @@ _LONE_FRAME_BYTES = 65_536
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What was decided: what is to happen, if anything, and the answer."""
+    """What was decided: what is to happen, if anything, and the answer.
+
+    An event that can wait leaves `spare` bytes of the disk for what cannot.
+    """
 
     event: Any | None
     reply: Any = None
+    spare: int = 0
 
 
 Decide = Callable[[int], Verdict | Refusal]
@@ -162,19 +166,19 @@ class Keeper:
     async def act(self, decide: Decide) -> Any:  # noqa: ANN401 - the reply is the caller's own
         """Decides at once, applies at once, and returns the reply when it is durable; a refusal is raised likewise."""
         self._refuse_unless_serving()
-        verdict = decide(self._now())
+        verdict = decide(self.now_ms())
         if isinstance(verdict, Refusal):
             await self._durable()
             raise verdict.error()
         if verdict.event is not None:
-            self._record(verdict.event)
+            self._record(verdict.event, verdict.spare)
         await self._durable()
         return verdict.reply
 
     async def read(self, query: Callable[[int], T]) -> T:
         """The query's answer, once everything that it saw is durable."""
         self._refuse_unless_serving()
-        answer = query(self._now())
+        answer = query(self.now_ms())
         await self._durable()
         return answer
 
@@ -198,20 +202,20 @@ class Keeper:
         if self._state != "serving":
             raise (FAILED if self._state == "failed" else STOPPING).error()
 
-    def _now(self) -> int:
-        """Follows the wall clock forward, and runs on at the steady clock's pace while that is behind."""
+    def now_ms(self) -> int:
+        """The time of a decision made now: the wall clock forward, the steady clock's pace while that is behind."""
         steady_ms = self._world.clock.steady_ms()
         self._now_ms = max(self._now_ms + steady_ms - self._steady_ms, self._world.clock.wall_ms())
         self._steady_ms = steady_ms
         return self._now_ms
 
-    def _record(self, event: object) -> None:
+    def _record(self, event: object, spare: int) -> None:
         data = self.machine.encode(event)
         size = EVENT_BYTES + len(data) + (0 if self._frame else FRAME_BYTES)
         if self._frame_bytes + size > OPEN_FRAME_BYTES_MAX:
             raise OVERLOADED.error()
         try:
-            is_room = self._journal.reserve(size)
+            is_room = self._journal.reserve(size, spare=spare)
         except BaseException as error:
             # The journal has failed, perhaps while something else used it: nothing more can become durable.
             self._fail(error)
