@@ -99,6 +99,8 @@ LEASES_PER_GRANT_MAX: Final = 1_000
 SLOTS_MAX: Final = 1_000
 # Every schedule is looked at when it is due, and listed whole.
 SCHEDULES_MAX: Final = 10_000
+# Longer ago than this, most people no longer want what a schedule has missed.
+CATCH_UP_WINDOW_MS: Final = _DAY_MS
 # A look ahead, not a calendar; computed on the coordinator's thread.
 PREVIEW_TICKS_MAX: Final = 100
 # More often than this is no schedule but a loop.

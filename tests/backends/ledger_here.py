@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.clock import SystemClock
 from holdfast.settings import MEMORY, Settings
 from holdfast.testing.conformance.harness import Capability, Terms
@@ -55,6 +55,10 @@ class LedgerHere:
     @property
     def feed(self) -> FeedApi:
         return self._serving.ports.feed
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        return self._serving.ports.schedules
 
     async def start(self, terms: Terms) -> None:
         self._settings = Settings(

@@ -4,7 +4,7 @@ import asyncio
 from enum import Enum
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.socket_carrier import SocketCarrier
@@ -98,6 +98,10 @@ class LedgerThere:
     @property
     def feed(self) -> FeedApi:
         return self._remote
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        return self._remote.schedules
 
     @property
     def _socket(self) -> Path:

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from holdfast.backends.microservices.work import UnaryWork
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.testing.conformance.harness import Capability, Terms
@@ -114,6 +114,10 @@ class Microservices:
     def feed(self) -> FeedApi:
         raise NotImplementedError
 
+    @property
+    def schedules(self) -> ScheduleApi:
+        raise NotImplementedError
+
     async def start(self, terms: Terms) -> None:
         self._is_alone = terms.is_alone
         choose = self._sets.new if terms.is_alone else self._sets.shared
@@ -143,6 +147,7 @@ LACKING = frozenset(
     {
         Capability.ADMIN,
         Capability.FEED,
+        Capability.SCHEDULES,
         Capability.NOTES,
         Capability.CLOCK,
         Capability.WORKERS,

@@ -11,6 +11,7 @@ from holdfast.testing.conformance.reading import TestReading
 from holdfast.testing.conformance.refusing import TestRefusing
 from holdfast.testing.conformance.restarting import TestRestarting
 from holdfast.testing.conformance.retrying import TestRetrying
+from holdfast.testing.conformance.scheduling import TestScheduling
 from holdfast.testing.conformance.submitting import TestSubmitting
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "TestRefusing",
     "TestRestarting",
     "TestRetrying",
+    "TestScheduling",
     "TestSubmitting",
 ]

@@ -43,7 +43,7 @@ LACKING = {
     "ledger-grpc": {Capability.CLOCK},
     "ledger-socket": {Capability.CLOCK},
     "microservices": {
-        *(Capability.ADMIN, Capability.FEED, Capability.NOTES),
+        *(Capability.ADMIN, Capability.FEED, Capability.SCHEDULES, Capability.NOTES),
         *(Capability.CLOCK, Capability.WORKERS, Capability.SESSIONS),
     },
 }

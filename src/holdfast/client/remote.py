@@ -26,6 +26,7 @@ from holdfast.backends.ports import (
 from holdfast.client import views
 from holdfast.client.carriers import Carrier, Response
 from holdfast.client.retrying import Retrying
+from holdfast.client.schedules import RemoteSchedules
 from holdfast.client.views import made
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -50,6 +51,7 @@ class RemoteJobs:
     def __init__(self, carrier: Carrier, retrying: Retrying | None = None) -> None:
         self._carrier = carrier
         self._retrying = retrying or Retrying()
+        self.schedules = RemoteSchedules(carrier, self._retrying)
 
     async def __aenter__(self) -> Self:
         return self

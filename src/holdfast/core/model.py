@@ -13,7 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING
-from holdfast.limits import ATTEMPTS_DEFAULT, BACKOFF_MS_MAX, LOSSES_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
+from holdfast.limits import (
+    ATTEMPTS_DEFAULT,
+    BACKOFF_MS_MAX,
+    CATCH_UP_WINDOW_MS,
+    LOSSES_DEFAULT,
+    PRIORITY_DEFAULT,
+    QUEUE_DEFAULT,
+)
 
 FIXED, EXPONENTIAL, QUADRATIC = range(3)
 
@@ -115,7 +122,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, array_like=True):
     timezone: str = "UTC"
     #: What becomes of ticks that were missed: `none`, `latest` or `all` within the window.
     catch_up: str = "none"
-    catch_up_window_ms: int = 86_400_000
+    catch_up_window_ms: int = CATCH_UP_WINDOW_MS
     #: While the last job has not ended: `allow`, `skip` or `cancel_running`.
     overlap: str = "allow"
     jitter_ms: int = 0

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.backends.ledger.work import LedgerWork
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi
 from holdfast.errors import UnimplementedError
 
 T = TypeVar("T")
@@ -18,6 +18,7 @@ class Backend(msgspec.Struct, frozen=True):
     work: LedgerWork | None = None
     admin: AdminApi | None = None
     feed: FeedApi | None = None
+    schedules: ScheduleApi | None = None
     name: str = "ledger"
 
     def capability(self, port: T | None, what: str) -> T:

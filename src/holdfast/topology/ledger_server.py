@@ -79,7 +79,7 @@ class LedgerServer:
         core.open()
         self._observe(core.prepare(self._measured(core.journal)))
         core.start()
-        self.backend = Backend(core.jobs, core.work, core.admin, core.feed)
+        self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
         self._grpc = GrpcServer(self.backend, core.welcome(), has_reflection=self._settings.reflection)
         self._socket = SocketServer(self.backend, core.welcome())
         try:

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, JobDraft, JobView, ResultView, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, JobDraft, JobView, ResultView, ScheduleApi, WorkApi
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 
@@ -19,6 +19,7 @@ class Ports(msgspec.Struct, frozen=True):
     jobs: JobApi
     admin: AdminApi
     feed: FeedApi
+    schedules: ScheduleApi
 
 
 class Near(Protocol):

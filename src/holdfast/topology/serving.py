@@ -86,7 +86,7 @@ class Serving:
     def _start(self) -> None:
         core, settings = self.core, self._settings
         core.prepare()
-        self.ports = Ports(core.jobs, core.admin, core.feed)
+        self.ports = Ports(core.jobs, core.admin, core.feed, core.schedules)
         self.near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
         self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
@@ -96,8 +96,9 @@ class Serving:
         from holdfast.gateway.backend import Backend  # noqa: PLC0415
         from holdfast.gateway.socket import SOCKET_NAME, SocketServer  # noqa: PLC0415
 
-        backend = Backend(self.core.jobs, self.core.work, self.core.admin, self.core.feed)
-        server = SocketServer(backend, self.core.welcome())
+        core = self.core
+        backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
+        server = SocketServer(backend, core.welcome())
         try:
             await server.start(Path(self._settings.data) / SOCKET_NAME)
         except UnavailableError as error:  # not every file system can hold a socket

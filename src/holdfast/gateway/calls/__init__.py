@@ -1,4 +1,4 @@
-"""Every method of `JobService` and `AdminService` once, in a table; gRPC, conversations and the socket all use it.
+"""Every method for clients once, in a table; gRPC, conversations and the socket of a directory all use it.
 
 A handler takes the request and gives the response, or, for a stream, an asynchronous iterator of them. It raises
 `HoldfastError` for what it refuses.
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls.admin import AdminCalls
 from holdfast.gateway.calls.jobs import JobCalls
+from holdfast.gateway.calls.schedules import ScheduleCalls
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 
@@ -31,7 +32,7 @@ Table = Mapping[str, Method]
 
 def table(backend: Backend) -> Table:
     """The methods by their names on the wire, such as `JobService/SubmitJobs`."""
-    jobs, admin = JobCalls(backend), AdminCalls(backend)
+    jobs, admin, schedules = JobCalls(backend), AdminCalls(backend), ScheduleCalls(backend)
     rows = {
         "JobService": (
             Method("SubmitJobs", pb.SubmitJobsRequest, jobs.submit),
@@ -52,6 +53,15 @@ def table(backend: Backend) -> Table:
             Method("PurgeQueue", pb.PurgeQueueRequest, admin.purge),
             Method("ListWorkers", pb.ListWorkersRequest, admin.workers),
             Method("DrainWorker", pb.DrainWorkerRequest, admin.drain),
+        ),
+        "ScheduleService": (
+            Method("SetSchedule", pb.ScheduleSpec, schedules.set),
+            Method("GetSchedule", pb.GetScheduleRequest, schedules.get),
+            Method("ListSchedules", pb.ListSchedulesRequest, schedules.all),
+            Method("DeleteSchedule", pb.DeleteScheduleRequest, schedules.delete),
+            Method("PauseSchedule", pb.PauseScheduleRequest, schedules.pause),
+            Method("TriggerSchedule", pb.TriggerScheduleRequest, schedules.trigger),
+            Method("PreviewSchedule", pb.PreviewScheduleRequest, schedules.preview),
         ),
     }
     return {f"{service}/{method.name}": method for service, methods in rows.items() for method in methods}

@@ -1,4 +1,4 @@
-"""`JobService` and `AdminService` over gRPC: a handler for each row of the table, and `Converse` for all of them."""
+"""The services for clients over gRPC: a handler for each row of the table, and `Converse` for all of them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing

@@ -32,6 +32,7 @@ _JOB_SERVICES = (
     taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+    holdfast_pb2.DESCRIPTOR.services_by_name["ScheduleService"].full_name,
 )
 _WORK_SERVICES = (
     taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name,

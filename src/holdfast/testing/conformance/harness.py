@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
 
 #: Long enough that no lease runs out unless a test lets it.
 LONG_LEASE_MS = 60_000
@@ -21,6 +21,7 @@ class Capability(Enum):
 
     ADMIN = "it has no administration"
     FEED = "it has neither feed nor history"
+    SCHEDULES = "it has no schedules"
     NOTES = "it keeps no notes of running attempts"
     RESTART = "it keeps nothing over a restart"
     CLOCK = "its time cannot be moved"
@@ -63,6 +64,11 @@ class Harness(Protocol):
     @property
     def feed(self) -> FeedApi:
         """For those who listen, with `Capability.FEED`."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        """For whoever plans, with `Capability.SCHEDULES`."""
         ...
 
     async def start(self, terms: Terms) -> None:

@@ -8,7 +8,17 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, Assignment, Directive, FeedApi, Introduction, JobApi, JobDraft, JobView
+from holdfast.backends.ports import (
+    AdminApi,
+    Assignment,
+    Directive,
+    FeedApi,
+    Introduction,
+    JobApi,
+    JobDraft,
+    JobView,
+    ScheduleApi,
+)
 from holdfast.backends.ports import WorkSession as Session
 from holdfast.core.commands import ReportRow, Submitted
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
@@ -135,6 +145,10 @@ class Workplace:
     @property
     def feed(self) -> FeedApi:
         return self.harness.feed
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        return self.harness.schedules
 
     def name(self, what: str) -> str:
         """A name of this test's own."""
