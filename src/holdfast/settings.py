@@ -38,7 +38,11 @@ Host = Annotated[str, msgspec.Meta(min_length=1, description="an address to list
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 0 to 65535 (0: any that is free)")]
 MetricsPort = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 1 to 65535, or 0 for none")]
 Connect = Annotated[
-    str, msgspec.Meta(min_length=1, description="host:port, holdfast://host:port, or the directory of a server")
+    str,
+    msgspec.Meta(
+        min_length=1,
+        description="host:port, holdfast://host:port, several of them with commas, or the directory of a server",
+    ),
 ]
 Queues = Annotated[
     str,
@@ -220,6 +224,12 @@ def address_of(target: str) -> str:
     """The `host:port` of `host:port` or `holdfast://host:port`; nothing if it is neither."""
     found = _ADDRESS.fullmatch(target.removeprefix(SERVER))
     return found["address"] if found is not None and 0 < int(found["port"]) <= _PORT_MAX else ""
+
+
+def addresses_of(target: str) -> list[str]:
+    """The addresses of `host:port,host:port`, with the scheme or not; nothing if one of them is none, or is twice."""
+    found = [address_of(part.strip()) for part in target.split(",")]
+    return found if all(found) and len(set(found)) == len(found) <= limits.NODES_MAX else []
 
 
 def is_loopback(host: str) -> bool:

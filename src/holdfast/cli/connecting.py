@@ -11,13 +11,16 @@ import typer
 from holdfast.cli.places import holds_journal, nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.settings import DEFAULT_CONNECT, ClientSettings, address_of
+from holdfast.settings import DEFAULT_CONNECT, ClientSettings, addresses_of
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.client.carriers import Carrier
     from holdfast.client.remote import RemoteJobs
+    from holdfast.client.routed import RoutedJobs
     from holdfast.topology.serving import Serving
+
+    Client = RemoteJobs | RoutedJobs
 
 T = TypeVar("T")
 
@@ -27,7 +30,10 @@ Connect = Annotated[
     typer.Option(
         "--connect",
         metavar="HOST:PORT|DIRECTORY",
-        help=f"Where the jobs are: a server, or their directory (default: HOLDFAST_CONNECT, else {DEFAULT_CONNECT}).",
+        help=(
+            "Where the jobs are: a server, all nodes (HOST:PORT,HOST:PORT) in their order, or a directory"
+            f" (default: HOLDFAST_CONNECT, else {DEFAULT_CONNECT})."
+        ),
         show_default=False,
     ),
 ]
@@ -53,7 +59,7 @@ class Connection:
             raise _no_jobs(self._place.parent)
         # One loop for all questions: gRPC does not bear a second one in its process.
         self._runner = asyncio.Runner()
-        self._client: RemoteJobs | None = None
+        self._client: Client | None = None
         #: What this command serves itself, because nobody else did.
         self._serving: Serving | None = None
 
@@ -64,19 +70,19 @@ class Connection:
         with self._runner:
             self._runner.run(self._close())
 
-    def ask(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
+    def ask(self, call: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
         """What the server answers; fails at once if it does not."""
         return self._runner.run(self._ask(call, may_open=True))
 
-    def wait_for(self, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]", patience_s: float) -> T:
+    def wait_for(self, call: "Callable[[Client], Coroutine[Any, Any, T]]", patience_s: float) -> T:
         """What the server answers at last: whoever waits for a job waits for a server that is started again, too."""
         return self._runner.run(self._wait_for(call, patience_s))
 
-    async def _ask(self, call: "Callable[[RemoteJobs], Awaitable[T]]", *, may_open: bool) -> T:
+    async def _ask(self, call: "Callable[[Client], Awaitable[T]]", *, may_open: bool) -> T:
         from holdfast.client.remote import RemoteJobs
 
         if self._client is None:
-            self._client = RemoteJobs(await self._carrier(may_open=may_open))
+            self._client = self._routed() or RemoteJobs(await self._carrier(may_open=may_open))
         try:
             return await call(self._client)
         except UnavailableError as error:
@@ -84,7 +90,7 @@ class Connection:
                 raise
             raise _nothing_told() from error
 
-    async def _wait_for(self, call: "Callable[[RemoteJobs], Awaitable[T]]", patience_s: float) -> T:
+    async def _wait_for(self, call: "Callable[[Client], Awaitable[T]]", patience_s: float) -> T:
         import asyncio
 
         away_since_s: float | None = None
@@ -102,12 +108,21 @@ class Connection:
             await self._close()
             await asyncio.sleep(_AWAY_S / 4)
 
+    def _routed(self) -> "RoutedJobs | None":
+        """Several nodes, if that is what was named."""
+        if not isinstance(self._place, list):
+            return None
+        from holdfast.client.routed import RoutedJobs
+
+        return RoutedJobs(self._place)
+
     async def _carrier(self, *, may_open: bool) -> "Carrier":
         """Whoever waits for a job does not open its directory: a server that is started again would find it in use."""
         if isinstance(self._place, str):
             from holdfast.client.grpc_carrier import GrpcCarrier
 
             return GrpcCarrier(self._place)
+        assert isinstance(self._place, Path)
         from holdfast.client.socket_carrier import SocketCarrier
 
         try:
@@ -127,7 +142,7 @@ class Connection:
             await serving.close()
 
 
-def ask(connect: str | None, call: "Callable[[RemoteJobs], Coroutine[Any, Any, T]]") -> T:
+def ask(connect: str | None, call: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
     """What the server answers to the one question of a command."""
     with Connection(connect) as connection:
         return connection.ask(call)
@@ -170,18 +185,18 @@ def _for_example() -> str:
     return f", for example --connect {found}" if (found := nearby()) else ""
 
 
-def place_of(target: str) -> str | Path:
-    """The address `host:port` of a server, or the socket of its directory; an error for what is neither."""
-    address = address_of(target)
-    if address:
-        return address
+def place_of(target: str) -> str | list[str] | Path:
+    """The address of a server, those of several nodes, or the socket of a directory; an error for what is neither."""
+    addresses = addresses_of(target)
+    if addresses:
+        return addresses if len(addresses) > 1 else addresses[0]
     if "://" not in target and Path(target).is_dir():
         from holdfast.gateway.socket import SOCKET_NAME
 
         return Path(target) / SOCKET_NAME
     missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
-        "expected --connect to be host:port, holdfast://host:port or the directory of a server,"
-        f" got {target!r}{missing}",
+        "expected --connect to be host:port, holdfast://host:port, several of them with commas, each once,"
+        f" or the directory of a server, got {target!r}{missing}",
         reason="ADDRESS_INVALID",
     )

@@ -9,7 +9,7 @@ from holdfast.cli.text import Json, as_clock, print_json, printable, say
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.client.remote import RemoteJobs
+    from holdfast.cli.connecting import Client
     from holdfast.core.history import Entry
 
 
@@ -46,7 +46,7 @@ class _Follower:
         self._as_json = as_json
         self._is_told = False
 
-    async def run(self, client: "RemoteJobs") -> None:
+    async def run(self, client: "Client") -> None:
         async for part in client.feed(self._after):
             for entry in part.entries:
                 self._print(entry)

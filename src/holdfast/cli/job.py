@@ -15,7 +15,7 @@ from holdfast.errors import DeadlineExceededError, ExitCode
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import JobDraft, JobView, ResultView
-    from holdfast.client.remote import RemoteJobs
+    from holdfast.cli.connecting import Client
     from holdfast.core.model import Template
 
 app = typer.Typer(help="Submit jobs and look after them.", no_args_is_help=True)
@@ -106,7 +106,7 @@ def submit(
     _finish(found, ended, as_json=as_json)
 
 
-async def _submit(client: "RemoteJobs", template: "Template", draft: "JobDraft") -> str:
+async def _submit(client: "Client", template: "Template", draft: "JobDraft") -> str:
     reply = await client.submit([template], [draft])
     for refusal in reply.refusals.values():
         raise refusal.error()
@@ -146,7 +146,7 @@ def _wait(server: Connection, job_id: str, timeout_s: float) -> "tuple[JobView, 
     return server.wait_for(lambda client: _ended(client, job_id, end_s), timeout_s)
 
 
-async def _ended(client: "RemoteJobs", job_id: str, end_s: float) -> "tuple[JobView, ResultView]":
+async def _ended(client: "Client", job_id: str, end_s: float) -> "tuple[JobView, ResultView]":
     """Whoever has waited long enough is told what it is waiting for."""
     import asyncio
 

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import JobQuery, JobView
-    from holdfast.client.remote import RemoteJobs
+    from holdfast.cli.connecting import Client
 
 
 def complete_state() -> list[str]:
@@ -69,7 +69,7 @@ def list_jobs(
             say(f"holdfast: there are more than these {len(jobs)}; see --limit")
 
 
-async def _collect(client: "RemoteJobs", query: "JobQuery", limit: int) -> "tuple[list[JobView], bool]":
+async def _collect(client: "Client", query: "JobQuery", limit: int) -> "tuple[list[JobView], bool]":
     """Part after part; a part may be empty, and more may follow. Also whether there are more than the limit."""
     jobs: list[JobView] = []
     cursor = ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from holdfast.backends.ports import JobView
-    from holdfast.client.remote import RemoteJobs
+    from holdfast.cli.connecting import Client
 
 #: How long a server may be away before a watch gives up.
 _PATIENCE_S = 60.0
@@ -40,7 +40,7 @@ def history(job_id: JobId, connect: Connect = None, as_json: Json = False) -> No
     print_entries(found, as_json=as_json, has_ids=False)
 
 
-async def _watch(client: "RemoteJobs", job_id: str, screen: "_JsonLines | _Lines | _Bar") -> "JobView":
+async def _watch(client: "Client", job_id: str, screen: "_JsonLines | _Lines | _Bar") -> "JobView":
     """The job as it ended."""
     last: JobView | None = None
     try:

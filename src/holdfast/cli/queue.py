@@ -12,7 +12,7 @@ from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import QueueView
-    from holdfast.client.remote import RemoteJobs
+    from holdfast.cli.connecting import Client
 
 app = typer.Typer(help="See what waits in which queue, and steer it.", no_args_is_help=True)
 
@@ -118,7 +118,7 @@ def _set_mode(server: Connection, name: str, mode: QueueMode, reason: str, *, as
         print(printable(f"{name} is {mode.name.lower()}"))
 
 
-async def _watch_until_empty(client: "RemoteJobs", name: str) -> None:
+async def _watch_until_empty(client: "Client", name: str) -> None:
     """A bar on a terminal, elsewhere a line whenever the number has changed."""
     import asyncio
 
@@ -140,7 +140,7 @@ async def _watch_until_empty(client: "RemoteJobs", name: str) -> None:
     say(f"{name} is empty")
 
 
-async def _left(client: "RemoteJobs", name: str) -> int:
+async def _left(client: "Client", name: str) -> int:
     return sum(one.ready + one.delayed + one.running for one in await client.queues() if one.name == name)
 
 

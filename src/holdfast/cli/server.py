@@ -24,7 +24,7 @@ def up(**flags: object) -> None:
     own = _OF_TOPOLOGIES.get(settings.topology, {})
     unsaid = {name: value for name, value in own.items() if loaded.origins[name] == "default"}
     settings = msgspec.structs.replace(settings, **unsaid)
-    _run(settings, _topology(settings.topology))
+    run_program(settings, _topology(settings.topology))
 
 
 def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]":
@@ -47,14 +47,15 @@ def server(**flags: object) -> None:
     settings = _settings(flags)
     from holdfast.topology.embedded import serve
 
-    _run(settings, serve)
+    run_program(settings, serve)
 
 
 def _settings(flags: dict[str, object]) -> Settings:
     return load(Settings, flags=flags, environment=os.environ, folder=Path.cwd()).settings
 
 
-def _run(settings: Settings, program: "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]") -> None:
+def run_program(settings: Settings, program: "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]") -> None:
+    """Runs it on a loop, with the log that the settings ask for."""
     import uvloop
 
     from holdfast.observe import logging
@@ -68,7 +69,7 @@ def _run(settings: Settings, program: "Callable[[Settings, ByteStream], Coroutin
         stream.close()
 
 
-def _signature(names: Iterable[str]) -> inspect.Signature:
+def signature_of(names: Iterable[str]) -> inspect.Signature:
     """One optional option a setting, with the setting's own description; the values are checked by `load`."""
     return inspect.Signature(
         [
@@ -127,13 +128,13 @@ _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
 #: What a topology does where nothing is said: jobs are kept on disk where that is asked for.
 _OF_TOPOLOGIES: Mapping[str, Mapping[str, Any]] = {
     "microservices": {"data": MEMORY, "slots": 6},
-    "monolith": {"data": MEMORY},
+    "monolith": {"data": MEMORY, "slots": 1, "port": 50_061},
 }
 _OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"})
 #: As `holdfast worker` has them.
 _SHORT: Mapping[str, tuple[str, ...]] = {"app": ("-A",), "slots": ("-c",)}
 
 # typer reads the signature; mypy does not know that functions may carry one.
-up.__signature__ = _signature(FIELDS)  # type: ignore[attr-defined]
+up.__signature__ = signature_of(FIELDS)  # type: ignore[attr-defined]
 # Those of the worker may stand in the file and the environment that it shares with `up`, but are no flags here.
-server.__signature__ = _signature(name for name in FIELDS if name not in _OF_THE_WORKER)  # type: ignore[attr-defined]
+server.__signature__ = signature_of(name for name in FIELDS if name not in _OF_THE_WORKER)  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.connecting import place_of
 from holdfast.cli.text import say
-from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, address_of, fields_of, purpose
+from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
@@ -124,6 +124,10 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
         from holdfast.client.work_stream import StreamWork
 
         return StreamWork(place), place
+    if isinstance(place, list):
+        from holdfast.client.routed_work import RoutedWork
+
+        return RoutedWork(place), ",".join(place)
     from holdfast.client.socket_work import SocketWork
 
     return SocketWork(place.absolute()), target
@@ -131,7 +135,7 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
 
 def _warn_of_another_place(app: str, url: str, where: str) -> None:
     """An app that keeps its jobs in one directory, run by a worker of another, would wait for them for ever."""
-    if not url or address_of(url) or address_of(where) or Path(url).resolve() == Path(where).resolve():
+    if not url or addresses_of(url) or addresses_of(where) or Path(url).resolve() == Path(where).resolve():
         return
     say(
         f"holdfast: {app} submits to {url!r}, while this worker runs the jobs of {where!r}; name the same place in both"

@@ -25,6 +25,7 @@ from holdfast.backends.ports import (
 )
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.routed_nodes import Node, Nodes, missing
+from holdfast.client.routed_schedules import RoutedSchedules
 from holdfast.client.tokens import Tokens
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -40,6 +41,7 @@ class RoutedJobs:
         """The addresses in their fixed order: another order means other owners."""
         self._nodes = Nodes(addresses)
         self._tokens = Tokens(len(addresses))
+        self.schedules = RoutedSchedules(self._nodes)
 
     async def __aenter__(self) -> Self:
         return self

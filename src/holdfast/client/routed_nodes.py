@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -59,7 +60,7 @@ class Nodes:
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._nodes = [Node(index, len(addresses), address) for index, address in enumerate(addresses)]
-        self._turn = 0
+        self._turn = random.randrange(len(addresses))  # many clients of one job each must not all begin with the same
 
     def __getitem__(self, index: int) -> Node:
         return self._nodes[index]

@@ -11,7 +11,6 @@ import msgspec
 from holdfast.backends.ports import JobView
 from holdfast.core.history import Entry
 
-
 _NEVER = 1 << 62
 
 

@@ -1,4 +1,4 @@
-"""From a URL to a link: a path, `memory://` or `holdfast://host:port`."""
+"""From a URL to a link: a path, `memory://`, `holdfast://host:port`, or `holdfast://host:port,host:port` for nodes."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -17,10 +17,10 @@ _SERVER = "holdfast://"
 def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Callable[[], Link]":
     """What opens the link, later and on the portal's loop; a URL or setting that cannot be is refused now."""
     if url.startswith(_SERVER):
-        address = _address(url)
+        addresses = _addresses(url)
         if settings or clock:
             raise InvalidArgumentError("a server has settings of its own; give none here", reason="SETTINGS_INVALID")
-        return lambda: _to_server(address)
+        return lambda: _to_servers(addresses)
     if "://" in url and url != MEMORY:
         raise InvalidArgumentError(
             f"expected the URL to be a path, memory:// or holdfast://host:port, got {url!r}", reason="URL_INVALID"
@@ -37,22 +37,23 @@ def _refuse_bare_address(url: str) -> None:
     """Whoever forgets the scheme would have jobs in a directory of that name, where no worker looks."""
     if ":" not in url or url == MEMORY:
         return
-    from holdfast.settings import address_of
+    from holdfast.settings import addresses_of
 
-    if address_of(url):
+    if addresses_of(url):
         raise InvalidArgumentError(
             f"expected a URL, got the address {url!r}: say holdfast://{url} for a server, ./{url} for a directory",
             reason="URL_INVALID",
         )
 
 
-def _address(url: str) -> str:
-    from holdfast.settings import address_of
+def _addresses(url: str) -> list[str]:
+    from holdfast.settings import addresses_of
 
-    address = address_of(url)
-    if not address:
-        raise InvalidArgumentError(f"expected holdfast://host:port, got {url!r}", reason="URL_INVALID")
-    return address
+    addresses = addresses_of(url)
+    if not addresses:
+        form = "holdfast://host:port, or holdfast://host:port,host:port for different nodes"
+        raise InvalidArgumentError(f"expected {form}, got {url!r}", reason="URL_INVALID")
+    return addresses
 
 
 def _settings(url: str, given: Mapping[str, object]) -> "Settings":
@@ -71,7 +72,11 @@ def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") 
     return Directory(_settings(url, settings), clock)
 
 
-def _to_server(address: str) -> "Link":
+def _to_servers(addresses: list[str]) -> "Link":
+    if len(addresses) > 1:
+        from holdfast.topology.routed import Routed
+
+        return Routed(addresses)
     from holdfast.topology.remote import Remote
 
-    return Remote(address)
+    return Remote(addresses[0])

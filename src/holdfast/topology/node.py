@@ -1,0 +1,78 @@
+"""`holdfast node`: one of several equal nodes, a ledger server with slots inside."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.core.owner import Ownership
+from holdfast.observe.logging import ByteStream
+from holdfast.settings import Settings
+from holdfast.topology.announcing import announce
+from holdfast.topology.embedded import tune_collector
+from holdfast.topology.ledger_server import LedgerServer
+from holdfast.topology.local_work import LocalWork
+from holdfast.topology.node_worker import NodeWorker
+from holdfast.topology.signals import on_stop
+
+Program = Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
+
+
+def program(ownership: Ownership, *, has_slots: bool) -> Program:
+    """The program of one node; without slots, its jobs wait for workers that connect."""
+
+    async def serve(settings: Settings, log_stream: ByteStream) -> None:
+        slots = NodeWorker(settings, ownership.index) if has_slots else None
+        await _serve(LedgerServer(settings, log_stream=log_stream, ownership=ownership), settings, ownership, slots)
+
+    return serve
+
+
+async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership, slots: NodeWorker | None) -> None:
+    """Until TERM or INT; a second one does not wait for running jobs."""
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        stopping.set()
+        if slots is not None:
+            slots.stop()
+
+    with on_stop(stop):
+        await server.start()
+        tune_collector()
+        work = await _fill(server, settings, slots)
+        if not stopping.is_set():
+            _announce(server, settings, ownership)
+        elif slots is not None:
+            slots.stop()  # it came before there was anything to stop
+        await stopping.wait()
+        await server.drain()
+        if slots is not None:
+            await slots.wait()
+        work.close()
+        await server.stop()
+
+
+async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | None) -> LocalWork:
+    """Has the slots take jobs; returns once they do."""
+    dispatcher = server.work.dispatcher
+    work = LocalWork(dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
+    if slots is not None:
+        slots.bury(server.coordinator)
+        slots.start(work)
+        await slots.ready.wait()
+        if slots.error is not None:
+            await server.stop()
+            raise slots.error
+    return work
+
+
+def _announce(server: LedgerServer, settings: Settings, ownership: Ownership) -> None:
+    data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
+    metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
+    who = msgspec.structs.asdict(ownership)
+    line = {"event": "ready", "grpc": server.address, **metrics, "data": data, "pid": os.getpid(), **who}
+    announce(line, f"{ownership} is ready at {server.address} with the jobs in {data}; Ctrl-C stops it")

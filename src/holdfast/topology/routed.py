@@ -1,0 +1,71 @@
+"""`holdfast://host:port,host:port`: a link to several nodes, over gRPC."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.backends.ports import JobDraft, WorkApi
+from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_work import RoutedWork
+from holdfast.core.commands import Submitted
+from holdfast.core.model import Template
+from holdfast.errors import HoldfastError
+from holdfast.topology.link import Near, Ports
+from holdfast.topology.patience import Patience, patiently
+
+T = TypeVar("T")
+
+
+class _Unnamed(RoutedJobs):
+    """For callers that name every draft, so that it can be repeated: here the router does both."""
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """In turn, or where their keys belong; the ids are made for the nodes that are chosen."""
+        return await super().submit(templates, [msgspec.structs.replace(draft, id="") for draft in drafts])
+
+
+class Routed:
+    """One connection to each node; calls are repeated by the client's own profile."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """In their fixed order."""
+        self._addresses = addresses
+        self._jobs = _Unnamed(addresses)
+        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
+
+    async def call(
+        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
+        """The answer; only who waits for something anyway waits for a node that is being replaced."""
+        if is_waiting and is_repeatable:
+            return await patiently(lambda: use(self._ports))
+        return await use(self._ports)
+
+    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """What a stream yields; after a loss it begins anew."""
+        patience = Patience()
+        while True:
+            patience.begin()
+            try:
+                async for item in use(self._ports):
+                    yield item
+            except HoldfastError as error:
+                await patience.bear(error)
+            else:
+                return
+
+    def near(self) -> Near | None:
+        """Nobody: which node is asked is decided on the link's own loop."""
+        return None
+
+    async def work(self) -> WorkApi:
+        """Sessions with all nodes."""
+        return RoutedWork(self._addresses)
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._jobs.close()
+
+    def disown(self) -> None:
+        """Channels are of no use to a child, and are never touched there."""
