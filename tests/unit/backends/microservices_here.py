@@ -1,0 +1,119 @@
+"""The services of design A on one event loop, each on a real port, so that a test can take one of them away."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.backends.microservices.jobs import ServiceJobs
+from holdfast.backends.microservices.owners import Owners
+from holdfast.backends.microservices.work import UnaryWork
+from holdfast.client.channel import open_channel
+from holdfast.clock import SystemClock
+from holdfast.core import envelopes, line, records
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
+from holdfast.services.job import JobService
+from holdfast.services.keeper import Keeper
+from holdfast.services.keeping_journal import Machine
+from holdfast.services.peers import Peers
+from holdfast.services.queue import QueueService
+from holdfast.services.result import ResultService
+from holdfast.services.server import ServiceServer
+
+HOST = "127.0.0.1"
+
+
+class Served:
+    """One service on a port of its own; what it keeps outlives a stop."""
+
+    def __init__(self, register: Any, servicer: object) -> None:  # noqa: ANN401 - a generated function
+        self._register = register
+        self._servicer = servicer
+        self._server: ServiceServer
+        self.address = f"{HOST}:0"
+
+    async def start(self, servicer: object | None = None) -> None:
+        """On the same port as before; another servicer may take its place."""
+        self._server = ServiceServer("a service", {})
+        self._register(servicer or self._servicer, self._server.handlers)
+        self.address = await self._server.start(HOST, int(self.address.rpartition(":")[2]))
+
+    async def stop(self) -> None:
+        """Nobody answers there any more."""
+        await self._server.stop(0)
+
+
+class ServicesHere:
+    """All five of them, in memory."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self.keepers: list[Keeper] = []
+        self.failures: list[BaseException] = []
+        self.records = records.Records(0)
+        waiting, ended = line.Line(60_000), envelopes.Envelopes(envelopes.Retention())
+        self.job_service = JobService(self._keeper(self.records, records.DIGEST_VERSION), self.records)
+        self.queue_service = QueueService(self._keeper(waiting, line.DIGEST_VERSION), waiting)
+        self.result_service = ResultService(self._keeper(ended, envelopes.DIGEST_VERSION), ended)
+        self.job = Served(rpc.add_JobInternalServiceServicer_to_server, self.job_service)
+        self.queue = Served(rpc.add_QueueInternalServiceServicer_to_server, self.queue_service)
+        self.result = Served(rpc.add_ResultInternalServiceServicer_to_server, self.result_service)
+        self.coordinator: Served
+        self.owners: Owners
+
+    def _keeper(self, machine: Machine, digest_version: int) -> Keeper:
+        loop = asyncio.get_running_loop()
+        keeper = Keeper.open(
+            machine, None, digest_version=digest_version, clock=SystemClock(), loop=loop, fatal=self.failures.append
+        )
+        self.keepers.append(keeper)
+        return keeper
+
+    def channels(self) -> dict[str, Any]:
+        """One to each owner."""
+        owners = {"job": self.job, "queue": self.queue, "result": self.result}
+        return {name: open_channel(owner.address) for name, owner in owners.items()}
+
+    def jobs(self) -> ServiceJobs:
+        """A gateway of its own."""
+        return ServiceJobs(self.owners)
+
+    def work(self) -> UnaryWork:
+        """For workers."""
+        return UnaryWork(self.coordinator.address)
+
+    @asynccontextmanager
+    async def channel_to_coordinator(self) -> AsyncIterator[Any]:
+        """The coordinator's calls, one by one."""
+        async with open_channel(self.coordinator.address) as channel:
+            yield rpc.CoordinatorInternalServiceStub(channel)
+
+
+@asynccontextmanager
+async def services_here(terms: Terms | None = None) -> AsyncIterator[ServicesHere]:
+    """Serves until the block ends."""
+    services = ServicesHere(terms or Terms(heartbeat_ms=100))
+    for owner in (services.job, services.queue, services.result):
+        await owner.start()
+    services.owners = Owners(**services.channels())
+    channels = services.channels()
+    coordinator = Coordinator(Peers(**channels), services._terms, SystemClock())
+    services.coordinator = Served(rpc.add_CoordinatorInternalServiceServicer_to_server, CoordinatorService(coordinator))
+    await services.coordinator.start()
+    running = asyncio.create_task(coordinator.run())
+    try:
+        yield services
+    finally:
+        await services.coordinator.stop()
+        running.cancel()
+        await asyncio.wait([running])
+        await coordinator.stop()
+        for channel in channels.values():
+            await channel.close()
+        await services.owners.close()
+        for owner in (services.job, services.queue, services.result):
+            await owner.stop()
+        for keeper in services.keepers:
+            await keeper.close()
+    assert services.failures == []
