@@ -17,7 +17,6 @@ from tests.e2e.waiting import eventually
 TOOLS = ("dockerd", "docker", "docker-compose", "debootstrap", "unshare", "nsenter", "setpriv", "ip")
 #: Long enough for a loaded machine; only what hangs ever takes this long.
 _COMMAND_S = 300.0
-_STOP_S = 30.0
 _CGROUPS = Path("/sys/fs/cgroup")
 _RELAY = Path(__file__).with_name("relay.py")
 
@@ -102,12 +101,11 @@ class Engine:
         return False
 
     def end(self) -> None:
-        """Asks it to stop, and takes everything with it whether it obeys or not."""
-        with contextlib.suppress(ValueError, FileNotFoundError, ProcessLookupError):
-            os.kill(self._first_process(), signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(timeout=_STOP_S)
-        for popen in (*self._relays.values(), self._popen):
+        """Ends the first process of the namespaces: it is gone when all of them are, and what they had mounted."""
+        with contextlib.suppress(ValueError, OSError):
+            os.kill(self._first_process(), signal.SIGKILL)
+            self._popen.wait(timeout=_COMMAND_S)
+        for popen in (self._popen, *self._relays.values()):
             popen.kill()
             popen.wait()
 

@@ -25,9 +25,7 @@ class Stack:
         """Runs compose on this file, at the top of the checkout."""
         chosen = ("--project-name", self.name, "--file", f"deploy/compose.{self.name}.yaml")
         # No image is pulled: the base is the engine's own, and packages come from the wheelhouse.
-        return self.engine.run(
-            _COMPOSE, *chosen, *arguments, cwd=self._checkout, BASE_IMAGE=BASE, PIP_NO_INDEX="1", LOG_LEVEL="DEBUG"
-        )
+        return self.engine.run(_COMPOSE, *chosen, *arguments, cwd=self._checkout, BASE_IMAGE=BASE, PIP_NO_INDEX="1")
 
     def up(self) -> None:
         """Starts everything and waits until all of it is healthy."""
@@ -38,29 +36,28 @@ class Stack:
     def down(self) -> None:
         self.compose("down", "--volumes")
 
-    def services(self) -> list[str]:
-        return self.compose("config", "--services").split()
+    def containers(self) -> dict[str, dict[str, Any]]:
+        """What the engine knows of each service's container."""
+        found = self._own("ps", "--all")
+        known = json.loads(self.engine.docker("inspect", *found)) if found else []
+        services = {container["Config"]["Labels"]["com.docker.compose.service"]: container for container in known}
+        assert len(services) == len(known), f"expected one container of each service, got {found}"
+        return services
 
     def container(self, service: str) -> dict[str, Any]:
-        """What the engine knows of a service's container."""
-        found = self.compose("ps", "--quiet", service).split()
-        assert len(found) == 1, f"expected one container of {service}, got {found}"
-        (known,) = json.loads(self.engine.docker("inspect", *found))
-        return dict(known)
+        return self.containers()[service]
 
     def health(self) -> dict[str, str]:
         """What the healthcheck of each service said last."""
-        return {service: self.container(service)["State"]["Health"]["Status"] for service in self.services()}
+        containers = self.containers().items()
+        return {service: container["State"]["Health"]["Status"] for service, container in containers}
 
     def wait_until_healthy(self) -> None:
         eventually(self.health, lambda health: set(health.values()) == {"healthy"}, "the health of all services")
 
-    def log(self, service: str) -> str:
-        return self.compose("logs", "--no-color", service)
-
     def run_in(self, service: str, *command: str) -> str:
         """What a command prints in the container of a service."""
-        return self.compose("exec", "-T", service, *command)
+        return self.engine.docker("exec", self.container(service)["Id"], *command)
 
     @contextlib.contextmanager
     def disconnected(self, service: str, network: str) -> Iterator[None]:
@@ -74,9 +71,11 @@ class Stack:
 
     def leftovers(self) -> list[str]:
         """What the engine still has of this project."""
-        mine = ("--quiet", "--filter", f"label=com.docker.compose.project={self.name}")
-        kinds = (("ps", "--all"), ("network", "ls"), ("volume", "ls"))
-        return [line for kind in kinds for line in self.engine.docker(*kind, *mine).split()]
+        return [*self._own("ps", "--all"), *self._own("network", "ls"), *self._own("volume", "ls")]
+
+    def _own(self, *kind: str) -> list[str]:
+        mine = f"label=com.docker.compose.project={self.name}"
+        return self.engine.docker(*kind, "--quiet", "--filter", mine).split()
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

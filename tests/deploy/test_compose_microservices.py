@@ -1,0 +1,122 @@
+"""Design A in containers: six services on a real engine, reached through the published port."""
+
+import json
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.deploy.clients import SLOTS, check_all_end, check_the_five_methods, state_of
+from tests.deploy.stack import Stack
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+
+# The first test waits for the image, too.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+LISTENING = {"gateway": 50051, "job": 50052, "queue": 50053, "coordinator": 50054, "result": 50055}
+#: Asks the service that has the jobs for all of them, with the token in its argument, if any.
+ASKING = """
+import grpc, sys
+call = grpc.insecure_channel("job:50052").unary_unary("/taskqueue.internal.v1.JobInternalService/ListJobRecords")
+try:
+    call(b"", timeout=30, wait_for_ready=True, metadata=[("authorization", "Bearer " + a) for a in sys.argv[1:]])
+except grpc.RpcError as error:
+    print(error.code().name)
+"""
+
+
+@pytest.fixture(scope="module")
+def wire(microservices: Stack) -> Iterator[Wire]:
+    """A client of the gateway."""
+    wire = Wire(microservices.engine.target(LISTENING["gateway"]))
+    yield wire
+    wire.close()
+
+
+def test_all_services_become_healthy(microservices: Stack) -> None:
+    """Each service is healthy by its own healthcheck, and the worker by that of its coordinator."""
+    assert microservices.health() == dict.fromkeys([*LISTENING, "worker"], "healthy")
+    for service, container in microservices.containers().items():
+        said = json.loads(container["State"]["Health"]["Log"][-1]["Output"])
+        target = f"127.0.0.1:{LISTENING[service]}" if service in LISTENING else "coordinator:50054"
+        mode = "tcp" if service in LISTENING else "worker"
+        assert (said["event"], said["mode"], said["target"]) == ("healthy", mode, target)
+
+
+def test_contract_holds_through_the_gateway(wire: Wire) -> None:
+    """Submit, status, result, cancel and list do what was frozen."""
+    check_the_five_methods(wire)
+
+
+@pytest.mark.parametrize("service", [*LISTENING, "worker"])
+def test_services_run_unbuffered_and_not_as_root(microservices: Stack, service: str) -> None:
+    """The image's user runs the one command, with PYTHONUNBUFFERED=1."""
+    asked = "import os; print(os.getuid(), os.environ['PYTHONUNBUFFERED'])"
+    assert microservices.run_in(service, "python", "-c", asked).split() == ["10001", "1"]
+
+
+def test_only_the_gateway_can_be_reached_from_outside(microservices: Stack) -> None:
+    """One port is published, on loopback; the others are known inside alone."""
+    bound = {
+        service: [binding for bindings in ports.values() for binding in bindings or ()]
+        for service, container in microservices.containers().items()
+        if (ports := container["NetworkSettings"]["Ports"])
+    }
+    assert bound == {"gateway": [{"HostIp": "127.0.0.1", "HostPort": "50051"}]}
+
+
+def test_services_know_who_calls(microservices: Stack) -> None:
+    """Inside the network too, no token is UNAUTHENTICATED and another role's PERMISSION_DENIED."""
+    variables = dict(pair.split("=", 1) for pair in microservices.container("worker")["Config"]["Env"])
+    ask = ("worker", "python", "-c", ASKING)
+    assert microservices.run_in(*ask).split() == [grpc.StatusCode.UNAUTHENTICATED.name]
+    assert microservices.run_in(*ask, variables["SERVICE_TOKEN"]).split() == [grpc.StatusCode.PERMISSION_DENIED.name]
+
+
+def test_jobs_outlive_a_disconnected_worker(microservices: Stack, wire: Wire) -> None:
+    """A worker off the network loses its jobs; they go back to the queue, and end once it is there again."""
+    accepted = [wire.new(ms=3_000) for _ in range(SLOTS + 2)]
+    wire.wait_for(accepted[0], public.RUNNING)
+    with microservices.disconnected("worker", "inside"):
+        for job_id in accepted[:SLOTS]:
+            wire.wait_for(job_id, public.QUEUED)
+        accepted.append(wire.new(ms=1))
+    check_all_end(wire, accepted)
+
+
+@pytest.mark.parametrize("service", ["job", "queue"])
+def test_jobs_outlive_a_disconnected_owner(microservices: Stack, wire: Wire, service: str) -> None:
+    """Without an owner submits are refused as UNAVAILABLE; what was accepted before ends once it is there again."""
+    accepted = [wire.new(ms=1_000) for _ in range(2 * SLOTS)]
+    with microservices.disconnected(service, "inside"):
+        eventually(lambda: refused_submit(wire, accepted), grpc.StatusCode.UNAVAILABLE.__eq__)
+    check_all_end(wire, accepted)
+    eventually(lambda: refused_submit(wire, accepted), lambda code: code is None)
+    check_all_end(wire, accepted)
+
+
+def refused_submit(wire: Wire, accepted: list[str]) -> grpc.StatusCode | None:
+    """Why a submit was refused; if it was not, it is one more that must not be lost."""
+    try:
+        accepted.append(wire.new(ms=1))
+    except grpc.RpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return None
+
+
+def test_gateway_answers_while_it_is_cut_off(microservices: Stack, wire: Wire) -> None:
+    """A gateway that reaches no owner says UNAVAILABLE, and knows its jobs again once it does."""
+    job_id = wire.new(ms=1)
+    with microservices.disconnected("gateway", "inside"):
+        eventually(lambda: state_of(wire, job_id), grpc.StatusCode.UNAVAILABLE.__eq__)
+    check_all_end(wire, [job_id])
+
+
+def test_it_goes_down_and_leaves_nothing(microservices: Stack) -> None:
+    """No container, network or volume of the project is left."""
+    assert microservices.leftovers()
+    microservices.down()
+    assert microservices.leftovers() == []
