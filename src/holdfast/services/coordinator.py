@@ -206,21 +206,12 @@ class CoordinatorService(rpc.CoordinatorInternalServiceServicer):
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        terms = coordinator.terms
-        self._beat_ms = beat_ms(terms.heartbeat_ms, terms.worker_timeout_ms)
 
     @answered
     async def WorkerHeartbeat(self, request: pb.WorkerHeartbeatRequest, context: Context) -> pb.WorkerHeartbeatResponse:
-        """A sign of life; whoever uses more than the frozen fields is told the terms of its leases, too."""
+        """A sign of life."""
         heard = await self._coordinator.hear(checked_worker(request.worker_id), request)
-        is_frozen = not (request.HasField("running") or request.released or request.is_arriving or request.is_leaving)
-        return pb.WorkerHeartbeatResponse(
-            accepted=True,
-            next_heartbeat_in_ms=self._beat_ms,
-            cancel=heard.cancels,
-            revoked=[pb.RunningJob(job_id=job_id, token=token) for job_id, token in heard.revoked],
-            lease_ms=0 if is_frozen else self._coordinator.terms.worker_timeout_ms,
-        )
+        return heard_message(request, heard, self._coordinator.terms)
 
     @answered
     async def FetchWork(self, request: pb.FetchWorkRequest, context: Context) -> pb.FetchWorkResponse:
@@ -235,3 +226,15 @@ class CoordinatorService(rpc.CoordinatorInternalServiceServicer):
         row = row_of(request)
         reason = await self._coordinator.report(checked_worker(request.worker_id), row)
         return pb.ReportWorkOutcomeResponse(accepted=not reason, reason=reason)
+
+
+def heard_message(request: pb.WorkerHeartbeatRequest, heard: Heard, terms: Terms) -> pb.WorkerHeartbeatResponse:
+    """The answer to a heartbeat; whoever uses more than the frozen fields is told the time of its leases, too."""
+    is_frozen = not (request.HasField("running") or request.released or request.is_arriving or request.is_leaving)
+    return pb.WorkerHeartbeatResponse(
+        accepted=True,
+        next_heartbeat_in_ms=beat_ms(terms.heartbeat_ms, terms.worker_timeout_ms),
+        cancel=heard.cancels,
+        revoked=[pb.RunningJob(job_id=job_id, token=token) for job_id, token in heard.revoked],
+        lease_ms=0 if is_frozen else terms.worker_timeout_ms,
+    )

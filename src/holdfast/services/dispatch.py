@@ -21,7 +21,7 @@ from holdfast.gateway.grpc.work import fetch_hint_ms
 from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
-from holdfast.services.lease_table import NOT_RUNNING, Lease, LeaseTable
+from holdfast.services.lease_table import NOBODY, NOT_RUNNING, Lease, LeaseTable
 from holdfast.services.peers import Peers
 from holdfast.services.settling import ACTOR, Settler
 from holdfast.services.underway import Underway
@@ -210,7 +210,7 @@ class Dispatcher:
         """Ends a job that waits although it should stop: it is taken like any other, and not handed out."""
         job_id = record.summary.job_id
         with self._underway.holding(job_id):
-            lease = await self.take(job_id, ACTOR)
+            lease = await self.take(job_id, NOBODY)
             if lease is not None:
                 await self._end_canceled(lease, record)
                 await self._peers.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))

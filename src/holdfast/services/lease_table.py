@@ -25,6 +25,9 @@ class Verdict:
     is_spent: bool
 
 
+#: Stands for this service itself where it takes a job only to end it; no worker has this name.
+NOBODY = ""
+
 EXPIRED = Verdict("expired", is_spent=True)
 NOT_RUNNING = Verdict("not-running", is_spent=False)
 RELEASED = Verdict("released", is_spent=False)

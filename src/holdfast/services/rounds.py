@@ -14,7 +14,7 @@ from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
-from holdfast.services.lease_table import LeaseTable
+from holdfast.services.lease_table import NOBODY, NOT_RUNNING, LeaseTable
 from holdfast.services.peers import Peers
 
 
@@ -79,6 +79,8 @@ class Rounds:
             get_logger().info(
                 "lease_adopted", job_id=lease.job_id, worker_id=lease.worker, token=lease.token, method="round"
             )
+        if lease.worker == NOBODY:  # taken to be ended, and whoever took it did not get so far
+            self._table.judge(lease, NOT_RUNNING)
 
 
 def running_records(cursor: str) -> pb.ListJobRecordsRequest:

@@ -1,0 +1,283 @@
+"""The owners of design A on real gRPC servers in one process, a coordinator that can die, and calls that get lost.
+
+Time is the owners' and the coordinator's alone, and moves when a test says so.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import Enum
+from typing import Any
+
+import grpc
+import structlog
+
+from holdfast.backends.microservices.jobs import ServiceJobs
+from holdfast.backends.microservices.owners import Owners
+from holdfast.backends.ports import JobDraft
+from holdfast.coordinator.timekeeper import STALL_MS
+from holdfast.core import envelopes, line, records
+from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.model import SIM_TYPE, Template
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.services.coordinator import Coordinator, Terms, heard_message
+from holdfast.services.job import JobService
+from holdfast.services.peers import Peers
+from holdfast.services.queue import QueueService
+from holdfast.services.reporting import row_of
+from holdfast.services.result import ResultService
+from holdfast.testing.clock import ManualClock
+from tests.unit.services.owner_server import served
+
+WORKER = "w"
+
+
+class Fault(Enum):
+    """What becomes of one call of the coordinator."""
+
+    LOST_BEFORE = "it does not arrive"
+    LOST_AFTER = "its answer does not arrive"
+    DEAD_BEFORE = "the process ends before it is sent"
+    DEAD_AFTER = "the process ends before the answer arrives"
+
+
+class Faults:
+    """Stands between the coordinator and the owners: counts the calls, and lets some go wrong."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        #: What becomes of a call: by its number from 1, its method and its request.
+        self.rule: Callable[[int, str, Any], Fault | None] = lambda _number, _method, _request: None
+        #: Runs before a call is sent, which waits for it.
+        self.before: Callable[[str, Any], Awaitable[None]] | None = None
+        self.death = asyncio.Event()
+
+    def reset(self) -> None:
+        """From now on every call arrives; they are counted anew."""
+        self.__init__()  # type: ignore[misc]  # as new
+
+    def down(self, *services: str) -> None:
+        """No call to these services arrives."""
+        methods = {method for service in services for method in _METHODS[service]}
+        self.rule = lambda _number, method, _request: Fault.LOST_BEFORE if method in methods else None
+
+    async def send(self, method: str, request: object, call: Callable[[], Awaitable[Any]]) -> object:
+        """One call, and what becomes of it."""
+        self.calls.append(method)
+        fault = self.rule(len(self.calls), method, request)
+        if self.before is not None:
+            await self.before(method, request)
+        if fault is Fault.LOST_BEFORE:
+            raise _broken(grpc.StatusCode.UNAVAILABLE)
+        if fault is Fault.DEAD_BEFORE:
+            await self._die()
+        answer = await call()
+        if fault is Fault.DEAD_AFTER:
+            await self._die()
+        if fault is Fault.LOST_AFTER:
+            raise _broken(grpc.StatusCode.DEADLINE_EXCEEDED)
+        return answer
+
+    async def _die(self) -> None:
+        self.death.set()
+        await asyncio.Event().wait()
+
+
+def _broken(code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "lost", None)
+
+
+_METHODS = {
+    name: set(pb.DESCRIPTOR.services_by_name[f"{name.capitalize()}InternalService"].methods_by_name)
+    for name in ("job", "queue", "result")
+}
+
+
+class FaultyChannel:
+    """A channel whose calls go through `Faults`; as much of one as stubs use."""
+
+    def __init__(self, channel: grpc.aio.Channel, faults: Faults) -> None:
+        self._channel = channel
+        self._faults = faults
+
+    def unary_unary(self, path: str, *codecs: Any, **options: Any) -> Callable[..., Awaitable[Any]]:  # noqa: ANN401
+        """The same call, with faults."""
+        real: Any = self._channel.unary_unary(path, *codecs, **options)
+        method = path.rpartition("/")[2]
+
+        async def call(request: object, **terms: object) -> object:
+            return await self._faults.send(method, request, lambda: real(request, **terms))
+
+        return call
+
+
+class World:
+    """Three owners, their clients, and the coordinator of the moment."""
+
+    def __init__(self, channels: dict[str, grpc.aio.Channel], clock: ManualClock, waiting: line.Line) -> None:
+        self.clock = clock
+        self.faults = Faults()
+        self.line = waiting
+        self.jobs = ServiceJobs(
+            Owners(job=channels["job"], queue=channels["queue"], result=channels["result"]), clock.wall_ms
+        )
+        self.job: Any = rpc.JobInternalServiceStub(channels["job"])
+        self.queue: Any = rpc.QueueInternalServiceStub(channels["queue"])
+        self.results: Any = rpc.ResultInternalServiceStub(channels["result"])
+        faulty: dict[str, Any] = {name: FaultyChannel(channel, self.faults) for name, channel in channels.items()}
+        self._peers = Peers(**faulty)
+        self.terms = Terms()
+        self.log: list[Any] = []
+        self.coordinator = Coordinator(self._peers, self.terms, clock)
+
+    # -- clients
+
+    async def submit(self, type_: str = SIM_TYPE, **options: Any) -> str:  # noqa: ANN401 - those of a template
+        """One accepted job."""
+        options = {"simulated": type_ == SIM_TYPE} | options
+        draft = JobDraft(0, b"payload", options.pop("delay_ms", 0))
+        return (await self.jobs.submit([Template(type_, **options)], [draft])).job_ids[0]
+
+    async def record(self, job_id: str) -> pb.GetJobRecordResponse:
+        """What the owner of the records says."""
+        record: pb.GetJobRecordResponse = await self.job.GetJobRecord(pb.GetJobRecordRequest(job_id=job_id))
+        return record
+
+    async def state(self, job_id: str) -> State:
+        """The job's status."""
+        return State((await self.record(job_id)).summary.status)
+
+    async def result(self, job_id: str) -> pb.GetResultResponse:
+        """The job's envelope."""
+        result: pb.GetResultResponse = await self.results.GetResult(pb.GetResultRequest(job_id=job_id))
+        return result
+
+    async def check_ended(self, *job_ids: str) -> None:
+        """Each job has ended once, with an envelope of the same status, and waits nowhere."""
+        for job_id in job_ids:
+            state, result = await self.state(job_id), await self.result(job_id)
+            assert state in TERMINAL
+            assert (result.found, int(result.terminal_status)) == (True, int(state))
+
+    # -- a worker
+
+    async def fetch(self, worker: str = WORKER, *routes: str) -> pb.FetchWorkResponse:
+        """What the worker is given."""
+        return await self.coordinator.fetch(worker, pb.Wanted(routes=routes or [SIM_TYPE]))
+
+    async def take(self, worker: str = WORKER) -> pb.FetchWorkResponse:
+        """A job in the hands of the worker."""
+        work = await self.fetch(worker)
+        assert work.assigned
+        return work
+
+    async def report(
+        self,
+        work: pb.FetchWorkResponse,
+        outcome: public_pb.JobOutcome = public_pb.JOB_OUTCOME_SUCCEEDED,
+        *,
+        worker: str = WORKER,
+        **fields: Any,  # noqa: ANN401 - those of the message
+    ) -> str:
+        """Why the report does not count, or nothing."""
+        request = pb.ReportWorkOutcomeRequest(job_id=work.job_id, outcome=outcome, **({"token": work.token} | fields))
+        return await self.coordinator.report(worker, row_of(request))
+
+    async def beat(
+        self,
+        *running: pb.FetchWorkResponse,
+        worker: str = WORKER,
+        released: tuple[pb.FetchWorkResponse, ...] = (),
+        **fields: Any,  # noqa: ANN401 - those of the message
+    ) -> pb.WorkerHeartbeatResponse:
+        """A heartbeat that names what the worker runs."""
+        return await self._beat(
+            pb.WorkerHeartbeatRequest(
+                worker_id=worker, running=pb.RunningJobs(jobs=_named(running)), released=_named(released), **fields
+            )
+        )
+
+    async def bare_beat(self, worker: str = WORKER) -> pb.WorkerHeartbeatResponse:
+        """A heartbeat of a worker that knows only the frozen fields."""
+        return await self._beat(pb.WorkerHeartbeatRequest(worker_id=worker, capacity_hint=1))
+
+    async def _beat(self, request: pb.WorkerHeartbeatRequest) -> pb.WorkerHeartbeatResponse:
+        return heard_message(request, await self.coordinator.hear(request.worker_id, request), self.terms)
+
+    # -- time and death
+
+    async def pass_time(self, ms: int, *running: pb.FetchWorkResponse) -> None:
+        """Time passes for everybody; the worker beats every second for what it runs."""
+        for at_ms in range(0, ms, STALL_MS):
+            self.clock.advance(min(STALL_MS, ms - at_ms) / 1_000)
+            if running and at_ms % 1_000 == 0:
+                await self.beat(*running)
+            self.coordinator.tick()
+            await self.coordinator.settled()
+
+    async def kill(self) -> None:
+        """The coordinator ends where it is, and another takes its place."""
+        await self.coordinator.stop()
+        self.faults.reset()
+        self.coordinator = Coordinator(self._peers, self.terms, self.clock)
+
+    async def until_death(self, steps: Awaitable[object]) -> bool:
+        """Runs steps until the coordinator dies, or to their end; whether it died."""
+        task, death = asyncio.ensure_future(steps), asyncio.ensure_future(self.faults.death.wait())
+        await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
+        is_dead = self.faults.death.is_set()
+        for left in (task, death):
+            left.cancel()
+        results = await asyncio.gather(task, death, return_exceptions=True)
+        if not is_dead and isinstance(results[0], Exception):
+            raise results[0]
+        return is_dead
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The lines of one kind so far."""
+        return [entry for entry in self.log if entry["event"] == event]
+
+
+def _named(works: tuple[pb.FetchWorkResponse, ...]) -> list[pb.RunningJob]:
+    return [pb.RunningJob(job_id=work.job_id, token=work.token) for work in works]
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """Served until the block ends."""
+    clock = ManualClock()
+    book, waiting, ends = records.Records(), line.Line(60_000), envelopes.Envelopes(envelopes.Retention())
+    async with AsyncExitStack() as stack:
+        logs = stack.enter_context(structlog.testing.capture_logs())
+        owners = {
+            "job": served(
+                book,
+                records.DIGEST_VERSION,
+                lambda keeper, to: rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, book), to),
+                None,
+                clock=clock,
+            ),
+            "queue": served(
+                waiting,
+                line.DIGEST_VERSION,
+                lambda keeper, to: rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, waiting), to),
+                None,
+                clock=clock,
+            ),
+            "result": served(
+                ends,
+                envelopes.DIGEST_VERSION,
+                lambda keeper, to: rpc.add_ResultInternalServiceServicer_to_server(ResultService(keeper, ends), to),
+                None,
+                clock=clock,
+            ),
+        }
+        channels = {name: (await stack.enter_async_context(owner)).channel for name, owner in owners.items()}
+        made = World(channels, clock, waiting)
+        made.log = logs
+        try:
+            yield made
+        finally:
+            await made.coordinator.stop()
