@@ -8,6 +8,8 @@ Invariants: two snapshots are kept, and segments are removed only if the older o
 costs time and nothing else. A snapshot that cannot be written is told and tried again later; nothing depends on it.
 """
 
+import contextlib
+
 import msgspec
 
 from holdfast.journal.disk import Disk
@@ -80,6 +82,8 @@ class Compactor:
                 remove_if_present(self._disk, snapshot_name(position))
         except OSError as error:
             get_logger().error("snapshot_failed", message=str(error))
+            with contextlib.suppress(OSError):  # not even its name can be relied upon
+                remove_if_present(self._disk, header.name)
             return 0
         if len(positions) >= SNAPSHOTS_KEPT:
             self._journal.remove_segments(positions[-SNAPSHOTS_KEPT])
