@@ -258,6 +258,19 @@ async def test_envelopes_are_bounded(tmp_path: Path, storage: str) -> None:
             assert (await results.get("young")).output_bytes == b"out"
 
 
+async def test_storing_again_keeps_an_envelope_for_longer(tmp_path: Path) -> None:
+    """A job that ends long after its envelope was stored is ended by somebody who stores it again, and keeps it."""
+    retention = Retention(age_ms=60_000, envelopes=2, bytes=1_000)
+    async with results_at(tmp_path / "result", retention=retention) as results:
+        await results.store("a", output_bytes=b"first")
+        await results.store("b")
+        assert not (await results.store("a", FAILED)).stored
+    async with results_at(tmp_path / "result", retention=retention) as results:
+        await results.store("c")
+        assert [(await results.get(job_id)).found for job_id in "abc"] == [True, False, True]
+        assert (await results.get("a")).output_bytes == b"first"
+
+
 def test_only_the_result_service_changes_envelopes(root: Path) -> None:
     """No other module of the product touches the state that holds outputs: whoever wants to has to ask."""
     assert importers(root, "core.envelopes") == {"services/result.py", "services/roles.py"}
