@@ -1,0 +1,215 @@
+"""`holdfast up --topology microservices`: six processes by one command, kept alive, and gone with it."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import grpc
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import ExitCode
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.app_jobs import is_gone
+from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire, refusal
+
+ROLES = ("job", "queue", "result", "coordinator", "gateway", "worker")
+UP = ("up", "--topology", "microservices", "--port", "0")
+APP = """
+import os
+from holdfast import Holdfast
+
+app = Holdfast("memory://")
+
+@app.job
+def double(number: int) -> int:
+    return 2 * number
+
+@app.job(isolation="process")
+def variables() -> list[str]:
+    return sorted(os.environ)
+"""
+
+
+class Up:
+    """One topology that is ready."""
+
+    def __init__(self, fleet: Fleet, *arguments: str, **environment: str) -> None:
+        self.program: Program = fleet.start(*UP, *arguments, **environment)
+        self.ready = self.program.ready()
+        self.wire: Wire = fleet.wire(self.ready["grpc"])
+
+    def pids(self) -> dict[str, int]:
+        """The process of each role, as it is now."""
+        words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in self.program.children()}
+        return {line[4].decode(): pid for pid, line in words.items() if len(line) > 4}
+
+    def replaced(self, role: str, old: int) -> None:
+        """Waits until another process has the role, and is ready."""
+        eventually(lambda: [line["role"] for line in self.program.lines("role_ready")].count(role) == 2)
+        assert self.pids()[role] != old
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for the questions that change nothing."""
+    folder = tmp_path_factory.mktemp("up")
+    (folder / "shop.py").write_text(APP)
+    with fleet_in(folder) as fleet:
+        yield Up(fleet, "--app", "shop:app", WORKER_ID="w-1")
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """What a process was started with."""
+    pairs = Path(f"/proc/{pid}/environ").read_text().rstrip("\0").split("\0")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def test_six_processes_and_one_line(shared: Up) -> None:
+    """The line names the gateway, and every service with its address."""
+    assert shared.pids().keys() == set(ROLES)
+    assert shared.ready["services"].keys() == set(ROLES) - {"worker"}
+    assert shared.ready["services"]["gateway"] == shared.ready["grpc"]
+    assert shared.ready["data"] == "memory://"
+    assert shared.program.output.count("\n") == 1
+
+
+def test_job_of_the_frozen_contract_runs(shared: Up) -> None:
+    """What is submitted at the gateway is run by the worker, and its result is there."""
+    job_id = shared.wire.new(size=10)
+    assert shared.wire.wait_for(job_id).status == public.DONE
+    assert shared.wire.result(job_id).output_bytes == b"." * 10
+
+
+def test_job_of_an_app_runs_and_sees_no_token(shared: Up) -> None:
+    """The SDK reaches the same services, and what runs there cannot read what the worker proves itself with."""
+    with Holdfast(f"holdfast://{shared.ready['grpc']}") as client:
+        assert client.submit("double", [21]).result(timeout_s=60) == 42
+        seen = client.submit("variables", []).result(timeout_s=60)
+    assert "COORDINATOR_ADDR" in seen
+    assert [name for name in seen if "TOKEN" in name] == []
+
+
+def test_each_process_has_a_token_of_its_own(shared: Up) -> None:
+    """Who calls others has one token, which nobody else has; owners have none."""
+    told = {role: variables_of(pid) for role, pid in shared.pids().items()}
+    tokens = {role: variables["SERVICE_TOKEN"] for role, variables in told.items() if "SERVICE_TOKEN" in variables}
+    assert tokens.keys() == {"gateway", "coordinator", "worker"}
+    assert len(set(tokens.values())) == 3
+    assert "SERVICE_TOKEN" not in variables_of(shared.program.pid)
+    assert {role for role, variables in told.items() if "SERVICE_TOKEN_HASHES" in variables} == {
+        *("job", "queue", "result", "coordinator")
+    }
+    assert shared.program.lines("unprotected") == []
+    assert not any(token in shared.program.log for token in tokens.values())
+
+
+def test_services_know_their_callers(shared: Up) -> None:
+    """Whoever is on the same machine and has no token is refused by every service but the gateway."""
+    for role, address in shared.ready["services"].items():
+        with closing(Wire(address)) as wire:
+            path = f"/taskqueue.internal.v1.{role.capitalize()}InternalService/Anything"
+            code = refusal(lambda wire=wire, path=path: wire.raw(path, b"")).code  # type: ignore[misc]
+        assert code.name == ("UNIMPLEMENTED" if role == "gateway" else "UNAUTHENTICATED")
+
+
+def test_stop_ends_everything_in_good_order(fleet: Fleet) -> None:
+    """The worker finishes what it runs, then the others end, and nothing is left."""
+    up = Up(fleet)
+    pids = up.pids()
+    job_id = up.wire.new(ms=300)
+    up.wire.wait_for(job_id, public.RUNNING)
+    up.program.signal(signal.SIGINT)
+    assert up.program.wait() == 0
+    assert all(is_gone(pid) for pid in pids.values())
+    order = [line["service"] for line in up.program.lines("stopped")]
+    assert sorted(order[:2]) == ["coordinator", "gateway"]
+    assert sorted(order[2:]) == ["job", "queue", "result"]
+    assert up.program.lines("role_died") == []
+
+
+def test_no_process_survives_a_killed_supervisor(fleet: Fleet) -> None:
+    """Kill -9 of `holdfast up` takes all six with it."""
+    up = Up(fleet)
+    pids = [*up.pids().values()]
+    assert len(pids) == 6
+    up.program.kill()
+    try:
+        eventually(lambda: all(is_gone(pid) for pid in pids), what="the end of its children")
+    finally:
+        kill_all(pids)
+
+
+def test_killed_roles_come_back_where_they_were(fleet: Fleet) -> None:
+    """Each is started again on its old port, and jobs that were accepted are run."""
+    up = Up(fleet, "--data", "kept", "--heartbeat-ms", "100", "--worker-timeout-ms", "1000")
+    for role in ROLES:
+        job_id = up.wire.new(ms=20)
+        old = up.pids()[role]
+        os.kill(old, signal.SIGKILL)
+        up.replaced(role, old)
+        ends(up.wire, job_id)
+    assert up.program.stop() == 0
+
+
+def ends(wire: Wire, job_id: str) -> None:
+    """Waits until the job is done, whoever is away meanwhile."""
+    eventually(lambda: _status(wire, job_id), lambda found: found == public.DONE, what="the end of the job")
+
+
+def _status(wire: Wire, job_id: str) -> int | None:
+    """A job's status; None while somebody who knows it is away."""
+    try:
+        return wire.status(job_id, timeout_s=5).status
+    except grpc.RpcError:
+        return None
+
+
+def test_jobs_are_there_after_a_restart(fleet: Fleet, tmp_path: Path) -> None:
+    """With a directory each owner keeps its part; the next start has all of it, with other tokens."""
+    first = Up(fleet, "--data", "kept")
+    job_id = first.wire.new(size=3)
+    first.wire.wait_for(job_id)
+    tokens = {variables_of(first.pids()["gateway"])["SERVICE_TOKEN"]}
+    assert first.program.stop() == 0
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"job", "queue", "result"}
+    second = Up(fleet, "--data", "kept")
+    tokens.add(variables_of(second.pids()["gateway"])["SERVICE_TOKEN"])
+    assert second.wire.result(job_id).output_bytes == b"..."
+    assert len(tokens) == 2
+    assert second.program.stop() == 0
+
+
+def test_app_that_is_not_there_ends_everything(fleet: Fleet) -> None:
+    """What the worker says stands above the sentence that names it, and nothing is left."""
+    program = fleet.start(*UP, "--app", "nowhere:app")
+    assert program.wait() == ExitCode.USAGE
+    assert program.output == ""
+    said = [line for line in program.log.splitlines() if line.startswith("holdfast: ")]
+    assert "nowhere" in said[0]
+    assert said[-1] == "holdfast: worker cannot start; what it said stands above"
+    assert program.children() == []
+
+
+def test_port_that_is_taken_ends_everything(fleet: Fleet) -> None:
+    """The services take five ports in a row, and the one that cannot be had is named."""
+    with socket.socket() as taken:
+        port = stable_port()
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        program = fleet.start("up", "--topology", "microservices", "--port", str(port - 2))
+        assert program.wait() == ExitCode.UNREACHABLE
+    assert f"cannot listen on 127.0.0.1:{port}" in program.log
+    assert "queue cannot start; what it said stands above" in program.log
+
+
+def test_setting_that_only_a_ledger_heeds_is_refused(fleet: Fleet) -> None:
+    """What would change nothing is not accepted in silence."""
+    program = fleet.start(*UP, "--lease-ms", "500", "--metrics-port", "1234")
+    assert program.wait() == ExitCode.USAGE
+    assert [line.split()[2] for line in program.log.splitlines()] == ["metrics_port", "lease_ms"]

@@ -1,0 +1,216 @@
+"""Each service alone: what it is told, when it is ready, how it ends, and where it may listen."""
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ExitCode
+from holdfast.services.callers import hash_of
+from tests.e2e.fleet import Fleet, Program
+from tests.e2e.waiting import eventually
+
+SERVING = 1
+NOWHERE = "127.0.0.1:1"
+OWNERS = {"JOB_SERVICE_ADDR": NOWHERE, "QUEUE_SERVICE_ADDR": NOWHERE, "RESULT_SERVICE_ADDR": NOWHERE}
+#: What each role is told; everything else has its default.
+TOLD = {
+    "gateway": {"GATEWAY_PORT": "0", **OWNERS},
+    "job": {"JOB_PORT": "0"},
+    "queue": {"QUEUE_PORT": "0"},
+    "coordinator": {"COORDINATOR_PORT": "0", **OWNERS},
+    "result": {"RESULT_PORT": "0"},
+}
+PRIVATE = {
+    "gateway": "taskqueue.v1.TaskQueuePublicService",
+    "job": "taskqueue.internal.v1.JobInternalService",
+    "queue": "taskqueue.internal.v1.QueueInternalService",
+    "coordinator": "taskqueue.internal.v1.CoordinatorInternalService",
+    "result": "taskqueue.internal.v1.ResultInternalService",
+}
+#: Wrong in each variable that there is; None: not said at all.
+WRONG: dict[str, list[tuple[str, str | None]]] = {
+    "gateway": [
+        ("GATEWAY_PORT", "gate"),
+        ("JOB_SERVICE_ADDR", None),
+        ("QUEUE_SERVICE_ADDR", "queue"),
+        ("RESULT_SERVICE_ADDR", "result:x"),
+    ],
+    "job": [("JOB_PORT", "70000"), ("MAX_DEDUP_KEYS", "-5"), ("LOG_LEVEL", "LOUD")],
+    "queue": [("QUEUE_PORT", ""), ("SERVICE_TOKEN_HASHES", "gateway:1234")],
+    "coordinator": [
+        ("COORDINATOR_PORT", "-1"),
+        ("JOB_SERVICE_ADDR", ":50052"),
+        ("QUEUE_SERVICE_ADDR", None),
+        ("RESULT_SERVICE_ADDR", ""),
+        ("HEARTBEAT_INTERVAL_MS", "1s"),
+        ("WORKER_TIMEOUT_MS", "soon"),
+    ],
+    "result": [("RESULT_PORT", "5e4"), ("MAX_OUTPUT_BYTES", "256KiB")],
+    "worker": [
+        ("COORDINATOR_ADDR", None),
+        ("COORDINATOR_ADDR", "coordinator"),
+        ("WORKER_ID", "a worker"),
+        ("WORKER_SLOTS", "0"),
+        ("HEARTBEAT_INTERVAL_MS", "never"),
+    ],
+}
+
+
+def service(fleet: Fleet, role: str, *arguments: str, **environment: str) -> Program:
+    return fleet.start("service", role, *arguments, **{**TOLD[role], **environment})
+
+
+def refused(program: Program) -> list[str]:
+    """What a program said that ended with the status of a mistake in how it was called."""
+    assert program.wait() == ExitCode.USAGE, program.log
+    assert program.output == ""
+    return program.log.splitlines()
+
+
+@pytest.mark.parametrize("role", TOLD)
+def test_service_alone_is_ready_healthy_and_ends_in_good_order(fleet: Fleet, role: str) -> None:
+    """Whoever starts it sees one line when it is bound, asks its health by name, and ends it with TERM."""
+    program = service(fleet, role)
+    ready = program.ready()
+    assert ready == {"event": "ready", "service": role, "grpc": ready["grpc"], "pid": program.pid}
+    wire = fleet.wire(ready["grpc"])
+    assert [wire.health(), wire.health(PRIVATE[role])] == [SERVING, SERVING]
+    assert [line["grpc"] for line in eventually(lambda: program.lines("ready"))] == [ready["grpc"]]
+    assert program.stop() == 0
+    assert {line["service"] for line in program.lines()} == {role}
+    assert [line["event"] for line in program.lines()][-1] == "stopped"
+
+
+@pytest.mark.parametrize("role", WRONG)
+def test_wrong_or_missing_variable_ends_a_service_with_one_line(fleet: Fleet, role: str) -> None:
+    """The line names the variable, what it should be and what it is; nothing was served."""
+    started = []
+    for name, value in WRONG[role]:
+        told = {"COORDINATOR_ADDR": NOWHERE} if role == "worker" else TOLD[role]
+        environment = {**told, name: value} if value is not None else {key: told[key] for key in told if key != name}
+        started.append((name, value, fleet.start("service", role, **environment)))
+    for name, value, program in started:
+        (line,) = refused(program)
+        assert line.startswith(f"holdfast: expected {name} to be ")
+        assert line.endswith("got none: it is required" if value is None else f"got {value!r}")
+
+
+def test_every_mistake_has_a_line(fleet: Fleet) -> None:
+    """All problems are told at once."""
+    lines = refused(fleet.start("service", "coordinator", WORKER_TIMEOUT_MS="x"))
+    names = ["JOB_SERVICE_ADDR", "QUEUE_SERVICE_ADDR", "RESULT_SERVICE_ADDR", "WORKER_TIMEOUT_MS"]
+    assert [line.split()[2] for line in lines] == names
+
+
+@pytest.mark.parametrize(
+    ("role", "option", "roles"),
+    [
+        ("gateway", ("--data", "d"), "job, queue, result"),
+        ("queue", ("--slots", "3"), "worker"),
+        ("result", ("--app", "a:b"), "worker"),
+        ("job", ("--reflection",), "gateway"),
+    ],
+)
+def test_option_of_another_role_is_a_mistake(fleet: Fleet, role: str, option: tuple[str, ...], roles: str) -> None:
+    """An option that a role would not heed is refused."""
+    (line,) = refused(service(fleet, role, *option))
+    assert line == f"holdfast: expected {option[0]} for {roles} only, got it for {role}"
+
+
+def test_unprotected_service_stays_on_loopback(fleet: Fleet) -> None:
+    """Without hashes it says so, and listens further only if it is told that this is meant."""
+    everywhere = ("--host", "0.0.0.0")  # noqa: S104 - where it must not listen
+    bare, told, guarded = (
+        service(fleet, "queue", *everywhere),
+        service(fleet, "queue", *everywhere, "--insecure"),
+        service(fleet, "queue", *everywhere, SERVICE_TOKEN_HASHES=f"gateway:{hash_of('x' * 32)}"),
+    )
+    assert bare.wait() == ExitCode.USAGE
+    assert "expected host to be a loopback address unless --insecure is given, got '0.0.0.0'" in bare.log
+    assert told.ready()["grpc"].startswith("0.0.0.0:")
+    assert [line["level"] for line in eventually(lambda: told.lines("unprotected"))] == ["warning"]
+    assert guarded.ready()["grpc"].startswith("0.0.0.0:")
+    assert guarded.stop() == 0
+    assert guarded.lines("unprotected") == []
+
+
+def test_gateway_stays_on_loopback_even_with_a_token(fleet: Fleet) -> None:
+    """Its token proves who it is to the owners; its clients prove nothing."""
+    program = service(fleet, "gateway", "--host", "0.0.0.0", SERVICE_TOKEN="x" * 32)  # noqa: S104 - it must not
+    (line,) = refused(program)
+    assert "clients are not asked who they are" in line
+
+
+def test_port_that_is_taken_is_named(fleet: Fleet) -> None:
+    """A service that cannot listen says where, and ends."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        program = service(fleet, "result", RESULT_PORT=str(port))
+        assert program.wait() == ExitCode.UNREACHABLE
+    assert f"cannot listen on 127.0.0.1:{port}" in program.log
+
+
+@pytest.mark.parametrize("role", ["job", "queue", "result"])
+def test_owner_has_a_directory_of_its_own_to_itself(fleet: Fleet, tmp_path: Path, role: str) -> None:
+    """One directory is named for all; each owner keeps its part, and lets nobody else in."""
+    first = service(fleet, role, "--data", "kept")
+    assert first.ready()["data"] == str(tmp_path / "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == [role]
+    second = service(fleet, role, "--data", "kept")
+    assert second.wait() == ExitCode.UNREACHABLE
+    assert str(first.pid) in second.log
+    assert first.stop() == 0
+
+
+def test_directory_that_cannot_be_used_is_named(fleet: Fleet, tmp_path: Path) -> None:
+    """What is no directory is refused with a sentence."""
+    (tmp_path / "file").write_text("")
+    program = service(fleet, "queue", "--data", "file")
+    assert program.wait() == ExitCode.REFUSED
+    assert "cannot be the data directory" in program.log
+
+
+def test_worker_logs_its_first_heartbeat_and_waits_for_its_coordinator(fleet: Fleet) -> None:
+    """A worker without a coordinator goes on trying, under the host's name, and is not ready."""
+    worker = fleet.start("service", "worker", COORDINATOR_ADDR=NOWHERE)
+    (line,) = eventually(lambda: worker.lines("first_heartbeat"))
+    assert (line["service"], line["worker_id"]) == ("worker", socket.gethostname())
+    eventually(lambda: worker.lines("disconnected"))
+    assert worker.output == ""
+    assert worker.stop() == 0
+
+
+def test_worker_serves_a_coordinator(fleet: Fleet) -> None:
+    """It is ready once the coordinator has answered, and says under which name."""
+    owners = {f"{role.upper()}_SERVICE_ADDR": service(fleet, role) for role in ("job", "queue", "result")}
+    addresses = {name: program.ready()["grpc"] for name, program in owners.items()}
+    coordinator = service(fleet, "coordinator", **addresses).ready()["grpc"]
+    worker = fleet.start("service", "worker", COORDINATOR_ADDR=coordinator, WORKER_ID="w-1")
+    ready = worker.ready()
+    assert ready == {
+        "event": "ready",
+        "service": "worker",
+        "worker_id": "w-1",
+        "grpc": coordinator,
+        "pid": worker.pid,
+    }
+    worker.signal(signal.SIGINT)
+    assert worker.wait() == 0
+
+
+def test_token_is_shown_in_no_log(fleet: Fleet) -> None:
+    """A service never tells its token, not even at the most talkative level."""
+    token = os.urandom(16).hex()
+    program = service(fleet, "gateway", SERVICE_TOKEN=token, LOG_LEVEL="debug")
+    wire = fleet.wire(program.ready()["grpc"])
+    with pytest.raises(Exception, match="does not answer"):
+        wire.status("0190a5d2-0000-7000-8000-000000000000")
+    assert program.stop() == 0
+    assert json.dumps(token) not in program.log
+    assert token not in program.log
