@@ -13,10 +13,11 @@ from holdfast.testing.conformance.harness import Harness  # noqa: E402
 from tests.backends.ledger_here import LedgerHere  # noqa: E402
 from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E402
 from tests.backends.microservices import Microservices, ServiceSets  # noqa: E402
+from tests.backends.monolith import Monolith, NodeSets  # noqa: E402
 
 __all__ = ["place"]
 
-BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket", "microservices")
+BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket", "microservices", "monolith")
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +36,18 @@ def service_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceSe
     sets.end()
 
 
-def harness_named(backend: str, servers: Servers, sets: ServiceSets, folder: Path) -> Harness:
+@pytest.fixture(scope="session")
+def node_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSets]:
+    """Processes of nodes that tests share; none is left afterwards."""
+    sets = NodeSets(tmp_path_factory.mktemp("nodes"))
+    yield sets
+    sets.end()
+
+
+def harness_named(backend: str, servers: Servers, sets: ServiceSets, node_sets: NodeSets, folder: Path) -> Harness:
     """A harness of its own for one test."""
+    if backend == "monolith":
+        return Monolith(node_sets)
     if backend == "microservices":
         return Microservices(sets)
     if backend == "ledger-disk":
@@ -47,6 +58,8 @@ def harness_named(backend: str, servers: Servers, sets: ServiceSets, folder: Pat
 
 
 @pytest.fixture(params=BACKENDS)
-def harness(request: pytest.FixtureRequest, servers: Servers, service_sets: ServiceSets, tmp_path: Path) -> Harness:
+def harness(
+    request: pytest.FixtureRequest, servers: Servers, service_sets: ServiceSets, node_sets: NodeSets, tmp_path: Path
+) -> Harness:
     """Every backend in turn."""
-    return harness_named(request.param, servers, service_sets, tmp_path)
+    return harness_named(request.param, servers, service_sets, node_sets, tmp_path)

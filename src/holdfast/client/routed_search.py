@@ -39,10 +39,10 @@ class _Look(msgspec.Struct, frozen=True):
 
     async def taken(self, query: JobQuery, count: int) -> tuple[list[JobView], str | None]:
         """The first of these jobs, and where the node goes on after exactly them."""
-        if count == 0:
-            return [], self.place
         if count == len(self.jobs):
             return self.jobs, self.after or None
+        if count == 0:
+            return [], self.place
         found = await self.node.jobs.find(query, self.place, count)
         return found.jobs, found.cursor or None
 
