@@ -98,6 +98,7 @@ def report(
 def _run(plan: "Plan", folder: Path) -> "Results":
     import shlex
 
+    import uvloop
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text
@@ -121,7 +122,7 @@ def _run(plan: "Plan", folder: Path) -> "Results":
                 say(f"[{done}/{total}] {line}")
 
         command = shlex.join(["holdfast", *sys.argv[1:]])
-        results = asyncio.run(_until_stopped(Comparison(plan, folder, tell).run(facts(command))))
+        results = uvloop.run(_until_stopped(Comparison(plan, folder, tell).run(facts(command))))
     keep(results, folder)
     return results
 

@@ -26,8 +26,8 @@ class Metric(msgspec.Struct, frozen=True):
     is_more_better: bool
     read: Read
     applies: Callable[[Workload], bool]
-    #: What is said of who is better, and of who is worse.
-    better: str = "better"
+    #: What whoever is better is, of whoever is not.
+    better: str = "better than"
 
 
 class Verdict(Enum):
@@ -132,8 +132,24 @@ def _cpu_ms_per_unit(trial: Trial) -> float | None:
     return 1_000 * trial.cpu_s / (rate * trial.duration_s) if rate else None
 
 
-REQUESTS = Metric("req/s", "requests per second", "req/s", True, lambda one: one.requests_per_s, _is_closed_mix, "more")  # noqa: FBT003
-JOBS = Metric("jobs/s", "jobs per second", "jobs/s", True, lambda one: one.jobs_per_s, _is_closed_life, "more")  # noqa: FBT003
+REQUESTS = Metric(
+    "req/s",
+    "requests per second",
+    "req/s",
+    is_more_better=True,
+    read=lambda one: one.requests_per_s,
+    applies=_is_closed_mix,
+    better="ahead of",
+)
+JOBS = Metric(
+    "jobs/s",
+    "jobs per second",
+    "jobs/s",
+    is_more_better=True,
+    read=lambda one: one.jobs_per_s,
+    applies=_is_closed_life,
+    better="ahead of",
+)
 METRICS = (
     REQUESTS,
     JOBS,
@@ -144,7 +160,7 @@ METRICS = (
         is_more_better=False,
         read=lambda one: _p50(one.submit_done),
         applies=lambda one: one.is_life_cycle and _is_steady(one),
-        better="quicker",
+        better="quicker than",
     ),
     Metric(
         "done p99",
@@ -153,7 +169,7 @@ METRICS = (
         is_more_better=False,
         read=lambda one: _p99(one.submit_done),
         applies=lambda one: one.is_life_cycle and _is_steady(one),
-        better="quicker",
+        better="quicker than",
     ),
     *(
         Metric(
@@ -163,7 +179,7 @@ METRICS = (
             is_more_better=False,
             read=_of_method(method, take),
             applies=_is_steady,
-            better="quicker",
+            better="quicker than",
         )
         for method in ("SubmitJob", "GetJobStatus")
         for word, take in (("p50", _p50), ("p99", _p99))
@@ -175,7 +191,7 @@ METRICS = (
         is_more_better=False,
         read=_cpu_ms_per_unit,
         applies=_is_steady,
-        better="cheaper",
+        better="cheaper than",
     ),
     Metric(
         "memory",
@@ -184,6 +200,6 @@ METRICS = (
         is_more_better=False,
         read=lambda one: one.memory_bytes / (1 << 20) or None,
         applies=_is_steady,
-        better="smaller",
+        better="smaller than",
     ),
 )

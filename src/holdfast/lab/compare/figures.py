@@ -23,7 +23,7 @@ _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 _ENDS = {pb.DONE: "done", pb.FAILED: "failed", pb.CANCELED: "canceled", GIVEN_UP: "given up", LOST: "lost"}
 #: The points of a distribution that are kept for its curve; denser where it is steep.
 SHARES = tuple(sorted({*(n / 100 for n in range(100)), 0.995, 0.999, 1.0}))
-BIN_S = 0.5
+BIN_S = 0.25
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -60,6 +60,8 @@ class FaultFigures(msgspec.Struct, frozen=True):
     """What a fault did."""
 
     role: str
+    #: Seconds from the fault to the end of the load.
+    load_s: float
     timeline: list[Moment]
     #: The longest time after the fault in which no job finished.
     gap_s: float
@@ -177,17 +179,26 @@ def _fault(measured: Measured, requests: Sequence[Request], jobs: Sequence[JobRu
     if measured.fault is None:
         return None
     at, begin, end = measured.fault.at, measured.begin, measured.end
-    after = sorted(one.finished for one in jobs if at <= one.finished < end)
-    edges = [at, *after, end]
-    gap_s = max(later - earlier for earlier, later in itertools.pairwise(edges)) / _NS
+    gap_s = _longest_gap([one.finished for one in jobs if one.finished >= at], at, end)
     slowest = max((_submit_done(one) for one in jobs if one.finished and begin <= one.intended < end), default=0.0)
-    return FaultFigures(measured.fault.role, _timeline(measured, requests, jobs), gap_s, slowest)
+    return FaultFigures(
+        measured.fault.role, (end - at) / _NS, _timeline(measured, requests, jobs), gap_s=gap_s, slowest_ms=slowest
+    )
+
+
+def _longest_gap(finishes: Iterable[int], at: int, end: int) -> float:
+    """From the fault, or from any finish while there was load, to the next finish: in seconds."""
+    edges = [at, *sorted(finishes)]
+    if edges[-1] < end:
+        edges.append(end)
+    return max(later - earlier for earlier, later in itertools.pairwise(edges) if earlier < end) / _NS
 
 
 def _timeline(measured: Measured, requests: Sequence[Request], jobs: Sequence[JobRun]) -> list[Moment]:
     assert measured.fault is not None
     at = measured.fault.at
-    first, last = (int((edge - at) / _NS // BIN_S) for edge in (measured.begin, measured.end))
+    latest = max(measured.end, *(one.finished for one in jobs), 0)
+    first, last = _bin(measured.begin, at), _bin(latest, at) + 1
     finished = Counter(_bin(one.finished, at) for one in jobs if one.finished)
     failed = Counter(_bin(one.end, at) for one in requests if one.code != OK)
     slowest: dict[int, float] = {}
@@ -197,7 +208,7 @@ def _timeline(measured: Measured, requests: Sequence[Request], jobs: Sequence[Jo
             slowest[place] = max(slowest.get(place, 0.0), _submit_done(job))
     return [
         Moment(number * BIN_S, finished[number], failed[number], slowest.get(number, 0.0))
-        for number in range(first + 1, last)
+        for number in range(first + 1, last)  # the first step is not a whole one
     ]
 
 

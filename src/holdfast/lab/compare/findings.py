@@ -59,7 +59,7 @@ def _wins(metric: Metric, winner: str, loser: str, rows: Sequence[Outcome], tota
     where = _where(rows, total)
     shaky = [row.workload for row in rows if row.has_errors]
     caution = f" (with more than 1 % of the requests failed in {_few(shaky)})" if shaky else ""
-    yield f"{winner} is {metric.better} than {loser}{where}, by a factor of {extent}{caution}"
+    yield f"{winner} is {metric.better} {loser}{where}, by a factor of {extent}{caution}"
 
 
 def _draws(metric: Metric, rows: Sequence[Outcome], total: int) -> Iterator[str]:

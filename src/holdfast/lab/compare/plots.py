@@ -14,12 +14,13 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from holdfast.lab.compare.document import Picture
-from holdfast.lab.compare.figures import SHARES, Spread, Trial
+from holdfast.lab.compare.figures import BIN_S, SHARES, Spread, Trial
 from holdfast.lab.compare.numbers import number
 from holdfast.lab.compare.results import Results
 from holdfast.lab.compare.workloads import Workload
 
 _INK = "#333a45"
+_PAPER = "#fefefe"
 #: Readable on both papers, and told apart by who sees no red or no green.
 _COLORS = ("#2f7fd0", "#e07b1a", "#2a9d6f", "#b5539c", "#8a7f00", "#7a6ff0")
 _MARKS = ("o", "s", "^", "D", "v", "P")
@@ -42,12 +43,11 @@ def _picture(name: str, title: str, canvas: Canvas) -> tuple[Picture, bytes]:
     canvas.suptitle(title, color=_INK, fontsize=12, x=0.01, ha="left")
     file = f"{name}.svg"
     with mpl.rc_context({"svg.hashsalt": f"holdfast {name}", "svg.fonttype": "none", "font.family": "sans-serif"}):
-        beside, inside = io.BytesIO(), io.BytesIO()
-        canvas.savefig(beside, format="svg", metadata={"Date": None}, facecolor="white")
-        canvas.savefig(inside, format="svg", metadata={"Date": None}, transparent=True)
-    inline = inside.getvalue().decode()
-    inline = inline[inline.index("<svg") :].replace(_INK, "currentColor")
-    return Picture(file, title, inline), beside.getvalue()
+        drawn = io.BytesIO()
+        canvas.savefig(drawn, format="svg", metadata={"Date": None}, facecolor=_PAPER)
+    text = drawn.getvalue().decode()
+    inline = text[text.index("<svg") :].replace(_INK, "currentColor").replace(_PAPER, "none")
+    return Picture(file, title, inline), drawn.getvalue()
 
 
 def _panels(results: Results, titles: Sequence[str], rows_each: int = 1) -> tuple[Canvas, list[list[Any]]]:
@@ -81,6 +81,7 @@ def _dress(panel: Any, x_label: str, y_label: str) -> None:  # noqa: ANN401 - ma
     panel.tick_params(which="both", colors=_INK, labelsize=9)
     panel.grid(color=_INK, alpha=0.18, linewidth=0.7)
     panel.set_axisbelow(True)
+    panel.patch.set_visible(False)
     for side, spine in panel.spines.items():
         spine.set_visible(side in {"left", "bottom"})
         spine.set_color(_INK)
@@ -123,7 +124,7 @@ def _range_line(panel: Any, index: int, rows: Sequence[list[float]], workloads: 
     below = [middle - min(row) for middle, (_, row) in zip(middles, points, strict=True)]
     above = [max(row) - middle for middle, (_, row) in zip(middles, points, strict=True)]
     panel.errorbar(
-        [at for at, _ in points],
+        [at * (1 + 0.025 * (index - 1)) for at, _ in points],  # beside each other, so that no bar hides another
         middles,
         yerr=[below, above],
         color=_COLORS[index],
@@ -173,28 +174,36 @@ def _timeline(results: Results) -> Canvas | None:
     canvas, panels = _panels(results, list(results.plan.topologies), rows_each=2)
     for index, name in enumerate(results.plan.topologies):
         upper, lower = panels[index]
-        trials = results.of(name, workloads[0].name)
-        for trial in trials:
+        for trial in results.of(name, workloads[0].name):
             _steps(upper, lower, trial, _COLORS[index])
         _dress(upper, "", "jobs finished/s")
-        _dress(lower, "seconds from the kill", "slowest job that began then, s")
-        upper.set_ylim(bottom=0)
-        for panel in (upper, lower):
-            panel.axvline(0, color=_INK, linestyle="--", linewidth=1)
+        _dress(lower, "seconds from the kill", "slowest job begun then, s")
+        lower.set_yscale("log")
+        lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        lower.yaxis.set_minor_formatter("")
+    for row in range(2):
+        _same_limits([pair[row] for pair in panels])
     return canvas
+
+
+def _same_limits(panels: Sequence[Any]) -> None:
+    """So that neighbours can be compared by eye."""
+    for side in ("x", "y"):
+        edges = [edge for panel in panels for edge in getattr(panel, f"get_{side}lim")()]
+        for panel in panels:
+            getattr(panel, f"set_{side}lim")(min(edges), max(edges))
 
 
 def _steps(upper: Any, lower: Any, trial: Trial, color: str) -> None:  # noqa: ANN401
     if trial.fault is None:
         return
-    at = [one.at_s for one in trial.fault.timeline]
-    step = at[1] - at[0] if len(at) > 1 else 1.0
-    upper.plot(at, [one.finished / step for one in trial.fault.timeline], color=color, linewidth=1.3, alpha=0.85)
-    failed = [(one.at_s, one.failed) for one in trial.fault.timeline if one.failed]
-    if failed:
-        upper.scatter([when for when, _ in failed], [0] * len(failed), marker="x", color=_INK, s=22, zorder=3)
-    began = [(one.at_s, one.slowest_ms / 1_000) for one in trial.fault.timeline if one.slowest_ms]
-    lower.plot([when for when, _ in began], [value for _, value in began], color=color, linewidth=1.3, alpha=0.85)
-    lower.set_yscale("log")
-    lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    lower.yaxis.set_minor_formatter("")
+    line = {"color": color, "linewidth": 1.3, "alpha": 0.85}
+    at = [one.at_s + BIN_S / 2 for one in trial.fault.timeline]
+    upper.plot(at, [one.finished / BIN_S for one in trial.fault.timeline], **line)
+    failed = [one.at_s + BIN_S / 2 for one in trial.fault.timeline if one.failed]
+    upper.scatter(failed, [0] * len(failed), marker="x", color=_INK, s=24, zorder=3, clip_on=False)
+    began = [(one.at_s + BIN_S / 2, one.slowest_ms / 1_000) for one in trial.fault.timeline if one.slowest_ms]
+    lower.plot([when for when, _ in began], [value for _, value in began], **line)
+    for panel in (upper, lower):
+        panel.axvline(0, color=_INK, linestyle="--", linewidth=1)
+        panel.axvline(trial.fault.load_s, color=_INK, linestyle=":", linewidth=1)

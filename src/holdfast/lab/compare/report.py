@@ -62,7 +62,7 @@ def _pictures(pictures: Sequence[Picture]) -> list[Part]:
         "throughput.svg": "Points are medians, bars the range over the runs.",
         "latency.svg": "One curve a run. In an open loop the time begins when the request should have begun.",
         "submit-done.svg": "One curve a run; the finish is what the topology states, to the millisecond.",
-        "fault.svg": f"One line a run, in steps of {BIN_S:g} s; a cross marks a step in which requests failed.",
+        "fault.svg": f"One line a run, in steps of {BIN_S:g} s. Dashed: the kill; dotted: the load ends; ×: errors.",
     }
     parts: list[Part] = [Heading(2, "Pictures")] if pictures else []
     for picture in pictures:

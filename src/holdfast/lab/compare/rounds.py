@@ -1,14 +1,14 @@
 """Runs a plan: turn by turn, fresh processes each, with a word about every trial; then the count of messages."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.lab.compare.figures import Trial, figures
 from holdfast.lab.compare.messages import Messages, count_messages
 from holdfast.lab.compare.quiet import QUIET_S, quieten
 from holdfast.lab.compare.results import Results, keep_raw
-from holdfast.lab.compare.topologies import TOPOLOGIES, Started, TopologyError, started
+from holdfast.lab.compare.topologies import TOPOLOGIES, Started, Topology, TopologyError, started
 from holdfast.lab.compare.trial import TrialError, run_trial
 from holdfast.lab.compare.workloads import Plan, Workload
 
@@ -19,8 +19,9 @@ Tell = Callable[[int, int, str], None]
 class Comparison:
     """One plan under way."""
 
-    def __init__(self, plan: Plan, folder: Path, tell: Tell) -> None:
+    def __init__(self, plan: Plan, folder: Path, tell: Tell, table: Mapping[str, Topology] = TOPOLOGIES) -> None:
         self._plan = plan
+        self._table = table
         self._folder = folder
         self._tell = tell
         self._trials: list[Trial] = []
@@ -40,7 +41,7 @@ class Comparison:
         left = list(group)
         done: list[Trial] = []
         try:
-            async with started(TOPOLOGIES[name]) as running:
+            async with started(self._table[name]) as running:
                 while left:
                     done.append(await self._trial(run, left[0], running))
                     left.pop(0)
@@ -66,7 +67,7 @@ class Comparison:
         return trial
 
     async def _count(self, name: str) -> Messages:
-        messages = await count_messages(TOPOLOGIES[name], self._plan.counted_jobs)
+        messages = await count_messages(self._table[name], self._plan.counted_jobs)
         said = f"REFUSED: {messages.refusal}" if messages.refusal else f"{messages.per_job:.2f} messages per job"
         self._say(f"messages: {name}: {said}")
         return messages

@@ -123,6 +123,8 @@ async def _watch(started: Started, workload: Workload, begin: int, end: int) -> 
         aim = min(end, now + int(_LOOK_S * _NS), *([middle] if workload.has_fault and fault is None else []))
         await _until(aim)
         meter.look()
+    if workload.has_fault and (fault is None or fault.at >= end):
+        raise TrialError("the machine was so busy that the load was over before the kill")
     return meter.usage(), fault
 
 

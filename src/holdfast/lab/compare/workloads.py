@@ -109,14 +109,14 @@ def through_fault(rate: float, job_ms: int, *, duration_s: float, warm_up_s: flo
 
 def quick_groups() -> tuple[tuple[Workload, ...], ...]:
     """A look: every kind once or twice, on shared processes, in less than two minutes for two topologies."""
-    span = {"duration_s": 1.0, "warm_up_s": 0.3}
+    span = {"duration_s": 0.7, "warm_up_s": 0.2}
     return (
         (
             closed("life-cycle", 1, 0, **span),
             closed("life-cycle", 8, 0, **span),
             closed("read-heavy", 8, 0, **span),
             closed("submit-only", 8, 0, **span),
-            through_fault(20, 10, duration_s=4.0, warm_up_s=0.3),
+            through_fault(20, 10, duration_s=3.0, warm_up_s=0.2),
         ),
     )
 
