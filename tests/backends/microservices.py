@@ -1,13 +1,20 @@
 """The services of design A as real processes: clients over the gateway, workers over the coordinator's unary calls."""
 
 import asyncio
+import contextlib
+import uuid
 from pathlib import Path
 
 from holdfast.backends.microservices.work import UnaryWork
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, Introduction, JobApi, JobDraft, ScheduleApi, WorkApi
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE
+from holdfast.core.model import Template
+from holdfast.errors import UnavailableError
 from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.testing.conformance.workplace import PATIENCE_S
 from tests.e2e.fleet import Fleet, Program, stable_port
 
 #: How often the coordinator looks around; tests wait for it.
@@ -33,6 +40,8 @@ class ServiceProcesses:
             "LOG_LEVEL": "ERROR",
         }
         self._programs: dict[str, Program] = {}
+        #: Every service has found those that it calls.
+        self.is_seen_working = False
 
     @property
     def gateway(self) -> str:
@@ -46,6 +55,7 @@ class ServiceProcesses:
 
     def start(self) -> None:
         """All at once; waits until every one is ready."""
+        self.is_seen_working = False
         for role in _ROLES:
             data = ("--data", str(self._data)) if self._data is not None and role in _OWNERS else ()
             self._programs[role] = self._fleet.start("service", role, *data, **self._environment)
@@ -64,6 +74,7 @@ class ServiceSets:
     def __init__(self, folder: Path) -> None:
         self._fleet = Fleet(folder)
         self._shared: dict[int, ServiceProcesses] = {}
+        self._spare: dict[int, ServiceProcesses] = {}
         self._count = 0
 
     def shared(self, lease_ms: int) -> ServiceProcesses:
@@ -80,6 +91,14 @@ class ServiceSets:
         services.start()
         return services
 
+    def apart(self, lease_ms: int) -> ServiceProcesses:
+        """One on disk that nobody uses now."""
+        return self._spare.pop(lease_ms, None) or self.new(lease_ms)
+
+    def give_back(self, lease_ms: int, services: ServiceProcesses) -> None:
+        """It serves, and somebody else may have it."""
+        self._spare[lease_ms] = services
+
     def end(self) -> None:
         """Leaves no process behind."""
         self._fleet.end()
@@ -92,7 +111,7 @@ class Microservices:
         self._sets = sets
         self._services: ServiceProcesses
         self._remote: RemoteJobs
-        self._is_alone = False
+        self._terms = Terms()
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -119,27 +138,59 @@ class Microservices:
         raise NotImplementedError
 
     async def start(self, terms: Terms) -> None:
-        self._is_alone = terms.is_alone
+        self._terms = terms
         choose = self._sets.new if terms.is_alone else self._sets.shared
+        if terms.may_be_used:
+            choose = self._sets.apart
         self._services = await asyncio.to_thread(choose, terms.lease_ms)
-        self._connect()
+        await self._connect()
 
-    def _connect(self) -> None:
+    async def _connect(self) -> None:
         self._remote = RemoteJobs(GrpcCarrier(self._services.gateway))
+        if not self._services.is_seen_working:
+            await until_it_works(self._remote, self.work)
+            self._services.is_seen_working = True
 
     async def stop(self) -> None:
         await self._remote.close()
-        if self._is_alone:
+        if self._terms.may_be_used:
+            self._sets.give_back(self._terms.lease_ms, self._services)
+        elif self._terms.is_alone:
             self._services.kill()
 
     async def restart(self) -> None:
         await self._remote.close()
         self._services.kill()
         await asyncio.to_thread(self._services.start)
-        self._connect()
+        await self._connect()
 
     async def advance(self, ms: int) -> None:
         raise NotImplementedError
+
+
+async def until_it_works(jobs: JobApi, work: WorkApi) -> None:
+    """Each is ready by itself, and finds the others within a second: until then calls are refused as unavailable."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(UnavailableError):
+                return await _one_job(jobs, work)
+
+
+async def _one_job(jobs: JobApi, work: WorkApi) -> None:
+    """A job's whole life, which takes every service."""
+    name = f"probe-{uuid.uuid4()}"
+    submitted = await jobs.submit([Template(name, name)], [JobDraft(id=str(uuid.uuid4()))])
+    for refusal in submitted.refusals.values():
+        raise refusal.error()
+    session = await work.open(Introduction(name, frozenset({name})))
+    try:
+        await session.want(1)
+        while not (leases := (await session.next()).leases):
+            pass
+        await session.report(1, [ReportRow(leases[0].job_id, leases[0].token, DONE)])
+        await jobs.settled(leases[0].job_id)
+    finally:
+        await session.close()
 
 
 #: What design A does without.

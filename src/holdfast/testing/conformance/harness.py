@@ -36,6 +36,8 @@ class Terms(msgspec.Struct, frozen=True):
     lease_ms: int = LONG_LEASE_MS
     #: Nobody else uses it, from its first job on.
     is_alone: bool = False
+    #: Nobody else uses it meanwhile, but jobs that tests before have left there do no harm.
+    may_be_used: bool = False
 
 
 class Harness(Protocol):
@@ -99,7 +101,7 @@ def needs(*capabilities: Capability, lease_ms: int = LONG_LEASE_MS, is_alone: bo
     """Says what a test needs; it is skipped where that is not declared."""
     # A backend that is stopped and started is no company for others.
     alone = is_alone or not {Capability.RESTART, Capability.CLOCK}.isdisjoint(capabilities)
-    wanted = Needs(frozenset(capabilities), Terms(lease_ms, alone))
+    wanted = Needs(frozenset(capabilities), Terms(lease_ms, alone, alone and not is_alone))
 
     def say(test: Test) -> Test:
         test.needs = wanted  # type: ignore[attr-defined]  # read by `needs_of`
