@@ -102,7 +102,7 @@ class Engine:
 
     def end(self) -> None:
         """Ends the first process of the namespaces: it is gone when all of them are, and what they had mounted."""
-        with contextlib.suppress(ValueError, OSError):
+        with contextlib.suppress(ValueError, OSError, subprocess.TimeoutExpired):
             os.kill(self._first_process(), signal.SIGKILL)
             self._popen.wait(timeout=_COMMAND_S)
         for popen in (self._popen, *self._relays.values()):
@@ -137,9 +137,9 @@ def engine_running() -> Iterator[Engine]:
 
 
 def _dockerd(folder: Path) -> list[str]:
-    paths = {"data-root": "data", "exec-root": "exec", "pidfile": "engine.pid"}
-    options = [f"--{option}={folder / name}" for option, name in paths.items()]
-    return ["dockerd", *options, f"--host=unix://{folder / 'engine.sock'}", f"--cgroup-parent=/{folder.name}"]
+    # What is only needed while it lives is in the memory that is mounted there: quick, and gone with it.
+    own = [f"--{option}=/run/engine/{option}" for option in ("data-root", "exec-root", "pidfile")]
+    return ["dockerd", *own, f"--host=unix://{folder / 'engine.sock'}", f"--cgroup-parent=/{folder.name}"]
 
 
 def _forget(folder: Path) -> None:
