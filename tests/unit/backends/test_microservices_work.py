@@ -1,0 +1,272 @@
+"""A worker's session over unary calls, while the coordinator comes and goes; and the product's worker on it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.backends.microservices.holding import Acknowledging
+from holdfast.backends.microservices.session import UnarySession
+from holdfast.backends.ports import Assignment, Directive, Introduction, JobDraft
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.gateway.grpc.status import Context, answered
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.services.coordinator import Terms
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
+from holdfast.worker.runtime import Worker
+from tests.unit.backends.microservices_here import ServicesHere, services_here
+
+TEMPLATE = Template("brew")
+BREWER = Introduction("w", frozenset({"brew"}), slots=4)
+#: Only a broken test ever waits this long.
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+async def services() -> AsyncIterator[ServicesHere]:
+    async with services_here() as services:
+        yield services
+
+
+async def submit(services: ServicesHere, template: Template = TEMPLATE, payload: bytes = b"") -> str:
+    return (await services.jobs().submit([template], [JobDraft(payload=payload)])).job_ids[0]
+
+
+async def until(session: UnarySession, is_right: Callable[[Directive], object]) -> Directive:
+    """The first directive that is right."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_right(directive := await session.next()):
+            pass
+    return directive
+
+
+async def take(session: UnarySession) -> Assignment:
+    await session.want(1)
+    return (await until(session, lambda directive: directive.leases)).leases[0]
+
+
+# -- the session
+
+
+async def test_report_is_repeated_until_the_coordinator_is_back(services: ServicesHere) -> None:
+    """An outcome that cannot be told is told later, by the same session, and acknowledged then."""
+    job_id = await submit(services)
+    session = await services.work().open(BREWER)
+    lease = await take(session)
+    await services.coordinator.stop()
+    await session.report(1, [ReportRow(job_id, lease.token, DONE, b"late")])
+    await session.extend()  # not answered, and no reason to end
+    await services.coordinator.start()
+    await until(session, lambda directive: directive.reported == 1)
+    assert (await services.jobs().result(job_id)).output == b"late"
+    await session.close()
+
+
+async def test_leases_are_over_by_the_own_clock_if_nobody_answers() -> None:
+    """A worker that cannot reach the coordinator for the time of a lease is told to give its jobs up."""
+    async with services_here(Terms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
+        await submit(services)
+        session = await services.work().open(BREWER)
+        lease = await take(session)
+        await services.coordinator.stop()
+        directive = await until(session, lambda directive: directive.revoked)
+        assert directive.revoked == [lease.token]
+        await services.coordinator.start()
+        await session.close()
+
+
+async def test_session_goes_on_fetching_when_the_coordinator_is_back(services: ServicesHere) -> None:
+    """Room that was wanted before it went is still wanted."""
+    session = await services.work().open(BREWER)
+    await services.coordinator.stop()
+    await session.want(1)
+    job_id = await submit(services)
+    await services.coordinator.start()
+    directive = await until(session, lambda directive: directive.leases)
+    assert directive.leases[0].job_id == job_id
+    await session.close()
+
+
+async def test_nobody_there_is_worth_another_try(services: ServicesHere) -> None:
+    """A session cannot be opened while the coordinator is away, and the worker is told to try again."""
+    await services.coordinator.stop()
+    with pytest.raises(UnavailableError):
+        await services.work().open(BREWER)
+    await services.coordinator.start()
+
+
+class WrongCoordinator(rpc.CoordinatorInternalServiceServicer):
+    """Welcomes everybody, and then refuses to go on."""
+
+    def __init__(self, error: HoldfastError) -> None:
+        self._error = error
+
+    async def WorkerHeartbeat(  # noqa: N802 - a method of the contract
+        self, request: pb.WorkerHeartbeatRequest, context: Context
+    ) -> pb.WorkerHeartbeatResponse:
+        """Welcome."""
+        return pb.WorkerHeartbeatResponse(accepted=True, next_heartbeat_in_ms=1_000, lease_ms=4_000)
+
+    @answered
+    async def FetchWork(  # noqa: N802 - a method of the contract
+        self, request: pb.FetchWorkRequest, context: Context
+    ) -> pb.FetchWorkResponse:
+        """Refused."""
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (InvalidArgumentError("no such type"), InvalidArgumentError),
+        (HoldfastError("a bug"), UnavailableError),
+    ],
+)
+async def test_refusal_ends_the_session(
+    services: ServicesHere, error: HoldfastError, ending: type[HoldfastError]
+) -> None:
+    """What no other session could mend stays what it is; of everything else a new session is worth trying."""
+    await services.coordinator.stop()
+    await services.coordinator.start(WrongCoordinator(error))
+    session = await services.work().open(BREWER)
+    await session.want(1)
+    with pytest.raises(ending):
+        await until(session, lambda directive: directive.leases)
+    with pytest.raises(ending):
+        await session.want(1)
+    await session.close()
+
+
+async def test_failed_session_does_not_say_goodbye(services: ServicesHere) -> None:
+    """What it held is left to the next session of the same worker, which names it and goes on."""
+    job_id = await submit(services)
+    session = await services.work().open(BREWER)
+    lease = await take(session)
+    await services.coordinator.stop()
+    await services.coordinator.start(WrongCoordinator(InvalidArgumentError("no")))
+    await session.want(1)
+    with pytest.raises(InvalidArgumentError):
+        await until(session, lambda directive: directive.leases)
+    await services.coordinator.stop()
+    await services.coordinator.start()
+    await session.close()
+    again = await services.work().open(Introduction("w", frozenset({"brew"}), held={lease.token: job_id}))
+    assert (await again.next()).revoked == []
+    assert (await services.jobs().get(job_id)).state == RUNNING
+    await again.close()
+
+
+async def test_lease_that_was_never_delivered_is_handed_back_unspent(services: ServicesHere) -> None:
+    """Whoever closes without having heard of a lease has not run it, and its job loses nothing."""
+    session = await services.work().open(BREWER)
+    await session.next()
+    job_id = await submit(services)
+    await session.want(1)
+    async with asyncio.timeout(PATIENCE_S):
+        async for view in services.jobs().watch(job_id):
+            if view.state == RUNNING:
+                break
+    await session.close()
+    job = await services.jobs().get(job_id)
+    assert (job.state, job.losses) == (QUEUED, 0)
+
+
+def test_reports_are_acknowledged_in_their_order() -> None:
+    """A number stands for all reports up to it, so a later one waits for those before."""
+    reports = Acknowledging()
+    reports.begin(1, 2)
+    reports.begin(2, 1)
+    assert reports.answered(2) == 0
+    assert reports.answered(1) == 0
+    assert reports.answered(1) == 2
+
+
+# -- the product's worker
+
+
+def shout(assignment: Assignment) -> bytes:
+    """An ordinary function, in a thread."""
+    return assignment.payload.upper()
+
+
+def fail_once(assignment: Assignment) -> bytes:
+    """Fails at its first attempt."""
+    if assignment.attempt == 1:
+        raise AttemptFailedError("not yet")
+    return b"second"
+
+
+@asynccontextmanager
+async def working(services: ServicesHere, **handlers: Handler) -> AsyncIterator[Worker]:
+    """A worker that drains after the block."""
+    worker = Worker(services.work(), handlers, WorkerConfig("real", 4))
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(worker.attached.wait(), PATIENCE_S)
+    yield worker
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE_S)
+
+
+async def test_worker_runs_ordinary_functions(services: ServicesHere) -> None:
+    """Jobs of the product run by the product's worker, over the services of design A."""
+    async with working(services, brew=Handler(shout, Mode.THREAD)):
+        jobs = services.jobs()
+        drafts = [JobDraft(payload=f"cup {number}".encode()) for number in range(30)]
+        submitted = await jobs.submit([TEMPLATE], drafts)
+        ends = await asyncio.gather(*(jobs.settled(job_id) for job_id in submitted.job_ids))
+    assert [result.output for _, result in ends] == [f"CUP {number}".encode() for number in range(30)]
+    assert {(job.state, job.attempts) for job, _ in ends} == {(DONE, 1)}
+
+
+async def test_worker_tries_again_and_fails_as_its_functions_do(services: ServicesHere) -> None:
+    """A failure is followed by another attempt while one is left, and else is the end."""
+    twice = Template("brew", max_attempts=2, backoff=Backoff(FIXED, 0, 0))
+    async with working(services, brew=Handler(fail_once, Mode.THREAD)):
+        jobs = services.jobs()
+        again, once = await submit(services, twice), await submit(services)
+        (job, result), (failed, _) = await jobs.settled(again), await jobs.settled(once)
+    assert (job.state, job.attempts, result.output) == (DONE, 2, b"second")
+    assert (failed.state, failed.failure_reason) == (FAILED, "not yet")
+
+
+async def test_cancel_of_a_running_job_reaches_its_function(services: ServicesHere) -> None:
+    """The answer to a heartbeat brings it, the coroutine is canceled, and the job ends as canceled."""
+    began = asyncio.Event()
+
+    async def for_ever(_: Assignment) -> bytes:
+        began.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with working(services, brew=Handler(for_ever)):
+        job_id = await submit(services)
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
+        assert (await services.jobs().cancel(job_id, "enough")).state == RUNNING
+        job, result = await asyncio.wait_for(services.jobs().settled(job_id), PATIENCE_S)
+    assert (job.state, result.summary) == (CANCELED, "enough")
+
+
+async def test_worker_outlives_an_outage_of_the_coordinator(services: ServicesHere) -> None:
+    """What ended meanwhile is reported once it is back, and the worker goes on."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Assignment) -> bytes:
+        began.set()
+        await go_on.wait()
+        return b"kept"
+
+    async with working(services, brew=Handler(wait)):
+        first = await submit(services)
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
+        await services.coordinator.stop()
+        go_on.set()
+        second = await submit(services)
+        await services.coordinator.start()
+        ends = [await asyncio.wait_for(services.jobs().settled(job_id), PATIENCE_S) for job_id in (first, second)]
+    assert [(job.attempts, result.output) for job, result in ends] == [(1, b"kept"), (1, b"kept")]
