@@ -13,7 +13,7 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 
-.PHONY: help setup demo check fmt test sim bench bench-peers proto docs clean
+.PHONY: help setup demo check fmt test engine sim bench bench-peers proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 
 test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+engine: ## install a container engine from Debian's packages, as root, for tests/deploy (nothing if it is there)
+	@scripts/install_engine
 
 sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches for that long
 	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1))

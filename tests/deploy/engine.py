@@ -15,6 +15,8 @@ from tests.e2e.waiting import eventually
 
 #: What must be installed; `make engine` does that.
 TOOLS = ("dockerd", "docker", "docker-compose", "debootstrap", "unshare", "nsenter", "setpriv", "ip")
+# Programs of the system are not in everybody's path.
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 #: Long enough for a loaded machine; only what hangs ever takes this long.
 _COMMAND_S = 300.0
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -65,7 +67,7 @@ class Engine:
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """That of the clients: nothing of the caller's but the path to programs."""
         return {
-            "PATH": os.environ["PATH"],
+            "PATH": _PATH,
             "HOME": str(self.folder),
             "DOCKER_HOST": f"unix://{self._socket}",
             # The plain builder, which is in every engine; newer clients have another one and need a program for it.
@@ -112,7 +114,7 @@ class Engine:
 
 def missing() -> str:
     """What is missing for an engine here; empty if nothing is."""
-    absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+    absent = [tool for tool in TOOLS if shutil.which(tool, path=_PATH) is None]
     if absent:
         return f"not installed: {', '.join(absent)} (`make engine` does that)"
     return "" if os.geteuid() == 0 else "an engine needs root"
@@ -126,7 +128,13 @@ def engine_running() -> Iterator[Engine]:
     # Not the test's own folder: names of sockets must be short.
     folder = Path(tempfile.mkdtemp(prefix="holdfast-engine-"))
     with (folder / "engine.log").open("wb") as log:
-        popen = subprocess.Popen([*_ALONE, *_dockerd(folder)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        popen = subprocess.Popen(
+            [*_ALONE, *_dockerd(folder)],
+            env=os.environ | {"PATH": _PATH},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
     engine = Engine(folder, popen)
     try:
         eventually(engine.answers, what="the engine's answer")

@@ -1,6 +1,7 @@
 """The compose files say what was locked; nothing is started here."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,9 @@ def test_base_image_is_an_argument(root: Path) -> None:
     made = instructions(root)
     assert made[0] == ("ARG", "BASE_IMAGE=python:3.11-slim")
     assert [rest for name, rest in made if name == "FROM"] == ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"]
+
+
+def test_wheelhouse_is_explained_with_what_builds_the_project(root: Path) -> None:
+    """The command that fills a wheelhouse names the pinned builder, which an image without an index needs too."""
+    (builder,) = tomllib.loads((root / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert f"pip download --dest deploy/wheelhouse {builder} ." in (root / "deploy/README.md").read_text()
