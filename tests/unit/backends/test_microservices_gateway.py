@@ -1,0 +1,75 @@
+"""The gateway over services: clients are served, and workers are told where theirs is."""
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from holdfast.backends.ports import Introduction, JobDraft
+from holdfast.client.channel import open_channel
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.refusals import error_of
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.work_stream import StreamWork
+from holdfast.core.lifecycle import QUEUED
+from holdfast.core.model import Template
+from holdfast.errors import HoldfastError, UnimplementedError
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.grpc.server import GrpcServer
+from holdfast.proto import holdfast_pb2
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from tests.unit.backends.microservices_here import HOST, services_here
+
+ELSEWHERE = "holdfast service worker"
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    async with services_here() as services:
+        backend = Backend(services.jobs(), name="microservices")
+        server = GrpcServer(backend, holdfast_pb2.Welcome(), has_reflection=True)
+        yield await server.start(HOST, 0)
+        await server.stop(0)
+
+
+async def test_clients_are_served(address: str) -> None:
+    """Jobs can be submitted and seen."""
+    async with RemoteJobs(GrpcCarrier(address)) as jobs:
+        job_id = (await jobs.submit([Template("brew")], [JobDraft()])).job_ids[0]
+        assert (await jobs.get(job_id)).state == QUEUED
+
+
+async def test_what_the_services_do_not_have_is_said(address: str) -> None:
+    """Administration and history are unimplemented, and the sentence names the backend."""
+    async with RemoteJobs(GrpcCarrier(address)) as jobs:
+        for call in (jobs.stats(), jobs.history("x")):
+            with pytest.raises(UnimplementedError) as caught:
+                await call
+            assert (caught.value.reason, "microservices" in caught.value.message) == ("CAPABILITY_MISSING", True)
+
+
+async def test_worker_with_a_stream_is_told_where_to_connect(address: str) -> None:
+    """Neither the stream nor the unary calls are served here, and each says where they are."""
+    session = await StreamWork(address).open(Introduction("w", frozenset({"brew"})))
+    with pytest.raises(HoldfastError, match=ELSEWHERE):
+        await session.next()
+    await session.close()
+    async with open_channel(address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await rpc.CoordinatorInternalServiceStub(channel).FetchWork(pb.FetchWorkRequest(worker_id="w"))
+    error = error_of(caught.value)
+    assert isinstance(error, UnimplementedError)
+    assert (error.reason, ELSEWHERE in error.message) == ("WORK_ELSEWHERE", True)
+
+
+async def test_health_names_only_what_is_served(address: str) -> None:
+    """Whoever asks for the health of the workers' services learns that they are not here."""
+    async with open_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        served = await stub.Check(health_pb2.HealthCheckRequest(service="taskqueue.v1.TaskQueuePublicService"))
+        assert served.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Check(health_pb2.HealthCheckRequest(service="holdfast.v1.WorkService"))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
