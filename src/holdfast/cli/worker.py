@@ -126,8 +126,9 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
         return StreamWork(place), place
     if isinstance(place, list):
         from holdfast.client.routed_work import RoutedWork
+        from holdfast.topology.routed import tell
 
-        return RoutedWork(place), ",".join(place)
+        return RoutedWork(place, tell), ",".join(place)
     from holdfast.client.socket_work import SocketWork
 
     return SocketWork(place.absolute()), target

@@ -7,7 +7,7 @@ its part.
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -29,15 +29,21 @@ _PROBE_S = 0.02
 _PATIENCE_S = 0.25
 
 
+#: Hears a node's address, and why it is away; None if it is back.
+Told = Callable[[str, HoldfastError | None], None]
+
+
 class RoutedWork:
     """Opens sessions with several nodes, named in their fixed order."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._works = [StreamWork(address) for address in addresses]
+    def __init__(self, addresses: Sequence[str], told: Told | None = None) -> None:
+        """`told` hears which node went away, and which is back."""
+        self._addresses = addresses
+        self._told: Told = told or (lambda _address, _error: None)
 
     async def open(self, introduction: Introduction) -> "RoutedSession":
         """Begins with every node that answers; `UnavailableError` if none does."""
-        session = RoutedSession(self._works)
+        session = RoutedSession(self._addresses, self._told)
         try:
             await session.start(introduction)
         except BaseException:
@@ -49,9 +55,12 @@ class RoutedWork:
 class RoutedSession:
     """One worker, and all the nodes it works for."""
 
-    def __init__(self, works: Sequence[StreamWork]) -> None:
-        self._tokens = Tokens(len(works))
-        self._lines = [Line(index, work, self._tokens, self) for index, work in enumerate(works)]
+    def __init__(self, addresses: Sequence[str], told: Told) -> None:
+        self._addresses = addresses
+        self._told = told
+        self._away: set[int] = set()
+        self._tokens = Tokens(len(addresses))
+        self._lines = [Line(index, StreamWork(address), self._tokens, self) for index, address in enumerate(addresses)]
         self._tasks: list[asyncio.Task[None]] = []
         self._room = Room(self._deliver, self._look_again)
         self._inbox: list[Directive] = []
@@ -60,7 +69,7 @@ class RoutedSession:
         #: What the nodes said at first, until it is told in one.
         self._welcomes: list[Directive] | None = []
         #: Nodes whose first answer, or silence, is still awaited.
-        self._awaited = set(range(len(works)))
+        self._awaited = set(range(len(addresses)))
         self._absence: HoldfastError = closed()
         #: For each report that is not acknowledged, the nodes that have not got their part.
         self._reports: dict[int, set[int]] = {}
@@ -170,6 +179,9 @@ class RoutedSession:
 
     async def joined(self, line: Line, welcome: Directive) -> None:
         """A node is there, perhaps again."""
+        if line.index in self._away:
+            self._away.discard(line.index)
+            self._told(self._addresses[line.index], None)
         if self._welcomes is not None:
             self._welcomes.append(welcome)
         elif welcome.revoked or welcome.cancels:
@@ -198,6 +210,9 @@ class RoutedSession:
     async def left(self, line: Line, error: HoldfastError, lost: Collection[int]) -> None:
         """A node is away for now; what it granted must have run out, if that is what is said."""
         self._absence = error
+        if line.index not in self._away:
+            self._away.add(line.index)
+            self._told(self._addresses[line.index], error)
         self._awaited.discard(line.index)
         self._news.set()
         await self._room.leave(line.index)

@@ -11,6 +11,7 @@ from holdfast.client.routed_work import RoutedWork
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
+from holdfast.logs import get_logger
 from holdfast.topology.link import Near, Ports
 from holdfast.topology.patience import Patience, patiently
 
@@ -23,6 +24,14 @@ class _Unnamed(RoutedJobs):
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """In turn, or where their keys belong; the ids are made for the nodes that are chosen."""
         return await super().submit(templates, [msgspec.structs.replace(draft, id="") for draft in drafts])
+
+
+def tell(address: str, error: HoldfastError | None) -> None:
+    """A worker goes on without a node, or with it again."""
+    if error is None:
+        get_logger().info("node_back", node=address)
+    else:
+        get_logger().warning("node_away", node=address, message=f"{error.message}; going on with the others")
 
 
 class Routed:
@@ -61,7 +70,7 @@ class Routed:
 
     async def work(self) -> WorkApi:
         """Sessions with all nodes."""
-        return RoutedWork(self._addresses)
+        return RoutedWork(self._addresses, tell)
 
     async def close(self) -> None:
         """Ends all connections."""
