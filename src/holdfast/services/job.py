@@ -12,9 +12,13 @@ How it is made, in the process that serves it:
 It is made and used on the loop's thread. With `data` None it keeps everything in memory. Whoever calls it was let
 through before (see `callers`).
 
-Invariants: an answer leaves when what it says is durable, and only then is it written to the log; a guard that does not
-hold is an answer, not an error; what a caller cannot say because it knows only the frozen fields has a default.
+Invariants: an answer leaves when what it says is durable, and so does the line of the log, whether the caller still
+waits or not; a guard that does not hold is an answer, not an error; what a caller cannot say because it knows only the
+frozen fields has a default.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from holdfast.backends.ledger.minting import Mint, random_minter
 from holdfast.backends.microservices.mapping import submission_of
@@ -65,11 +69,10 @@ class JobService(rpc.JobInternalServiceServicer):
         def decide(now_ms: int) -> Verdict | Refusal:
             due_ms = max(draft.not_before_ms, now_ms + draft.delay_ms if draft.delay_ms else 0)
             new = NewJob(job_id, 0, draft.payload, due_ms, draft.extra)
-            return _verdict(self._records.create(template, new, now_ms, is_id_given=bool(draft.id)), spare=_SPARE_BYTES)
+            decided = self._records.create(template, new, now_ms, is_id_given=bool(draft.id))
+            return _verdict(decided, lambda reply: log_created(reply, template), spare=_SPARE_BYTES)
 
         reply: CreateReply = await self._keeper.act(decide)
-        if reply.is_new:
-            log_created(reply, template)
         return pb.CreateJobResponse(
             job_id=reply.job_id,
             status=job_status(reply.state),
@@ -84,10 +87,14 @@ class JobService(rpc.JobInternalServiceServicer):
     ) -> pb.DeleteJobIfStatusResponse:
         """Undoes a submission, if the job is as expected and nobody else may know of it."""
         job_id, expected = checked_id(request.job_id), _state("expected_status", request.expected_status)
-        reply: MoveReply = await self._keeper.act(
-            lambda now_ms: _verdict(self._records.delete(job_id, expected, now_ms))
-        )
-        log_deleted(request, reply)
+
+        def decide(now_ms: int) -> Verdict | Refusal:
+            decided = self._records.delete(job_id, expected, now_ms)
+            return _verdict(decided, lambda reply: log_deleted(request, reply))
+
+        reply: MoveReply = await self._keeper.act(decide)
+        if not reply.applied:
+            log_deleted(request, reply)
         return pb.DeleteJobIfStatusResponse(deleted=reply.applied, current_status=job_status(reply.state))
 
     @answered
@@ -117,10 +124,15 @@ class JobService(rpc.JobInternalServiceServicer):
     ) -> pb.TransitionJobStatusResponse:
         """Moves a job, if it is in the expected state and the token is that of its current grant."""
         move = move_of(request)
-        reply: MoveReply = await self._keeper.act(lambda now_ms: _verdict(self._records.move(move, now_ms)))
-        log_moved(request, reply)
-        if reply.applied and reply.state in TERMINAL:
-            self._forgetting.look()
+
+        def told(reply: MoveReply) -> None:
+            log_moved(request, reply)
+            if reply.state in TERMINAL:
+                self._forgetting.look()
+
+        reply: MoveReply = await self._keeper.act(lambda now_ms: _verdict(self._records.move(move, now_ms), told))
+        if not reply.applied:
+            log_moved(request, reply)
         return pb.TransitionJobStatusResponse(
             applied=reply.applied, current_status=job_status(reply.state), token=reply.token
         )
@@ -134,17 +146,12 @@ class JobService(rpc.JobInternalServiceServicer):
         if not request.cancel_requested:
             message = "expected cancel_requested to be true: what was asked for is not taken back"
             raise InvalidArgumentError(message, reason="CANCEL_NOT_REVOCABLE")
-        is_first = False
 
         def decide(now_ms: int) -> Verdict | Refusal:
-            nonlocal is_first
             decided = self._records.request_cancel(job_id, reason, now_ms)
-            is_first = isinstance(decided, Decided) and decided.event is not None
-            return _verdict(decided)
+            return _verdict(decided, lambda reply: log_cancel_requested(request, reply))
 
         reply: MoveReply = await self._keeper.act(decide)
-        if is_first:
-            log_cancel_requested(request, reply)
         return pb.SetCancelRequestedResponse(applied=reply.applied, current_status=job_status(reply.state))
 
 
@@ -180,7 +187,8 @@ def _state(what: str, status: int) -> State:
         ) from None
 
 
-def _verdict(decided: Decided | Refusal, *, spare: int = 0) -> Verdict | Refusal:
+def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> Verdict | Refusal:
+    """`told` hears the reply when what was decided is durable, and nothing if that was nothing."""
     if isinstance(decided, Refusal):
         return decided
-    return Verdict(decided.event, decided.reply, spare)
+    return Verdict(decided.event, decided.reply, spare, lambda: told(decided.reply))

@@ -8,7 +8,9 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 
 
 def log_created(reply: CreateReply, template: Template) -> None:
-    """A job that was not there before."""
+    """A job that was not there before; one that was found is no change."""
+    if not reply.is_new:
+        return
     get_logger().info(
         "transition",
         method="CreateJob",

@@ -55,12 +55,14 @@ _LONE_FRAME_BYTES = 65_536
 class Verdict(msgspec.Struct, frozen=True):
     """What was decided: what is to happen, if anything, and the answer.
 
-    An event that can wait leaves `spare` bytes of the disk for what cannot.
+    An event that can wait leaves `spare` bytes of the disk for what cannot. `told` is called once the event is durable,
+    even if whoever asked for it no longer waits.
     """
 
     event: Any | None
     reply: Any = None
     spare: int = 0
+    told: Callable[[], None] | None = None
 
 
 Decide = Callable[[int], Verdict | Refusal]
@@ -96,7 +98,7 @@ class Keeper:
         self._position = self._synced = journal.end_position
         self._frame: list[bytes] = []
         self._frame_bytes = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[None], Callable[[], None] | None]] = deque()
         #: How many callers wait at a time, smoothed over a few frames.
         self._crowd = 0.0
         self._is_syncing = self._is_flush_due = self._is_compacting = False
@@ -170,9 +172,11 @@ class Keeper:
         if isinstance(verdict, Refusal):
             await self._durable()
             raise verdict.error()
-        if verdict.event is not None:
+        if verdict.event is None:
+            await self._durable()
+        else:
             self._record(verdict.event, verdict.spare)
-        await self._durable()
+            await self._durable(verdict.told)
         return verdict.reply
 
     async def read(self, query: Callable[[int], T]) -> T:
@@ -234,12 +238,12 @@ class Keeper:
 
     # -- durability
 
-    async def _durable(self) -> None:
-        """Returns when everything that was applied so far is durable."""
+    async def _durable(self, told: Callable[[], None] | None = None) -> None:
+        """Returns when everything that was applied so far is durable; calls `told` before that."""
         position = self._position
         if position > self._synced:
             synced = self._world.loop.create_future()
-            self._waiting.append((position, synced))
+            self._waiting.append((position, synced, told))
             if not self._is_flush_due:
                 self._is_flush_due = True
                 self._world.loop.call_soon(self._flush)
@@ -275,7 +279,10 @@ class Keeper:
         if copy is not None:
             self._compact(copy)
         while self._waiting and self._waiting[0][0] <= result:
-            _settle(self._waiting.popleft()[1], None)
+            _, synced, told = self._waiting.popleft()
+            if told is not None:
+                self._world.loop.call_soon(told)
+            _settle(synced, None)
         self._flush()
         self._note_idle()
 

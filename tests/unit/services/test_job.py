@@ -295,20 +295,26 @@ async def test_every_transition_is_a_line(job: JobCalls) -> None:
     ]
 
 
-async def test_finished_records_beyond_the_bound_are_forgotten() -> None:
-    """The oldest go by themselves, with their request ids."""
-    async with serving(retention=Evict(1_000_000, 1, 1 << 20)) as job:
-        ids = [(await job.create(key)).job_id for key in ("a", "b", "c")]
+@pytest.mark.parametrize(
+    ("retention", "kept"),
+    [(Evict(1_000_000, 1, 1 << 20), 1), (Evict(20, 1_000, 1 << 20), 0), (Evict(1_000_000, 1_000, 9), 2)],
+)
+async def test_finished_records_beyond_the_bounds_are_forgotten(retention: Evict, kept: int) -> None:
+    """What is too many, too old or too large goes by itself, oldest first, with its request id."""
+    options = pb.JobOptions(simulated=True, payload=b"four")
+    async with serving(retention=retention) as job:
+        ids = [(await job.create(key, SPEC, options)).job_id for key in ("a", "b", "c")]
         for job_id in ids:
             await job.move(job_id, QUEUED, CANCELED)
 
         async def left() -> list[str]:
-            return [summary.job_id for summary in (await job.list()).jobs]
+            found = (await job.list(sort=public_pb.CREATED_AT_ASC)).jobs
+            return [summary.job_id for summary in found]
 
         async with asyncio.timeout(60):
-            while await left() != ids[2:]:
+            while sorted(await left()) != sorted(ids[len(ids) - kept :]):
                 pass
-        assert not (await job.create("a")).existing
+        assert not (await job.create("a", SPEC, options)).existing
 
 
 async def test_next_life_knows_everything(tmp_path: Path) -> None:

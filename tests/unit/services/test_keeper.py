@@ -75,16 +75,19 @@ async def test_answer_waits_for_the_sync_while_others_are_decided() -> None:
 
 
 async def test_caller_who_leaves_changes_nothing() -> None:
-    """A caller that gives up while its event is synced does not keep others from their answers."""
-    sync, machine = Held(), Words()
+    """A caller that gives up while its event is synced keeps nobody from an answer, nor from being told of it."""
+    sync, machine, told = Held(), Words(), list[str]()
     keeper = keeper_on(sim_disk(), machine, sync=sync)
-    impatient = asyncio.ensure_future(keeper.act(say("one")))
+    verdict = Verdict("one", told=lambda: told.append("one"))
+    impatient = asyncio.ensure_future(keeper.act(lambda _: verdict))
     patient = asyncio.ensure_future(keeper.act(say("two")))
     await turns()
     impatient.cancel()
     await turns()
+    assert told == []
     sync.go()
     await turns()
+    assert told == ["one"]
     assert patient.result() == "two"
     assert machine.words == ["one", "two"]
 
@@ -107,19 +110,21 @@ async def test_time_never_goes_back() -> None:
 
 
 async def test_without_room_nothing_changes() -> None:
-    """A full disk refuses the event before it is applied, and takes it again when there is room."""
+    """A full disk refuses an event before it is applied, first those that leave room for others, until there is room."""
     disk, machine = sim_disk(), Words()
     keeper = keeper_on(disk, machine)
     await keeper.act(say("one"))
     disk.faults.free_bytes = 0
-    big = "x" * (17 << 20)
+    patient = Verdict("two", "two", spare=17 << 20)
     before = keeper.position, machine.digest
     with pytest.raises(ResourceExhaustedError) as refused:
-        await keeper.act(say(big))
+        await keeper.act(lambda _: patient)
     assert refused.value.reason == "NO_SPACE"
     assert (keeper.position, machine.digest) == before
+    assert await keeper.act(say("three")) == "three"
     disk.faults.free_bytes = None
-    assert await keeper.act(say(big)) == big
+    assert await keeper.act(lambda _: patient) == "two"
+    assert machine.words == ["one", "three", "two"]
 
 
 async def test_what_piles_up_behind_the_disk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
