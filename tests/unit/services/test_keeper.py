@@ -110,7 +110,7 @@ async def test_time_never_goes_back() -> None:
 
 
 async def test_without_room_nothing_changes() -> None:
-    """A full disk refuses an event before it is applied, first those that leave room for others, until there is room."""
+    """A full disk refuses an event before it is applied, and first of all one that leaves room for others."""
     disk, machine = sim_disk(), Words()
     keeper = keeper_on(disk, machine)
     await keeper.act(say("one"))
