@@ -51,7 +51,10 @@ class Load:
     def __init__(self, task: ClientTask) -> None:
         self._task = task
         self._workload = task.workload
-        self._draw = random.Random(f"{task.seed} {task.index} {task.workload.name}")
+        name = f"{task.seed} {task.index} {task.workload.name}"
+        self._draw = random.Random(name)
+        #: Apart from what answers make of the other draws.
+        self._moments = random.Random(f"{name} moments")
         self.records = Records()
         router = Router(len(task.targets), first=task.index * len(task.targets) // task.clients)
         self.caller = Caller(task.targets, router, self.records)
@@ -77,7 +80,7 @@ class Load:
         rate = self._workload.rate / self._task.clients
         intended = start
         under_way: set[asyncio.Task[bool]] = set()
-        while (intended := intended + int(self._draw.expovariate(rate) * _NS)) < self._end:
+        while (intended := intended + int(self._moments.expovariate(rate) * _NS)) < self._end:
             await _until(intended)
             task = asyncio.create_task(self._one(intended))
             under_way.add(task)
