@@ -1,0 +1,183 @@
+"""The coordinator service over the wire: what it refuses, what it tells whom, and what it shows to others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from holdfast.client.refusals import error_of
+from holdfast.errors import InternalError, UnavailableError
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.services.callers import Callers, credential, hash_of
+from holdfast.services.coordinator import CoordinatorService
+from holdfast.services.peers import JobPeer
+from holdfast.services.server import ServiceServer
+from tests.integration.microservices_world import World, world
+
+TOKEN = "t" * 40
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    """Three owners and a coordinator."""
+    async with world() as made:
+        yield made
+
+
+@pytest.fixture
+async def stub(here: World) -> AsyncIterator[Any]:
+    """A worker's calls to the coordinator, over the wire."""
+    server = ServiceServer("the coordinator", {})
+    rpc.add_CoordinatorInternalServiceServicer_to_server(CoordinatorService(here.coordinator), server.handlers)
+    async with grpc.aio.insecure_channel(await server.start("127.0.0.1", 0)) as channel:
+        yield rpc.CoordinatorInternalServiceStub(channel)
+    await server.stop(None)  # type: ignore[arg-type]  # at once
+
+
+async def refusal(call: Any) -> tuple[str, str]:  # noqa: ANN401 - a call of a stub
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code().name, error_of(refused.value).reason
+
+
+async def test_frozen_worker_sees_frozen_fields_only(stub: Any) -> None:  # noqa: ANN401
+    """A worker that knows only the frozen fields is answered with nothing else."""
+    answer = await stub.WorkerHeartbeat(pb.WorkerHeartbeatRequest(worker_id="bare", capacity_hint=1))
+    assert answer == pb.WorkerHeartbeatResponse(accepted=True, next_heartbeat_in_ms=1_000)
+    assert await stub.FetchWork(pb.FetchWorkRequest(worker_id="bare")) == pb.FetchWorkResponse(retry_after_ms=200)
+
+
+async def test_frozen_worker_is_given_simulated_work_only(here: World, stub: Any) -> None:  # noqa: ANN401
+    """Without a word of what it wants a worker gets no job that needs a handler."""
+    await here.submit("mail")
+    job_id = await here.submit()
+    assert (await stub.FetchWork(pb.FetchWorkRequest(worker_id="bare"))).job_id == job_id
+    assert not (await stub.FetchWork(pb.FetchWorkRequest(worker_id="bare"))).assigned
+
+
+async def test_worker_that_names_its_leases_is_told_their_time(stub: Any) -> None:  # noqa: ANN401
+    """Whoever says what it runs hears how long a lease lasts without a word."""
+    request = pb.WorkerHeartbeatRequest(worker_id="w", running=pb.RunningJobs())
+    assert (await stub.WorkerHeartbeat(request)).lease_ms == 4_000
+
+
+async def test_bad_requests_are_refused(stub: Any) -> None:  # noqa: ANN401
+    """An id that is no name and an outcome that is none are invalid arguments."""
+    for worker in ("", "two words", "w" * 129):
+        expected = "INVALID_ARGUMENT", "WORKER_ID_INVALID"
+        assert await refusal(stub.FetchWork(pb.FetchWorkRequest(worker_id=worker))) == expected
+        assert await refusal(stub.WorkerHeartbeat(pb.WorkerHeartbeatRequest(worker_id=worker))) == expected
+    report = pb.ReportWorkOutcomeRequest(worker_id="w", job_id="x", outcome=17)  # type: ignore[arg-type]
+    assert await refusal(stub.ReportWorkOutcome(report)) == ("INVALID_ARGUMENT", "OUTCOME_INVALID")
+
+
+async def test_report_of_an_unknown_job_is_answered(stub: Any) -> None:  # noqa: ANN401
+    """A report that does not count is no error; the answer says why."""
+    report = pb.ReportWorkOutcomeRequest(worker_id="w", job_id="nobody", outcome=public_pb.JOB_OUTCOME_SUCCEEDED)
+    assert await stub.ReportWorkOutcome(report) == pb.ReportWorkOutcomeResponse(reason="UNKNOWN_JOB")
+
+
+@pytest.mark.parametrize("service", ["job", "queue", "result"])
+async def test_owner_that_is_away_makes_workers_wait(here: World, stub: Any, service: str) -> None:  # noqa: ANN401
+    """While an owner does not answer, calls that need it are UNAVAILABLE, and a heartbeat is not among them."""
+    await here.submit()
+    work = await stub.FetchWork(pb.FetchWorkRequest(worker_id="w"))
+    await here.submit()
+    here.faults.down(service)
+    report = pb.ReportWorkOutcomeRequest(
+        worker_id="w", job_id=work.job_id, token=work.token, outcome=public_pb.JOB_OUTCOME_SUCCEEDED
+    )
+    expected = "UNAVAILABLE", "SERVICE_UNAVAILABLE"
+    if service == "queue":
+        assert await refusal(stub.FetchWork(pb.FetchWorkRequest(worker_id="w"))) == expected
+    else:
+        assert await refusal(stub.ReportWorkOutcome(report)) == expected
+    assert (await stub.WorkerHeartbeat(pb.WorkerHeartbeatRequest(worker_id="w"))).accepted
+
+
+async def test_arriving_worker_waits_until_its_losses_are_known(here: World) -> None:
+    """While running records cannot be read, nobody arrives: what the worker lost would stay its own."""
+    here.faults.down("job")
+    with pytest.raises(UnavailableError):
+        await here.beat(is_arriving=True)
+    here.faults.reset()
+    assert (await here.beat(is_arriving=True)).accepted
+
+
+async def test_worker_with_a_deadline_loses_nothing_but_time(here: World, stub: Any) -> None:  # noqa: ANN401
+    """A fetch that takes longer than its worker waits is undone, and the job goes to the next one."""
+    job_id = await here.submit()
+    gate = asyncio.Event()
+
+    async def wait(method: str, _request: object) -> None:
+        if method == "GetJobRecord":
+            await gate.wait()
+
+    here.faults.before = wait
+    code, _ = await refusal(stub.FetchWork(pb.FetchWorkRequest(worker_id="w"), timeout=0.05))
+    assert code == "DEADLINE_EXCEEDED"
+    gate.set()
+    await here.coordinator.settled()
+    await here.pass_time(250)
+    assert (await here.take("other")).job_id == job_id
+    assert (await here.record(job_id)).losses == 0
+
+
+async def test_running_loop_sees_to_what_is_due(here: World) -> None:
+    """The loop begins rounds and sweeps by itself, and ends when it is canceled."""
+    running = asyncio.create_task(here.coordinator.run())
+    swept = asyncio.Event()
+
+    async def notice(method: str, _request: object) -> None:
+        if method == "ListJobRecords":
+            swept.set()
+
+    here.faults.before = notice
+    await asyncio.wait_for(swept.wait(), 30)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_silent_worker_is_logged(here: World) -> None:
+    """A worker that misses its heartbeats is given up, once, by name."""
+    await here.bare_beat("quiet")
+    await here.pass_time(10_000)
+    assert [line["worker_id"] for line in here.logged("worker_silent")] == ["quiet"]
+
+
+async def test_outage_is_logged_once(here: World) -> None:
+    """However long an owner is away, its absence is one line for each kind of work, and its return another."""
+    here.faults.down("job")
+    await here.pass_time(10_000)
+    here.faults.reset()
+    await here.pass_time(6_000)
+    assert sorted(line["method"] for line in here.logged("fails")) == ["round", "sweep"]
+    assert sorted(line["method"] for line in here.logged("works_again")) == ["round", "sweep"]
+
+
+async def test_peers_show_their_credentials() -> None:
+    """A call carries what its caller was given; who is refused all the same does not blame its own caller."""
+    seen: list[tuple[str, str]] = []
+
+    class Recorder(rpc.JobInternalServiceServicer):
+        async def GetJobRecord(self, request: Any, context: Any) -> pb.GetJobRecordResponse:  # noqa: ANN401, N802
+            seen.extend(context.invocation_metadata())
+            return pb.GetJobRecordResponse(token=7)
+
+    server = grpc.aio.server(interceptors=(Callers({"coordinator": [hash_of(TOKEN)]}),))
+    rpc.add_JobInternalServiceServicer_to_server(Recorder(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        answer = await JobPeer(channel, credential(TOKEN)).record(pb.GetJobRecordRequest(job_id="x"))
+        assert answer.token == 7
+        assert credential(TOKEN)[0] in [tuple(pair) for pair in seen]
+        with pytest.raises(InternalError) as refused:
+            await JobPeer(channel, ()).record(pb.GetJobRecordRequest(job_id="x"))
+        assert refused.value.reason == "CALLER_REFUSED"
+    await server.stop(None)

@@ -1,0 +1,111 @@
+"""When the sweep goes, and what it leaves alone."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.core.lifecycle import QUEUED, RUNNING
+from holdfast.core.model import Now
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.services.sweeping import SETTLED_MS, SweepTimer
+from tests.integration.microservices_world import World, world
+
+HEARTBEAT_MS = 1_000
+
+
+def at(served_ms: int) -> Now:
+    return Now(0, served_ms)
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    """Three owners and a coordinator."""
+    async with world() as made:
+        yield made
+
+
+def test_first_go_is_at_once() -> None:
+    """After a start nobody knows what waits."""
+    assert SweepTimer(HEARTBEAT_MS).is_due(at(0))
+
+
+@pytest.mark.parametrize(("is_hinted", "due_ms"), [(False, 5_000), (True, 1_000)])
+def test_next_go_has_its_time(is_hinted: bool, due_ms: int) -> None:  # noqa: FBT001
+    """Calm goes are five heartbeats apart, and one heartbeat if a dequeue found nothing."""
+    timer = SweepTimer(HEARTBEAT_MS)
+    timer.hint()
+    timer.went(at(0), repaired=False)
+    if is_hinted:
+        timer.hint()
+    assert [timer.is_due(at(due_ms - 1)), timer.is_due(at(due_ms))] == [False, True]
+
+
+def test_repair_goes_on_at_once_until_nothing_is_left() -> None:
+    """While a go repairs something, the next one follows without a pause."""
+    timer = SweepTimer(HEARTBEAT_MS)
+    timer.went(at(0), repaired=True)
+    assert timer.is_due(at(0))
+    timer.went(at(0), repaired=False)
+    assert not timer.is_due(at(0))
+
+
+async def test_job_that_is_dequeued_beside_the_sweep_is_no_anomaly(here: World) -> None:
+    """A job that is handed out between the listing and its turn is not logged, and leaves no second entry."""
+    job_id = await here.submit()
+    await here.pass_time(SETTLED_MS)
+    handed_out = []
+
+    async def hand_out(method: str, _request: object) -> None:
+        if method == "EnqueueJob":
+            here.faults.before = None
+            handed_out.append((await here.take()).job_id)
+
+    here.faults.before = hand_out
+    await here.pass_time(5_250)
+    assert handed_out == [job_id]
+    assert (await here.state(job_id), job_id in here.line) == (RUNNING, False)
+    assert here.logged("anomaly") == []
+
+
+async def test_job_on_its_way_back_is_no_anomaly(here: World) -> None:
+    """A job that is QUEUED again and not enqueued yet is left to whoever returns it."""
+    job_id = await here.submit()
+    work = await here.take()
+    await here.pass_time(SETTLED_MS, work)
+    seen = []
+
+    async def sweep_meanwhile(method: str, _request: object) -> None:
+        if method == "EnqueueJob":
+            here.faults.before = None
+            repaired = await here.coordinator._sweeper.go()
+            seen.append((await here.state(job_id), repaired, job_id in here.line))
+
+    here.faults.before = sweep_meanwhile
+    await here.beat(released=(work,))
+    assert seen == [(QUEUED, False, False)]
+    assert job_id in here.line
+    assert here.logged("anomaly") == []
+
+
+async def test_young_and_delayed_jobs_are_left_alone(here: World) -> None:
+    """What was accepted a moment ago, or is due later, may rightly be in no queue."""
+    young, delayed = await here.submit(), await here.submit(delay_ms=60_000)
+    for job_id in (young, delayed):
+        await here.queue.RemoveJobIfPresent(pb.RemoveJobIfPresentRequest(job_id=job_id))
+    await here.pass_time(SETTLED_MS - 250)
+    assert (young in here.line, delayed in here.line) == (False, False)
+    await here.pass_time(6_000)
+    assert (young in here.line, delayed in here.line) == (True, False)
+    await here.pass_time(60_000)
+    assert delayed in here.line
+
+
+async def test_walk_goes_on_where_it_stopped(here: World) -> None:
+    """A queue of more than one page is rebuilt whole, page after page, in its order."""
+    ids = [await here.submit() for _ in range(450)]
+    await here.pass_time(SETTLED_MS)
+    for job_id in ids:
+        await here.queue.RemoveJobIfPresent(pb.RemoveJobIfPresentRequest(job_id=job_id))
+    await here.fetch()
+    await here.pass_time(2_000)
+    assert [(await here.take()).job_id for _ in ids] == ids
