@@ -1,6 +1,6 @@
 """An engine with the image in it; where there can be none, these tests fail in CI and are skipped elsewhere."""
 
-import os
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,29 +8,19 @@ import pytest
 
 from scripts import service_tokens
 from tests.deploy import images
-from tests.deploy.engine import Engine, NoEngineError, engine_running
+from tests.deploy.engine import Engine, NoEngineError, engine_running, give_up
 from tests.deploy.stack import Stack, stack_up
-
-
-def _give_up(error: NoEngineError) -> None:
-    reason = f"no container engine here: {error}"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """A real engine of this session's own."""
-    running = engine_running()
-    try:
-        engine = running.__enter__()
-    except NoEngineError as error:
-        _give_up(error)
-    try:
+    with contextlib.ExitStack() as afterwards:
+        try:
+            engine = afterwards.enter_context(engine_running())
+        except NoEngineError as error:
+            give_up(error)
         yield engine
-    finally:
-        running.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +29,7 @@ def checkout(engine: Engine, root: Path, tmp_path_factory: pytest.TempPathFactor
     try:
         wheels = images.wheelhouse(root, images.import_base(engine))
     except NoEngineError as error:
-        _give_up(error)
+        give_up(error)
     checkout = images.clean_checkout(root, tmp_path_factory.mktemp("checkout"), wheels)
     assert service_tokens.main([str(checkout / "deploy/.env")]) == 0
     Stack(engine, checkout, "microservices").compose("build", "gateway")

@@ -69,6 +69,22 @@ class Stack:
         finally:
             self.engine.docker("network", "connect", "--alias", service, name, container)
 
+    @contextlib.contextmanager
+    def moved(self, service: str, network: str) -> Iterator[None]:
+        """As `disconnected`, but somebody else has its address when it comes back."""
+        before = self.address(service, network)
+        with contextlib.ExitStack() as afterwards:
+            with self.disconnected(service, network):
+                name, image = f"{self.name}_{network}", self.container(service)["Image"]
+                squatter = self.engine.docker("run", "--detach", "--network", name, image, "sleep", "infinity").strip()
+                afterwards.callback(self.engine.docker, "rm", "--force", squatter)
+                yield
+            assert self.address(service, network) != before
+
+    def address(self, service: str, network: str) -> str:
+        networks = self.container(service)["NetworkSettings"]["Networks"]
+        return str(networks[f"{self.name}_{network}"]["IPAddress"])
+
     def leftovers(self) -> list[str]:
         """What the engine still has of this project."""
         return [*self._own("ps", "--all"), *self._own("network", "ls"), *self._own("volume", "ls")]

@@ -86,14 +86,21 @@ def test_jobs_outlive_a_disconnected_worker(microservices: Stack, wire: Wire) ->
     check_all_end(wire, accepted)
 
 
-@pytest.mark.parametrize("service", ["job", "queue"])
-def test_jobs_outlive_a_disconnected_owner(microservices: Stack, wire: Wire, service: str) -> None:
-    """Without an owner submits are refused as UNAVAILABLE; what was accepted before ends once it is there again."""
+def test_jobs_outlive_a_disconnected_queue(microservices: Stack, wire: Wire) -> None:
+    """Without the queue submits are UNAVAILABLE; what was accepted before ends once it is there again."""
     accepted = [wire.new(ms=1_000) for _ in range(2 * SLOTS)]
-    with microservices.disconnected(service, "inside"):
+    with microservices.disconnected("queue", "inside"):
         eventually(lambda: refused_submit(wire, accepted), grpc.StatusCode.UNAVAILABLE.__eq__)
     check_all_end(wire, accepted)
     eventually(lambda: refused_submit(wire, accepted), lambda code: code is None)
+    check_all_end(wire, accepted)
+
+
+def test_jobs_outlive_an_owner_that_moves(microservices: Stack, wire: Wire) -> None:
+    """The owner of all jobs comes back at another address, is found by its name, and has what was accepted."""
+    accepted = [wire.new(ms=1_000) for _ in range(2 * SLOTS)]
+    with microservices.moved("job", "inside"):
+        eventually(lambda: refused_submit(wire, accepted), grpc.StatusCode.UNAVAILABLE.__eq__)
     check_all_end(wire, accepted)
 
 
