@@ -1,6 +1,5 @@
 """`holdfast lab`: the same load on several topologies, and a report of what differs."""
 
-import asyncio
 import sys
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -13,6 +12,8 @@ from holdfast.cli.text import say
 from holdfast.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from holdfast.lab.compare.results import Results
     from holdfast.lab.compare.workloads import Plan
 
@@ -59,7 +60,7 @@ def compare(
 ) -> None:
     """Load each topology with the same requests, in turns, and write report.md, report.html and the raw data.
 
-    Without a choice the usual set takes about half an hour for three topologies; --full takes hours.
+    Without a choice the usual set takes about half an hour for three topologies; --full takes an hour and a half.
     """
     from holdfast.lab.compare.choices import Choice, plan_of
 
@@ -129,6 +130,8 @@ def _run(plan: "Plan", folder: Path) -> "Results":
 
 async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
     """The work; TERM and INT end it, and its processes with it."""
+    import asyncio
+
     from holdfast.topology.signals import on_stop
 
     task = asyncio.ensure_future(work)

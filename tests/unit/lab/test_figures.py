@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.lab.compare.figures import Trial, figures, percentile, spread
 from holdfast.lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Records, Request
-from holdfast.lab.compare.trial import Fault, Measured
+from holdfast.lab.compare.trial import Costs, Fault, Measured
 from holdfast.lab.compare.workloads import LIST, STATUS, SUBMIT, closed
 from holdfast.proto import taskqueue_public_pb2 as pb
 
@@ -24,7 +24,7 @@ def told(requests: Sequence[Request] = (), jobs: Sequence[JobRun] = (), fault: F
         records.add_request(request)
     for job in jobs:
         records.add_job(job)
-    measured = Measured(records, BEGIN, END, {}, 0.0, fault)
+    measured = Measured(records, BEGIN, END, Costs({}, clients_s=1.0, others_s=0.5), fault)
     return figures("one", closed("life-cycle", 1, 0, duration_s=2.0, warm_up_s=0.0), 0, measured, start_s=0.0)
 
 
@@ -96,6 +96,12 @@ def test_job_that_seems_to_end_before_it_began_took_no_time() -> None:
     trial = told(jobs=[JobRun(BEGIN, BEGIN + 1, BEGIN - MS // 2, BEGIN + MS, pb.DONE, 0)])
     assert trial.submit_done is not None
     assert trial.submit_done.p50 == 0.0
+
+
+def test_cores_are_told_for_a_second() -> None:
+    """One CPU second of two seconds is half a core."""
+    trial = told()
+    assert (trial.client_cores, trial.other_cores) == (0.5, 0.25)
 
 
 def every_tenth(begin: int, end: int) -> list[JobRun]:

@@ -180,3 +180,14 @@ def test_trouble_at_the_end_of_a_trial_is_told() -> None:
     found = results({"quick": {one.name: [2, 2]}, "slow": {one.name: [1, 1, 1]}}, [one])
     found.trials.append(msgspec.structs.replace(trial("quick", one.name, 2, 2.0), troubles=["had to be killed"]))
     assert sentences(found, "What failed") == "quick, read-heavy c8 0ms, run 3: had to be killed."
+
+
+@pytest.mark.parametrize(
+    ("cores", "words"), [(0.05, "it was idle but for the trials"), (0.9, "in 1 of 6 trials more than 0.2")]
+)
+def test_disturbed_machine_is_told(cores: float, words: str) -> None:
+    """Whoever else used the processors during a trial makes its figures doubtful."""
+    (one,) = series(8)
+    found = results({"quick": {one.name: [2, 2, 2]}, "slow": {one.name: [1, 1, 1]}}, [one])
+    found.trials[0] = msgspec.structs.replace(found.trials[0], other_cores=cores)
+    assert words in sentences(found, "How far to trust this")

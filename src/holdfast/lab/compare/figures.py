@@ -82,7 +82,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     submit_done: Spread | None = None
     jobs: dict[str, int] = {}
     usage: dict[str, Usage] = {}
-    client_cpu_s: float = 0.0
+    #: Cores that the clients used, and cores that neither they nor the topology did.
+    client_cores: float = 0.0
+    other_cores: float = 0.0
     duration_s: float = 0.0
     start_s: float = 0.0
     fault: FaultFigures | None = None
@@ -132,8 +134,9 @@ def figures(topology: str, workload: Workload, run: int, measured: Measured, *, 
         latency=_latency(one for one in requests if one.method in PRIMARY),
         submit_done=spread([_submit_done(one) for one in jobs if one.finished]),
         jobs=dict(Counter(_ENDS[one.status] for one in jobs)),
-        usage=measured.usage,
-        client_cpu_s=measured.client_cpu_s,
+        usage=measured.costs.usage,
+        client_cores=measured.costs.clients_s / seconds,
+        other_cores=measured.costs.others_s / seconds,
         duration_s=seconds,
         start_s=start_s,
         fault=_fault(measured, all_requests, all_jobs),

@@ -4,15 +4,19 @@ Where the ranges over the runs overlap the sentence says "no difference", howeve
 """
 
 import itertools
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from holdfast.lab.compare.comparing import JOBS, METRICS, REQUESTS, Metric, Outcome, Verdict, chance, outcomes
+from holdfast.lab.compare.figures import Trial
 from holdfast.lab.compare.numbers import number, spanned, times
 from holdfast.lab.compare.results import Results
 from holdfast.lab.compare.workloads import RUNS_MIN
 
 _NAMED_MAX = 3
+#: What the lab itself, interrupts and an idle machine use.
+OTHER_CORES_MAX = 0.2
 
 
 def findings(results: Results) -> dict[str, list[str]]:
@@ -79,7 +83,7 @@ def _silences(rows: Sequence[Outcome]) -> Iterator[str]:
 
 def _where(rows: Sequence[Outcome], total: int) -> str:
     if len(rows) == total:
-        return " in the one workload" if total == 1 else f" in all {total} workloads"
+        return {1: " in the one workload", 2: " in both workloads"}.get(total, f" in all {total} workloads")
     if len(rows) <= _NAMED_MAX:
         return f" in {_few([row.workload for row in rows])}"
     return f" in {len(rows)} of {total} workloads"
@@ -185,11 +189,23 @@ def _trust(results: Results) -> Iterator[str]:
         "Clients and servers share one machine, and everything but the topology is the same for all; the figures "
         "compare topologies, they do not say what either can do at its best."
     )
-    if busy := _busy_clients(results):
-        clients = results.plan.clients
-        yield f"The {clients} client processes used {busy} cores at the most; near {clients}, they are the limit."
+    good = [trial for trial in results.trials if trial.is_good]
+    if good:
+        yield from _machine(results, good)
 
 
-def _busy_clients(results: Results) -> str:
-    shares = [trial.client_cpu_s / trial.duration_s for trial in results.trials if trial.duration_s]
-    return number(max(shares)) if shares else ""
+def _machine(results: Results, trials: Sequence[Trial]) -> Iterator[str]:
+    clients, busy = results.plan.clients, max(trial.client_cores for trial in trials)
+    yield f"The {clients} client processes used {number(busy)} cores at the most; near {clients}, they are the limit."
+    others = [trial.other_cores for trial in trials]
+    disturbed = [trial for trial in trials if trial.other_cores > OTHER_CORES_MAX]
+    told = (
+        f"Everything else on the machine used {number(statistics.median(others))} cores, {number(max(others))} at most"
+    )
+    if disturbed:
+        yield (
+            f"**{told}: in {len(disturbed)} of {len(trials)} trials more than {OTHER_CORES_MAX:g}**, so that these "
+            "figures were disturbed and should be taken again on a machine that is idle."
+        )
+    else:
+        yield f"{told}: it was idle but for the trials."

@@ -11,11 +11,10 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from holdfast.lab.compare.document import Picture
 from holdfast.lab.compare.figures import BIN_S, SHARES, Spread, Trial
-from holdfast.lab.compare.numbers import number
 from holdfast.lab.compare.results import Results
 from holdfast.lab.compare.workloads import Workload
 
@@ -160,7 +159,7 @@ def _curves(results: Results, workloads: Sequence[Workload], read: Callable[[Tri
                     )
         _dress(panel, "milliseconds (logarithmic)", "% of all")
         panel.set_xscale("log")
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("")
         panel.set_ylim(0, 101)
     return canvas
@@ -179,19 +178,19 @@ def _timeline(results: Results) -> Canvas | None:
         _dress(upper, "", "jobs finished/s")
         _dress(lower, "seconds from the kill", "slowest job begun then, s")
         lower.set_yscale("log")
-        lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        lower.yaxis.set_major_formatter("{x:g}")
         lower.yaxis.set_minor_formatter("")
+    _same_limits("x", [panel for pair in panels for panel in pair])
     for row in range(2):
-        _same_limits([pair[row] for pair in panels])
+        _same_limits("y", [pair[row] for pair in panels])
     return canvas
 
 
-def _same_limits(panels: Sequence[Any]) -> None:
+def _same_limits(side: str, panels: Sequence[Any]) -> None:
     """So that neighbours can be compared by eye."""
-    for side in ("x", "y"):
-        edges = [edge for panel in panels for edge in getattr(panel, f"get_{side}lim")()]
-        for panel in panels:
-            getattr(panel, f"set_{side}lim")(min(edges), max(edges))
+    edges = [edge for panel in panels for edge in getattr(panel, f"get_{side}lim")()]
+    for panel in panels:
+        getattr(panel, f"set_{side}lim")(min(edges), max(edges))
 
 
 def _steps(upper: Any, lower: Any, trial: Trial, color: str) -> None:  # noqa: ANN401

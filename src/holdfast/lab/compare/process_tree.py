@@ -5,7 +5,7 @@ The role of a process is read from its command line, so nothing of what is measu
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -83,6 +83,19 @@ class Meter:
     def pids(self, role: str) -> list[int]:
         """Those of one role that are there now."""
         return [pid for pid in tree(self._root) if self._role_of(argv(pid)) == role]
+
+
+def cpu_of(pids: Iterable[int]) -> float:
+    """CPU time that these processes have used, those that are gone not counted."""
+    return sum(_cpu_s(pid) or 0.0 for pid in pids)
+
+
+def cpu_of_machine() -> float:
+    """CPU time that everybody on this machine has used."""
+    user, nice, system, _idle, _waiting, interrupts, soft_interrupts, *_ = map(
+        int, (_PROC / "stat").read_text().partition("\n")[0].split()[1:]
+    )
+    return (user + nice + system + interrupts + soft_interrupts) / _TICKS
 
 
 def _all_processes() -> Iterator[tuple[int, list[str]]]:

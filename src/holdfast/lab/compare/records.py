@@ -50,8 +50,6 @@ class Packed(msgspec.Struct, frozen=True):
 
     requests: list[bytes]
     jobs: list[bytes]
-    #: CPU time of the client process itself while it loaded.
-    cpu_s: float = 0.0
 
 
 class Records:
@@ -75,10 +73,8 @@ class Records:
     def jobs(self) -> Iterator[JobRun]:
         return map(JobRun._make, zip(*self._jobs, strict=True))
 
-    def pack(self, cpu_s: float = 0.0) -> Packed:
-        return Packed(
-            [column.tobytes() for column in self._requests], [column.tobytes() for column in self._jobs], cpu_s
-        )
+    def pack(self) -> Packed:
+        return Packed([column.tobytes() for column in self._requests], [column.tobytes() for column in self._jobs])
 
     @classmethod
     def merged(cls, parts: Iterable[Packed]) -> Self:

@@ -61,7 +61,7 @@ def load(folder: Path) -> Results:
 def keep_raw(topology: str, workload: Workload, run: int, measured: Measured, folder: Path) -> None:
     """Writes every request and every job of a trial."""
     fault_at = measured.fault.at if measured.fault else 0
-    rows = measured.records.pack(measured.client_cpu_s)
+    rows = measured.records.pack()
     raw = RawTrial(topology, workload.name, run, measured.begin, measured.end, fault_at, rows)
     name = f"{topology} {workload.name} {run + 1}".replace(" ", "-").replace("/", "-per-")
     path = folder / RAW / f"{name}.msgpack.gz"

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.lab.compare.client_process import CONNECT_S, READY
 from holdfast.lab.compare.loading import GRACE_S, ClientTask
-from holdfast.lab.compare.process_tree import Meter, Usage
+from holdfast.lab.compare.process_tree import Meter, Usage, cpu_of, cpu_of_machine
 from holdfast.lab.compare.records import Packed, Records
 from holdfast.lab.compare.topologies import Started
 from holdfast.lab.compare.workloads import Workload
@@ -30,6 +30,14 @@ class Fault(msgspec.Struct, frozen=True):
     at: int
 
 
+class Costs(msgspec.Struct, frozen=True):
+    """Who used the machine during the window: the topology by role, the clients, and everybody else, in CPU seconds."""
+
+    usage: dict[str, Usage]
+    clients_s: float = 0.0
+    others_s: float = 0.0
+
+
 class Measured(msgspec.Struct, frozen=True):
     """What one trial gave."""
 
@@ -37,8 +45,7 @@ class Measured(msgspec.Struct, frozen=True):
     #: The window that counts, on the steady clock.
     begin: int
     end: int
-    usage: dict[str, Usage]
-    client_cpu_s: float
+    costs: Costs
     fault: Fault | None = None
 
 
@@ -62,14 +69,13 @@ async def run_trial(started: Started, workload: Workload, *, seed: int, clients:
         for client in running:
             assert client.stdin is not None
             client.stdin.write(f"{start}\n".encode())
-        watching = asyncio.create_task(_watch(started, workload, begin, end))
+        watching = asyncio.create_task(_watch(started, workload, [client.pid for client in running], begin, end))
         try:
             parts = await asyncio.gather(*(_records(client, workload) for client in running))
-            usage, fault = await watching
+            costs, fault = await watching
         finally:
             watching.cancel()
-    records = Records.merged(parts)
-    return Measured(records, begin, end, usage, sum(part.cpu_s for part in parts), fault)
+    return Measured(Records.merged(parts), begin, end, costs, fault)
 
 
 @contextlib.asynccontextmanager
@@ -110,11 +116,14 @@ async def _records(client: asyncio.subprocess.Process, workload: Workload) -> Pa
     return msgspec.msgpack.decode(data, type=Packed)
 
 
-async def _watch(started: Started, workload: Workload, begin: int, end: int) -> tuple[dict[str, Usage], Fault | None]:
-    """The meter, read from the begin of the window to its end; half-way the fault, if there is to be one."""
+async def _watch(
+    started: Started, workload: Workload, clients: list[int], begin: int, end: int
+) -> tuple[Costs, Fault | None]:
+    """The meters, read from the begin of the window to its end; half-way the fault, if there is to be one."""
     meter = Meter(started.pid, started.topology.role)
     await _until(begin)
     meter.begin()
+    clients_s, machine_s = cpu_of(clients), cpu_of_machine()
     fault = None
     middle = (begin + end) // 2
     while (now := time.monotonic_ns()) < end:
@@ -125,7 +134,10 @@ async def _watch(started: Started, workload: Workload, begin: int, end: int) -> 
         meter.look()
     if workload.has_fault and (fault is None or fault.at >= end):
         raise TrialError("the machine was so busy that the load was over before the kill")
-    return meter.usage(), fault
+    clients_s, machine_s = cpu_of(clients) - clients_s, cpu_of_machine() - machine_s
+    usage = meter.usage()
+    others_s = machine_s - clients_s - sum(one.cpu_s for one in usage.values())
+    return Costs(usage, clients_s, max(0.0, others_s)), fault
 
 
 def _strike(meter: Meter, role: str) -> Fault:
