@@ -192,7 +192,7 @@ def test_app_that_is_not_there_ends_everything(fleet: Fleet) -> None:
     assert program.output == ""
     said = [line for line in program.log.splitlines() if line.startswith("holdfast: ")]
     assert "nowhere" in said[0]
-    assert said[-1] == "holdfast: worker cannot start; what it said stands above"
+    assert said[-1] == "holdfast: the worker cannot start; what it said stands above"
     assert program.children() == []
 
 
@@ -205,7 +205,7 @@ def test_port_that_is_taken_ends_everything(fleet: Fleet) -> None:
         program = fleet.start("up", "--topology", "microservices", "--port", str(port - 2))
         assert program.wait() == ExitCode.UNREACHABLE
     assert f"cannot listen on 127.0.0.1:{port}" in program.log
-    assert "queue cannot start; what it said stands above" in program.log
+    assert "the queue cannot start; what it said stands above" in program.log
 
 
 def test_setting_that_only_a_ledger_heeds_is_refused(fleet: Fleet) -> None:

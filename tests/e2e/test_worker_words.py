@@ -56,7 +56,7 @@ def test_drained_worker_of_up_is_not_started_again(fleet: Fleet) -> None:
     """Whoever drained it meant it; the server goes on."""
     up, wire = fleet.up("--worker-id", "beside")
     drain(wire, "beside")
-    eventually(lambda: up.lines("worker_left"))
+    eventually(lambda: up.lines("role_left"))
     assert up.children() == []
     waiting = wire.new()
     assert wire.status(waiting).status == public.QUEUED

@@ -1,17 +1,18 @@
 """`holdfast server` and `holdfast up`: one ledger server, alone or with a worker beside it."""
 
 import asyncio
+import contextlib
 import gc
 import os
 from pathlib import Path
 
-from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
 from holdfast.topology.announcing import announce
 from holdfast.topology.ledger_server import LedgerServer
 from holdfast.topology.signals import on_stop
-from holdfast.topology.worker_process import WorkerChild
+from holdfast.topology.supervising import StoppedError, Supervisor
+from holdfast.topology.worker_process import worker_role
 
 
 def _announce(server: LedgerServer, settings: Settings) -> None:
@@ -50,39 +51,16 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
     """A server and one worker process, until TERM or INT; a second one does not wait for running jobs."""
     server = LedgerServer(settings, log_stream=log_stream)
-    worker = WorkerChild(
-        slots=settings.slots,
-        worker_id=settings.worker_id,
-        log_level=settings.log_level,
-        log_format=settings.log_format,
-        app=settings.app,
-        beside=settings.data,
-    )
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        stopping.set()
-        worker.stop()
-
-    with on_stop(stop):
+    supervisor = Supervisor([])
+    with on_stop(supervisor.stop):
         address = await server.start()
         tune_collector()
-        worker.start(address)
-        await _first_of(worker.ready, worker.refused, stopping)
-        if worker.refused.is_set():
+        try:
+            with contextlib.suppress(StoppedError):
+                await supervisor.add([worker_role(settings, address)])
+                _announce(server, settings)
+            await supervisor.stopping()
+            await server.drain()
+            await supervisor.wait()
+        finally:
             await server.stop()
-            raise InvalidArgumentError("the worker cannot start; what it said stands above", reason="WORKER_REFUSED")
-        if not stopping.is_set():
-            _announce(server, settings)
-        await stopping.wait()
-        await server.drain()
-        await worker.wait()
-        await server.stop()
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    """Until one of them is set."""
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()

@@ -40,6 +40,8 @@ class Role(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     #: Takes the port of its first ready line, so that it comes back where it was.
     port_variable: str = ""
+    #: One that ends with 0 was asked to, and is not replaced.
+    may_leave: bool = False
 
 
 class KeptProcess:
@@ -88,13 +90,17 @@ class KeptProcess:
             if self.line is None and status in _REFUSALS:
                 self._refuse(status)
                 return
+            if self.role.may_leave and status == 0:
+                get_logger().info("role_left", role=self.role.name, message="it was asked to; it is not replaced")
+                self.settled.set()
+                return
             delay_s = _RESTART_S_MIN if was_ready else min(2 * delay_s, _RESTART_S_MAX)
             get_logger().warning("role_died", role=self.role.name, status=status, message="starting another")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_s)
 
     def _refuse(self, status: int) -> None:
-        message = f"{self.role.name} cannot start; what it said stands above"
+        message = f"the {self.role.name} cannot start; what it said stands above"
         self.refusal = _REFUSALS[status](message, reason="ROLE_REFUSED", details={"role": self.role.name})
         self.settled.set()
 

@@ -70,6 +70,10 @@ class Supervisor:
             for process in self._all():
                 process.kill()
 
+    async def stopping(self) -> None:
+        """Until somebody asks for the end."""
+        await self._stopping.wait()
+
     async def wait(self) -> None:
         """Until everything has ended after a stop."""
         await self._stopping.wait()
