@@ -29,7 +29,7 @@ from holdfast.services.queue import QueueService
 from holdfast.services.reporting import row_of
 from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import served
+from tests.unit.services.owner_server import DEADLINE_S, served
 
 WORKER = "w"
 
@@ -108,6 +108,7 @@ class FaultyChannel:
         method = path.rpartition("/")[2]
 
         async def call(request: object, **terms: object) -> object:
+            terms["timeout"] = DEADLINE_S  # what is late is late because a test says so
             return await self._faults.send(method, request, lambda: real(request, **terms))
 
         return call

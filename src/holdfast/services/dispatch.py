@@ -3,6 +3,7 @@
 A dequeue takes the job out of the queue for good, so whatever happens after it must be made good here or be found
 later:
 
+- The dequeue is not answered: the job is in no queue, and nobody knows which it was. The sweep begins with the oldest.
 - The guard is lost: the record is read, and a job that is still QUEUED is enqueued once more (the rescue).
 - The move is not answered: the job may run under a token that nobody knows. It is a stray; until it is known what
   became of it, nothing else is dequeued. If this process dies, the round and the sweep find the same.
@@ -41,7 +42,7 @@ def nothing(hint_ms: int = limits.FETCH_RETRY_MS_DEFAULT) -> pb.FetchWorkRespons
 
 
 class Dispatcher:
-    """One job at a time, to whoever asks. `on_empty` hears of every dequeue that found nothing."""
+    """One job at a time, to whoever asks. `on_empty` hears of every dequeue that brought nothing."""
 
     def __init__(
         self,
@@ -60,6 +61,8 @@ class Dispatcher:
         self._on_empty = on_empty
         #: Jobs that were dequeued, and whose move was not answered.
         self.strays: set[str] = set()
+        #: A dequeue was not answered: whichever job was next may be in no queue.
+        self.is_in_doubt = False
 
     async def fetch(self, worker: str, wanted: pb.Wanted) -> pb.FetchWorkResponse:
         """One job that is now the worker's, or when to ask again."""
@@ -68,7 +71,7 @@ class Dispatcher:
         await self._check_strays()
         request = pb.DequeueJobRequest(worker_id=worker, wanted=wanted)
         for _ in range(_LOST_GUARDS_MAX):
-            found = await self._underway.dequeue(self._peers.queue.dequeue(request))
+            found = await self._dequeue(request)
             if not found.found:
                 self._on_empty()
                 return nothing()
@@ -77,6 +80,14 @@ class Dispatcher:
             if work is not None:
                 return work
         return nothing(limits.FETCH_RETRY_MS_MIN)
+
+    async def _dequeue(self, request: pb.DequeueJobRequest) -> pb.DequeueJobResponse:
+        try:
+            return await self._underway.dequeue(self._peers.queue.dequeue(request))
+        except HoldfastError:
+            self.is_in_doubt = True
+            self._on_empty()
+            raise
 
     async def _check_strays(self) -> None:
         """Nothing is dequeued while it is not known what became of the last: an outage would empty the queue."""

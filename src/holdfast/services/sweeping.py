@@ -50,6 +50,9 @@ class Sweeper:
 
     async def go(self) -> bool:
         """One part of the walk; whether it repaired something, so that the next part should follow at once."""
+        if self._dispatcher.is_in_doubt:  # what is missing was next in line, so it is among the oldest
+            self._dispatcher.is_in_doubt = False
+            self._cursor = ""
         with self._underway.watch() as seen:
             for _ in range(_PAGES_MAX):
                 now_ms = self._now().log_ms

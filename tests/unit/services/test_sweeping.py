@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.core.model import Now
+from holdfast.errors import UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.services.sweeping import SETTLED_MS, SweepTimer
-from tests.integration.microservices_world import World, world
+from tests.integration.microservices_world import Fault, World, world
 
 HEARTBEAT_MS = 1_000
 
@@ -109,3 +110,17 @@ async def test_walk_goes_on_where_it_stopped(here: World) -> None:
     await here.fetch()
     await here.pass_time(2_000)
     assert [(await here.take()).job_id for _ in ids] == ids
+
+
+async def test_lost_answer_of_a_dequeue_makes_the_walk_begin_anew(here: World) -> None:
+    """The job that nobody has heard of was the oldest, and is found although the walk was past it."""
+    ids = [await here.submit() for _ in range(250)]
+    await here.pass_time(SETTLED_MS + 250)
+    await here.fetch("idle", "mail")
+    await here.pass_time(1_000)
+    here.faults.rule = lambda _number, method, _request: Fault.LOST_AFTER if method == "DequeueJob" else None
+    with pytest.raises(UnavailableError):
+        await here.fetch()
+    assert ids[0] not in here.line
+    await here.pass_time(1_000)
+    assert ids[0] in here.line
