@@ -7,42 +7,8 @@ from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, Work
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.testing.conformance.harness import Capability, Terms
-from tests.e2e.fleet import Fleet, Program, stable_port
-
-NODES = 3
-
-
-class NodeSet:
-    """The nodes, and the directories and ports that they keep."""
-
-    def __init__(self, fleet: Fleet, data: Path, lease_ms: int, nodes: int = NODES) -> None:
-        self._fleet = fleet
-        self._data = data
-        self._lease_ms = lease_ms
-        ports: set[int] = set()
-        while len(ports) < nodes:
-            ports.add(stable_port())
-        self.addresses = [f"127.0.0.1:{port}" for port in sorted(ports)]
-        self.programs: list[Program] = []
-
-    def start(self) -> None:
-        """Waits until all are ready."""
-        self.programs = [self.start_one(index) for index in range(len(self.addresses))]
-        for program in self.programs:
-            program.ready()
-
-    def start_one(self, index: int) -> Program:
-        """One of them, perhaps once more."""
-        return self._fleet.start(
-            *("node", "--index", str(index), "--nodes", str(len(self.addresses)), "--slots", "0"),
-            *("--port", self.addresses[index].rpartition(":")[2], "--data", str(self._data / f"node-{index}")),
-            *("--lease-ms", str(self._lease_ms), "--worker-timeout-ms", "3600000", "--log-level", "error"),
-        )
-
-    def kill(self) -> None:
-        """Ends all of them as a power cut would."""
-        for program in self.programs:
-            program.kill()
+from tests.e2e.fleet import Fleet
+from tests.e2e.nodes import NodeSet
 
 
 class NodeSets:
@@ -62,7 +28,8 @@ class NodeSets:
     def new(self, lease_ms: int) -> NodeSet:
         """Those of one test alone."""
         self._count += 1
-        nodes = NodeSet(self._fleet, self._fleet.folder / f"data-{self._count}", lease_ms)
+        options = ("--lease-ms", str(lease_ms), "--worker-timeout-ms", "3600000", "--log-level", "error")
+        nodes = NodeSet(self._fleet, self._fleet.folder / f"data-{self._count}", *options)
         nodes.start()
         return nodes
 

@@ -59,4 +59,5 @@ def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal])
 def _not_the_owner(job_id: str, ownership: Ownership) -> Refusal:
     owner = owner_index(job_id, ownership.nodes)
     message = f"job id {job_id!r} belongs to node {owner} of {ownership.nodes}, and this is node {ownership.index}"
-    return Refusal(Code.INVALID_ARGUMENT, "NOT_THE_OWNER", f"{message}; submit it there, or let this node make the id")
+    advice = "connect to all nodes, in their order, or leave the id to the node"
+    return Refusal(Code.INVALID_ARGUMENT, "NOT_THE_OWNER", f"{message}; {advice}")
