@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.contract.served import Serving
+from tests.contract.served import Serving, Topology
 from tests.e2e.wire import Wire, refusal
 
 JOBS = 210
@@ -51,11 +51,13 @@ def test_oldest_first_is_by_creation_and_then_by_id(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("sort", [public.CREATED_AT_DESC, public.JOB_SORT_UNSPECIFIED])
-def test_newest_first_is_the_default_and_keeps_ids_ascending(wire: Wire, sort: int) -> None:
+def test_newest_first_is_the_default_and_keeps_ids_ascending(serve: Serving, wire: Wire, sort: int) -> None:
     """Descending order turns the times around but not the ids within a millisecond."""
     jobs = wire.all_jobs(sort=sort)
     assert ids(jobs) == ids(sorted(jobs, key=lambda job: (-job.created_at_ms, job.job_id)))
-    assert len({job.created_at_ms for job in jobs}) < JOBS, "some jobs share a millisecond"
+    is_shared = len({job.created_at_ms for job in jobs}) < JOBS
+    # Services make jobs one by one, which takes longer than a millisecond; tests/unit/services shows their order.
+    assert is_shared or serve.topology is Topology.MICROSERVICES, "some jobs share a millisecond"
 
 
 def test_page_size_zero_means_fifty(wire: Wire) -> None:

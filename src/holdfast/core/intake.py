@@ -6,10 +6,12 @@ that somebody else's job does the work, so only its type counts. What is there i
 new jobs. A batch is judged like its jobs one after the other.
 """
 
+import msgspec
+
 from holdfast.core.book import Book
 from holdfast.core.commands import Decision, Refusal, Submit, Submitted
 from holdfast.core.events import Created
-from holdfast.core.model import Job, NewJob, Now, QueueMode, Template
+from holdfast.core.model import Extra, Job, NewJob, Now, QueueMode, Template
 from holdfast.core.validation import bad_given_id, check_job, is_given_id
 from holdfast.errors import Code
 
@@ -105,12 +107,24 @@ class Intake:
         if isinstance(known, Job):
             return is_same_submission(known, template, job)
         known_template = self._command.templates[known.template]
-        return (known_template, known.payload, known.extra) == (template, job.payload, job.extra)
+        is_alike = known_template == template and known.payload == job.payload
+        return is_alike and _is_same_extra(known.extra, job.extra)
 
 
 def is_same_submission(job: Job, template: Template, new: NewJob) -> bool:
     """Whether a repeated submission asks for what the first one did. When it is due does not count."""
-    return job.template == template and job.payload == new.payload and job.extra == new.extra
+    return job.template == template and job.payload == new.payload and _is_same_extra(job.extra, new.extra)
+
+
+def _is_same_extra(one: Extra | None, other: Extra | None) -> bool:
+    """Headers travel with a job and are no part of what it is: each try of a submission has a trace of its own."""
+    if one == other:
+        return True
+    return _without_headers(one) == _without_headers(other)
+
+
+def _without_headers(extra: Extra | None) -> Extra:
+    return msgspec.structs.replace(extra, headers=()) if extra is not None else Extra()
 
 
 def _reused(what: str, key: str) -> Refusal:

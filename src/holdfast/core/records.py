@@ -164,6 +164,9 @@ class Records:
             return Decided(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
         if state == RUNNING and command.token not in (0, job.token):
             return Decided(None, MoveReply(applied=False, state=state, why_not="STALE_TOKEN"))
+        if command.target == RUNNING and job.not_before_ms > now_ms:
+            # A queue may have it from an older record, as of before it was to wait.
+            return Decided(None, MoveReply(applied=False, state=state, why_not="NOT_DUE"))
         event = self._moved(job, command, now_ms)
         is_try = state == RUNNING and (event.state != QUEUED or event.spends != Spends.NOTHING)
         reply = MoveReply(

@@ -171,7 +171,7 @@ class GetJobRecordRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., without_payload: _Optional[bool] = ...) -> None: ...
 
 class GetJobRecordResponse(_message.Message):
-    __slots__ = ("summary", "failure_reason", "spec", "options", "token", "worker_id", "attempts", "failures", "losses", "order", "cancel_reason")
+    __slots__ = ("summary", "failure_reason", "spec", "options", "token", "worker_id", "attempts", "failures", "losses", "order", "cancel_reason", "client_request_id", "grants")
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +183,8 @@ class GetJobRecordResponse(_message.Message):
     LOSSES_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REASON_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
     summary: _taskqueue_public_pb2.JobSummary
     failure_reason: str
     spec: _taskqueue_public_pb2.JobSpec
@@ -194,7 +196,9 @@ class GetJobRecordResponse(_message.Message):
     losses: int
     order: int
     cancel_reason: str
-    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., token: _Optional[int] = ..., worker_id: _Optional[str] = ..., attempts: _Optional[int] = ..., failures: _Optional[int] = ..., losses: _Optional[int] = ..., order: _Optional[int] = ..., cancel_reason: _Optional[str] = ...) -> None: ...
+    client_request_id: str
+    grants: int
+    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., token: _Optional[int] = ..., worker_id: _Optional[str] = ..., attempts: _Optional[int] = ..., failures: _Optional[int] = ..., losses: _Optional[int] = ..., order: _Optional[int] = ..., cancel_reason: _Optional[str] = ..., client_request_id: _Optional[str] = ..., grants: _Optional[int] = ...) -> None: ...
 
 class ListJobRecordsRequest(_message.Message):
     __slots__ = ("status_filter", "page", "sort", "search")

@@ -39,4 +39,6 @@ def record_message(records: Records, job: Job, *, has_payload: bool) -> pb.GetJo
         losses=job.losses,
         order=job.number,
         cancel_reason=job.cancel_reason or (result.summary if result is not None else ""),
+        client_request_id=job.request_id,
+        grants=job.grants,
     )

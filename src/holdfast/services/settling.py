@@ -48,7 +48,7 @@ class Tried:
         self.template: Template = template_of(record.spec, record.options)
         self.token: int = record.token
         # How often it was handed out unrun is counted by the owner of the record, who makes losses of too many.
-        self.grants: int = record.attempts
+        self.grants: int = record.grants
         self.failures: int = record.failures
         self.losses: int = record.losses
         self.cancel_requested: bool = record.summary.cancel_requested
@@ -73,7 +73,7 @@ class Settler:
 
     async def enqueue(self, record: pb.GetJobRecordResponse) -> bool:
         """Whether it waited already."""
-        return (await self._peers.queue.enqueue(enqueue_again(record, self._now().log_ms))).existing
+        return (await self._peers.queue.enqueue(enqueue_again(record))).existing
 
     # -- an end
 

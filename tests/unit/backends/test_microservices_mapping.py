@@ -75,16 +75,17 @@ def test_submission_comes_back_as_it_was(template: Template, draft: JobDraft) ->
 def test_record_shows_and_enqueues_what_was_submitted(template: Template, draft: JobDraft) -> None:
     """A record made of the same parts is seen as the job that it is, and waits under the same route."""
     record = pb.GetJobRecordResponse(
-        summary=public_pb.JobSummary(job_id="j", status=public_pb.QUEUED),
+        summary=public_pb.JobSummary(job_id="j", status=public_pb.QUEUED, created_at_ms=5),
         spec=spec_message(template, draft.extra or Extra()),
         options=options_message(template, draft, 0),
         order=7,
+        client_request_id=draft.extra.request_id if draft.extra else "",
     )
-    view, place = job_view(record), enqueue_again(record, 5)
+    view, place = job_view(record), enqueue_again(record)
     assert (view.template, view.not_before_ms) == (template, draft.not_before_ms)
-    if draft.extra is not None and not draft.extra.request_id:
-        assert view.extra == draft.extra
+    assert (view.extra or Extra()) == (draft.extra or Extra())
     assert (place.queue, place.priority, place.order) == (template.queue, template.priority, 7)
+    assert place.enqueued_at_ms == 5
     assert place.route == (SIM_TYPE if template.simulated else template.type)
 
 

@@ -48,6 +48,16 @@ def test_another_due_time_is_still_the_same_request(desk: Desk) -> None:
     assert again.job_ids == ["a"]
 
 
+def test_another_trace_is_still_the_same_request(desk: Desk) -> None:
+    """Headers travel with a job and are no part of what it is, for each try has a trace of its own."""
+    first = Extra(request_id="k", headers=(("traceparent", "1"),), labels=(("a", "b"),))
+    desk.submit("a", extra=first)
+    second = Extra(request_id="k", headers=(("traceparent", "2"),), labels=(("a", "b"),))
+    assert desk.submit("b", extra=second).job_ids == ["a"]
+    other = Extra(request_id="k", labels=(("a", "c"),))
+    assert desk.submit("c", extra=other).job_ids == [""]
+
+
 def test_twins_in_one_batch_make_one_job(desk: Desk) -> None:
     """Two equal jobs under one key in a batch are one, and a third that differs is refused."""
     jobs = [

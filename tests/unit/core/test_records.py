@@ -213,17 +213,18 @@ def test_budgets_times_and_attempts_follow_the_ledger(desk: Desk) -> None:
     assert (job.attempts, job.started_ms) == (1, 2_000)
     assert desk.move("a", RUNNING, QUEUED, spends=Spends.FAILURE, not_before_ms=9_000).attempt == 1
     assert (job.attempts, job.failures, job.not_before_ms) == (1, 1, 9_000)
+    desk.now_ms = 9_000
     desk.start("a")
     assert desk.move("a", RUNNING, QUEUED, spends=Spends.LOSS).attempt == 2
     assert (job.attempts, job.losses, job.not_before_ms) == (2, 1, 9_000)
     desk.start("a")
     assert desk.move("a", RUNNING, QUEUED).attempt == 2
     assert job.attempts == 2
-    desk.now_ms = 3_000
+    desk.now_ms = 13_000
     desk.start("a")
     reply: MoveReply = desk.move("a", RUNNING, FAILED, reason="ValueError")
     assert (reply.attempt, reply.worker, reply.before) == (3, "w", RUNNING)
-    assert (job.attempts, job.failed_attempts, job.started_ms, job.finished_ms) == (3, 2, 3_000, 3_000)
+    assert (job.attempts, job.failed_attempts, job.started_ms, job.finished_ms) == (3, 2, 13_000, 13_000)
     assert job.result is not None
     assert job.result.failure_reason == "ValueError"
 
@@ -393,3 +394,15 @@ def _something(rng: random.Random, desk: Desk, ids: list[str], fresh: str) -> No
         spends = rng.choice(list(Spends)) if source == RUNNING else Spends.NOTHING
         worker = rng.choice(["", "w1", "w2"])
         desk.move(name, State(source), State(target), worker=worker, spends=spends)
+
+
+def test_job_that_is_not_due_is_not_started(desk: Desk) -> None:
+    """Whatever a queue believes: the owner of the record knows when a job that came back may run."""
+    job_id = "j"
+    desk.create(job_id)
+    token = desk.start(job_id)
+    desk.move(job_id, RUNNING, QUEUED, token=token, not_before_ms=desk.now_ms + 5_000, spends=Spends.FAILURE)
+    early = desk.move(job_id, QUEUED, RUNNING, worker="w")
+    assert (early.applied, early.state, early.why_not) == (False, QUEUED, "NOT_DUE")
+    desk.now_ms += 5_000
+    assert desk.move(job_id, QUEUED, RUNNING, worker="w").applied

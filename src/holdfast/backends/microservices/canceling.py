@@ -68,4 +68,4 @@ class Canceling:
         asked = pb.GetJobRecordRequest(job_id=self._job_id, without_payload=True)
         record = await self._owners.job.ask("GetJobRecord", asked, pb.GetJobRecordResponse)
         if record.summary.status == public_pb.QUEUED:
-            await self._owners.queue.ask("EnqueueJob", enqueue_again(record, self._now_ms), pb.EnqueueJobResponse)
+            await self._owners.queue.ask("EnqueueJob", enqueue_again(record), pb.EnqueueJobResponse)

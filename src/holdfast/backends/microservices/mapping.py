@@ -125,12 +125,12 @@ def extra_of(spec: public_pb.JobSpec, options: pb.JobOptions, request_id: str = 
 
 
 def enqueue_request(
-    job_id: str, template: Template, *, not_before_ms: int, order: int, now_ms: int
+    job_id: str, template: Template, *, not_before_ms: int, order: int, created_ms: int
 ) -> pb.EnqueueJobRequest:
-    """The job's place among those that wait; the same each time it comes."""
+    """The job's place among those that wait; the same each time it comes, and its age counts from its creation."""
     return pb.EnqueueJobRequest(
         job_id=job_id,
-        enqueued_at_ms=now_ms,
+        enqueued_at_ms=created_ms,
         queue=template.queue,
         priority=template.priority,
         not_before_ms=not_before_ms,
@@ -139,14 +139,14 @@ def enqueue_request(
     )
 
 
-def enqueue_again(record: pb.GetJobRecordResponse, now_ms: int) -> pb.EnqueueJobRequest:
+def enqueue_again(record: pb.GetJobRecordResponse) -> pb.EnqueueJobRequest:
     """The same, from the job's record."""
     return enqueue_request(
         record.summary.job_id,
         template_of(record.spec, record.options),
         not_before_ms=record.options.not_before_ms,
         order=record.order,
-        now_ms=now_ms,
+        created_ms=record.summary.created_at_ms,
     )
 
 
@@ -154,7 +154,7 @@ def enqueue_again(record: pb.GetJobRecordResponse, now_ms: int) -> pb.EnqueueJob
 
 
 def job_view(record: pb.GetJobRecordResponse) -> JobView:
-    """A job as its clients see it; its request id is known to nobody but its owner."""
+    """A job as its clients see it."""
     summary = record.summary
     state = State(summary.status)
     return JobView(
@@ -168,7 +168,7 @@ def job_view(record: pb.GetJobRecordResponse) -> JobView:
         summary.cancel_requested,
         record.failure_reason,
         record.attempts,
-        extra_of(record.spec, record.options),
+        extra_of(record.spec, record.options, record.client_request_id),
         record.failures,
         record.losses,
         record.token,

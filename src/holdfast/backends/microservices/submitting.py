@@ -127,7 +127,7 @@ class Submission:
         due_ms = request.options.not_before_ms
         if request.options.delay_ms:
             due_ms = max(due_ms, made.created_at_ms + request.options.delay_ms)
-        place = enqueue_request(job_id, template, not_before_ms=due_ms, order=made.order, now_ms=self._now_ms)
+        place = enqueue_request(job_id, template, not_before_ms=due_ms, order=made.order, created_ms=made.created_at_ms)
         enqueues.create_task(self._enqueue(index, place))
 
     async def _complete(self, job_id: str) -> None:
@@ -137,7 +137,7 @@ class Submission:
                 asked = pb.GetJobRecordRequest(job_id=job_id, without_payload=True)
                 record = await self._owners.job.ask("GetJobRecord", asked, pb.GetJobRecordResponse)
                 if record.summary.status == public_pb.QUEUED:
-                    place = enqueue_again(record, self._now_ms)
+                    place = enqueue_again(record)
                     await self._owners.queue.ask("EnqueueJob", place, pb.EnqueueJobResponse)
         except HoldfastError as error:
             get_logger().warning("existing_not_enqueued", job_id=job_id, message=error.message)
