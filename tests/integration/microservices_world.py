@@ -224,6 +224,11 @@ class World:
         self.faults.reset()
         self.coordinator = Coordinator(self._peers, self.terms, self.clock)
 
+    def replace(self) -> Coordinator:
+        """Another coordinator takes over while this one lives on and hears nothing of it; gives the old one."""
+        old, self.coordinator = self.coordinator, Coordinator(self._peers, self.terms, self.clock)
+        return old
+
     async def until_death(self, steps: Awaitable[object]) -> bool:
         """Runs steps until the coordinator dies, or to their end; whether it died."""
         task, death = asyncio.ensure_future(steps), asyncio.ensure_future(self.faults.death.wait())

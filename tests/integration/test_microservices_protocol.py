@@ -115,6 +115,23 @@ async def test_old_run_is_fenced_by_a_coordinator_that_knows_nothing(here: World
     await here.check_ended(job_id)
 
 
+async def test_old_run_is_fenced_although_its_own_coordinator_knows_no_better(here: World) -> None:
+    """A coordinator that was replaced believes its worker, and the owner of the record does not."""
+    job_id = await here.submit(max_attempts=2)
+    old = await here.take()
+    replaced = here.replace()
+    await here.pass_time(LEASE_MS + GRACE_MS)
+    new = await here.take("other")
+    current, here.coordinator = here.coordinator, replaced
+    assert await here.report(old) == "STALE_TOKEN"
+    record = await here.record(job_id)
+    assert (record.summary.status, record.token, record.worker_id) == (public_pb.RUNNING, new.token, "other")
+    here.coordinator = current
+    assert await here.report(new, worker="other") == ""
+    await here.check_ended(job_id)
+    await replaced.stop()
+
+
 async def test_lost_fetch_reply_returns_the_job_and_spends_nothing(here: World) -> None:
     """Heartbeats that do not name a job give it back once it is no longer on its way, and no budget pays."""
     job_id = await here.submit()

@@ -114,7 +114,10 @@ async def test_walk_goes_on_where_it_stopped(here: World) -> None:
 
 async def test_lost_answer_of_a_dequeue_makes_the_walk_begin_anew(here: World) -> None:
     """The job that nobody has heard of was the oldest, and is found although the walk was past it."""
-    ids = [await here.submit() for _ in range(250)]
+    ids = []
+    for _ in range(250):
+        ids.append(await here.submit())
+        here.clock.advance(0.001)  # a listing orders jobs of one millisecond by their ids
     await here.pass_time(SETTLED_MS + 250)
     await here.fetch("idle", "mail")
     await here.pass_time(1_000)
