@@ -82,6 +82,11 @@ def compare(
     folder = _folder(out)
     results = _run(plan, folder)
     _finish(results, folder)
+    silent = [
+        name for name in plan.topologies if not any(one.is_good for one in results.trials if one.topology == name)
+    ]
+    if silent:
+        raise FailedPreconditionError(f"no trial of {', '.join(silent)} gave figures; the report says why")
 
 
 @app.command()

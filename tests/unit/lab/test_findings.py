@@ -191,3 +191,11 @@ def test_disturbed_machine_is_told(cores: float, words: str) -> None:
     found = results({"quick": {one.name: [2, 2, 2]}, "slow": {one.name: [1, 1, 1]}}, [one])
     found.trials[0] = msgspec.structs.replace(found.trials[0], other_cores=cores)
     assert words in sentences(found, "How far to trust this")
+
+
+def test_too_few_runs_are_said_to_claim_nothing() -> None:
+    """With two runs the rule is told without a chance that would mean nothing."""
+    (one,) = series(8)
+    found = results({"quick": {one.name: [2, 2]}, "slow": {one.name: [1, 1]}}, [one])
+    few = msgspec.structs.replace(found, plan=msgspec.structs.replace(found.plan, runs=2))
+    assert "here there were 2, so nothing is claimed" in sentences(few, "How far to trust this")

@@ -181,10 +181,12 @@ def _troubles(results: Results) -> Iterator[str]:
 
 def _trust(results: Results) -> Iterator[str]:
     runs = results.plan.runs
-    yield (
-        f"A difference is claimed where the worst run of one is better than the best run of the other. With {runs} "
-        f"runs each, two equal topologies are told apart in {100 * chance(runs):.2g} of 100 comparisons, by chance."
-    )
+    rule = "A difference is claimed where the worst run of one is better than the best run of the other"
+    if runs < RUNS_MIN:
+        yield f"{rule}, and never from fewer than {RUNS_MIN} runs each: here there were {runs}, so nothing is claimed."
+    else:
+        equal = f"two equal topologies are told apart in {100 * chance(runs):.2g} of 100 comparisons, by chance"
+        yield f"{rule}. With {runs} runs each, {equal}."
     yield (
         "Clients and servers share one machine, and everything but the topology is the same for all; the figures "
         "compare topologies, they do not say what either can do at its best."
