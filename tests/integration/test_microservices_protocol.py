@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from holdfast import limits
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -307,6 +308,18 @@ async def test_released_and_left_leases_go_back_at_once(here: World) -> None:
     await here.beat(works[1], is_leaving=True)
     record = await here.record(lost)
     assert (record.summary.status, record.losses) == (public_pb.QUEUED, 1)
+
+
+async def test_job_that_is_handed_back_for_ever_ends(here: World) -> None:
+    """A job that nobody ever runs pays a loss for each grant beyond the free ones, and ends when they are spent."""
+    job_id = await here.submit(max_losses=1)
+    grants = 0
+    while await here.state(job_id) == QUEUED:
+        await here.beat(released=(await here.take(),))
+        grants += 1
+    assert grants == limits.UNSPENT_GRANTS_MAX + 2
+    assert (await here.record(job_id)).failure_reason == "WORKER_LOST"
+    await here.check_ended(job_id)
 
 
 async def test_arriving_worker_gives_back_what_it_does_not_name(here: World) -> None:

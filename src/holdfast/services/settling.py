@@ -47,7 +47,6 @@ class Tried:
         self.id: str = record.summary.job_id
         self.template: Template = template_of(record.spec, record.options)
         self.token: int = record.token
-        # How often it was handed out unrun is counted by the owner of the record, who makes losses of too many.
         self.grants: int = record.grants
         self.failures: int = record.failures
         self.losses: int = record.losses
@@ -193,9 +192,7 @@ class Settler:
             await self._enqueue_returned(lease, record)
             return
         tried = Tried(record)
-        # More losses than it may have: it was handed back so often that its owner counted that as losses.
-        is_spent = lease.verdict.is_spent or tried.losses > tried.template.max_losses
-        revocation = revocation_of(tried, is_spent=is_spent)
+        revocation = revocation_of(tried, is_spent=lease.verdict.is_spent)
         spends = pb.SPENDS_LOSS if revocation.is_spent else pb.SPENDS_NOTHING
         if revocation.state == QUEUED:
             moved = await self._move(lease, QUEUED, reason=lease.verdict.reason, spends=spends)
