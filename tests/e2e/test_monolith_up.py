@@ -1,0 +1,72 @@
+"""`holdfast up --topology monolith`: six equal nodes from one command."""
+
+import os
+import signal
+from pathlib import Path
+
+import grpc
+
+from holdfast import Holdfast
+from holdfast.core.owner import owner_index
+from holdfast.errors import ExitCode
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+
+
+def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path) -> None:
+    """Each does everything with one slot of its own; one that is killed comes back where it was, with its jobs."""
+    program = fleet.start("up", "--topology", "monolith", "--port", "0", "--data", "data")
+    ready = program.ready()
+    addresses = ready["nodes"]
+    assert (len(addresses), ready["grpc"]) == (6, ",".join(addresses))
+    children = program.children()
+    assert len(children) == 6
+    wires = [fleet.wire(address) for address in addresses]
+    ids = [wire.new(ms=1) for wire in wires]
+    for index, (wire, job_id) in enumerate(zip(wires, ids, strict=True)):
+        assert owner_index(job_id, 6) == index
+        wire.wait_for(job_id)
+        assert wire.result(job_id).terminal_status == public.DONE
+        assert wire.cancel(job_id).already_terminal
+        assert [job.job_id for job in wire.all_jobs()] == [job_id]
+    workers = Shell(tmp_path, ready["grpc"]).run("worker", "list").stdout.splitlines()[1:]
+    assert [line.split()[0].rpartition("-")[0] for line in workers] == [f"node-{index}" for index in range(6)]
+    assert all("0/1" in line for line in workers)
+
+    os.kill(children[2], signal.SIGKILL)
+    eventually(lambda: _status(wires[2], ids[2]), lambda status: status == public.DONE, what="its return")
+    assert len(eventually(program.children, lambda now: len(now) == 6 and children[2] not in now)) == 6
+    with Holdfast(f"holdfast://{ready['grpc']}") as app:
+        jobs = [app.submit("echo", [number]) for number in range(12)]
+        assert [job.result(30) for job in jobs] == [[number] for number in range(12)]
+        assert {owner_index(job.id, 6) for job in jobs} == set(range(6))
+    alive = program.children()
+    assert program.stop() == 0
+    assert not [pid for pid in alive if Path(f"/proc/{pid}").exists()]
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [f"node-{index}" for index in range(6)]
+
+
+def _status(wire: Wire, job_id: str) -> int:
+    try:
+        return wire.status(job_id).status
+    except grpc.RpcError:  # it is away
+        return -1
+
+
+def test_number_of_nodes_is_fixed_for_a_directory(fleet: Fleet, tmp_path: Path) -> None:
+    """Started again with another number, the nodes refuse, and the command says why."""
+    first = fleet.start("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
+    first.ready()
+    assert first.stop() == 0
+    again = Shell(tmp_path).run("up", "--topology", "monolith", "--nodes", "3", "--port", "0", "--data", "data")
+    assert again.returncode == ExitCode.REFUSED
+    assert "belongs to node 0 of 2" in again.stderr
+
+
+def test_ports_that_do_not_suffice_are_refused(tmp_path: Path) -> None:
+    """Every node needs one."""
+    done = Shell(tmp_path).run("up", "--topology", "monolith", "--port", "65533")
+    assert (done.returncode, "expected port to be at most 65530" in done.stderr) == (ExitCode.USAGE, True)
