@@ -1,10 +1,12 @@
 """`holdfast up --topology microservices`: six processes by one command, kept alive, and gone with it."""
 
+import contextlib
 import os
+import pty
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -14,7 +16,7 @@ from holdfast import Holdfast
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
-from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
+from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, fleet_in, kill_all, stable_port
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire, refusal
 
@@ -112,7 +114,7 @@ def test_each_process_has_a_token_of_its_own(shared: Up) -> None:
 def test_services_know_their_callers(shared: Up) -> None:
     """Whoever is on the same machine and has no token is refused by every service but the gateway."""
     for role, address in shared.ready["services"].items():
-        with closing(Wire(address)) as wire:
+        with contextlib.closing(Wire(address)) as wire:
             path = f"/taskqueue.internal.v1.{role.capitalize()}InternalService/Anything"
             code = refusal(lambda wire=wire, path=path: wire.raw(path, b"")).code  # type: ignore[misc]
         assert code.name == ("UNIMPLEMENTED" if role == "gateway" else "UNAUTHENTICATED")
@@ -131,6 +133,26 @@ def test_stop_ends_everything_in_good_order(fleet: Fleet) -> None:
     assert sorted(order[:2]) == ["coordinator", "gateway"]
     assert sorted(order[2:]) == ["job", "queue", "result"]
     assert up.program.lines("role_died") == []
+
+
+def test_terminal_is_told_who_is_waited_for(fleet: Fleet) -> None:
+    """People see which services are still to come, then a sentence instead of JSON, and Ctrl-C ends it."""
+    ours, theirs = pty.openpty()
+    program = fleet.adopt(
+        subprocess.Popen([*HOLDFAST, *UP], cwd=fleet.folder, env=clean_environment({}), stdout=theirs, stderr=theirs)
+    )
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while part := os.read(ours, 65_536):
+            is_new, text = b"ready with the jobs" not in text, text + part
+            if is_new and b"ready with the jobs" in text:
+                program.signal(signal.SIGINT)
+    os.close(ours)
+    assert program.wait() == 0
+    assert b"holdfast: waiting for job, queue, result\r\n" in text
+    assert b"holdfast: waiting for worker\r\n" in text
+    assert b'"event"' not in text
 
 
 def test_no_process_survives_a_killed_supervisor(fleet: Fleet) -> None:
