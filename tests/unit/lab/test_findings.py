@@ -198,4 +198,6 @@ def test_too_few_runs_are_said_to_claim_nothing() -> None:
     (one,) = series(8)
     found = results({"quick": {one.name: [2, 2]}, "slow": {one.name: [1, 1]}}, [one])
     few = msgspec.structs.replace(found, plan=msgspec.structs.replace(found.plan, runs=2))
+    assert sentences(few).startswith("Nothing is claimed from fewer than 3 runs")
+    assert "is ahead of" not in sentences(few)
     assert "here there were 2, so nothing is claimed" in sentences(few, "How far to trust this")

@@ -37,6 +37,9 @@ def findings(results: Results) -> dict[str, list[str]]:
 
 
 def _pair(results: Results, first: str, second: str) -> Iterator[str]:
+    if results.plan.runs < RUNS_MIN:
+        yield f"Nothing is claimed from fewer than {RUNS_MIN} runs; the tables show what was measured."
+        return
     for metric in METRICS:
         if rows := outcomes(results, metric, first, second):
             yield sentence(metric, first, second, rows)
