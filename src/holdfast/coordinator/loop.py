@@ -38,7 +38,7 @@ BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; t
 #: What a frame adds to the events in it, exactly, because what is reserved and never used is lost.
 FRAME_BYTES = FRAME_OVERHEAD + events.JOIN_BYTES
 #: Events that are refused while there is still room for others.
-_PATIENT = (events.Created, events.Noted)
+_PATIENT = (events.Created, events.Noted, events.Ticked)
 #: Beyond all waits: nothing is due.
 _NEVER_MS = 1 << 62
 #: A timer never sleeps longer, because the wall clock may jump meanwhile.
@@ -180,6 +180,11 @@ class Coordinator:
     def is_serving(self) -> bool:
         """Whether commands are taken."""
         return self._state == "serving"
+
+    @property
+    def is_frame_full(self) -> bool:
+        """Whether the open frame takes no new jobs until it is being synced."""
+        return self._frame_bytes >= self._config.frame_bytes
 
     # -- requests
 

@@ -8,8 +8,8 @@ from holdfast.core.model import Now
 
 #: Ticks in one turn, so that a long absence does not keep the thread from its sockets.
 _TICKS_MAX = 100
-#: How soon a tick that found no room is tried again.
-_RETRY_MS = 1_000
+#: How soon a tick that found no room is tried again, on the disk or in the frame that is open.
+_RETRY_MS, _NEXT_FRAME_MS = 1_000, 20
 
 
 class Ticker:
@@ -29,21 +29,24 @@ class Ticker:
         schedules = self._coordinator.ledger.schedules
         if not self._coordinator.ledger.book.schedules:
             return
-        is_refused = False
+        least_ms = 0
         for _ in range(_TICKS_MAX):
             due_ms = schedules.next_due_ms()
             if due_ms is None or due_ms > now.log_ms:
                 break
-            if self._coordinator.execute(commands.Tick(self._mint()), now) is not True:
-                is_refused = True
+            if self._coordinator.is_frame_full:
+                least_ms = _NEXT_FRAME_MS
                 break
-        self._plan(now, is_refused=is_refused)
+            if self._coordinator.execute(commands.Tick(self._mint()), now) is not True:
+                least_ms = _RETRY_MS
+                break
+        self._plan(now, least_ms)
 
-    def _plan(self, now: Now, *, is_refused: bool) -> None:
+    def _plan(self, now: Now, least_ms: int) -> None:
         due_ms = self._coordinator.ledger.schedules.next_due_ms()
         if due_ms is None:
             return
-        wait_ms = _RETRY_MS if is_refused else max(0, min(due_ms - now.log_ms, RECHECK_MS))
+        wait_ms = max(least_ms, min(due_ms - now.log_ms, RECHECK_MS))
         at_ms = now.served_ms + wait_ms
         if 0 < self._planned_ms <= at_ms:
             return

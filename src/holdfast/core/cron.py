@@ -1,18 +1,27 @@
-"""When a cron expression fires next, in the time zone of its schedule.
+"""When a cron expression fires, in the time zone of its schedule.
 
 Pure but for the time zone database, which is data of the installation and may differ between two of them: so this is
 asked when something is decided, and the answer is written down; replay asks nothing.
 
 Five fields with names, ranges, steps and lists, the usual names such as `@daily`, or the two fields `minute hour`. A
-local time that a clock change leaves out fires right after the gap. One that comes twice fires once, at the first,
-unless minute or hour begin with a star: such a schedule goes by what really passes.
+local time that a clock change leaves out fires right after the gap; only an hour that begins with a star goes by the
+hours that there are. A local time that comes twice fires once, at the first, unless minute or hour begin with a star:
+such a schedule goes by what really passes.
+
+Invariants: the ticks of an expression are one strictly growing sequence of UTC seconds, and `next_after`, `last_until`
+and `count_between` are views of it that agree with each other, from wherever they look. The sequence is the union of
+what each local day gives. Days around a clock change may share an instant or give theirs out of order, so that their
+neighbours are always looked at too.
 """
 
+from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSimError
+
+from holdfast.core.cron_days import NEIGHBOURS, day_of, expression, is_quiet, ticks_of
 
 _NAMES = {
     "@hourly": "0 * * * *",
@@ -24,62 +33,101 @@ _NAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SHORT_FIELDS, _FIELDS = 2, 5
+_CHARS_MAX = 512
 _SECOND_MS = 1_000
-_HOUR_MS = 3_600 * _SECOND_MS
-_DAY_MS = 24 * _HOUR_MS
-#: An hour, a day, a month, a year; and as long as a leap day may have to wait.
-_SPANS_MS = (_HOUR_MS, _DAY_MS, 31 * _DAY_MS, 366 * _DAY_MS, 8 * 366 * _DAY_MS)
 
 
 @lru_cache(maxsize=1_024)
-def canonical(expression: str) -> str:
+def canonical(text: str) -> str:
     """The five fields; raises ValueError, with a sentence, for what is none of the three forms."""
-    fields = _NAMES.get(expression.strip().lower(), expression).split()
+    if len(text) > _CHARS_MAX:
+        raise ValueError(f"at most {_CHARS_MAX} characters")
+    fields = _NAMES.get(text.strip().lower(), text).split()
     if len(fields) == _SHORT_FIELDS:
         fields += ["*", "*", "*"]
     if len(fields) != _FIELDS:
         raise ValueError(f"five fields, two fields (minute hour) or one of {', '.join(_NAMES)}")
     five = " ".join(fields)
     try:
-        next(CronSim(five, datetime(2000, 1, 1, tzinfo=UTC)), None)
+        expression(five)
     except CronSimError as error:
         raise ValueError(f"a cron expression ({str(error)[:1].lower()}{str(error)[1:]})") from error
-    except (RecursionError, OverflowError) as error:
-        raise ValueError("a cron expression") from error
     return five
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> frozenset[str]:
+    """Asked once, because the answer is a walk through directories."""
+    return frozenset(available_timezones())
 
 
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> ZoneInfo:
     """The time zone; raises ValueError for a name that the database does not have."""
-    if name not in available_timezones():
+    if name not in _zone_names():
         raise ValueError("the name of a time zone, such as Europe/Paris")
     return ZoneInfo(name)
 
 
-def next_after(expression: str, timezone: str, after_ms: int) -> int:
+def is_readable(text: str, timezone: str) -> bool:
+    """Whether this installation knows the expression and the zone."""
+    try:
+        canonical(text)
+        zone(timezone)
+    except ValueError:
+        return False
+    return True
+
+
+def next_after(text: str, timezone: str, after_ms: int) -> int:
     """The first tick later than this, 0 if there is none within fifty years."""
-    start = datetime.fromtimestamp(after_ms // _SECOND_MS, zone(timezone))
-    for tick in CronSim(canonical(expression), start):
-        # Out of a fold or a gap, the same instant may come again.
-        tick_ms = int(tick.timestamp()) * _SECOND_MS
-        if tick_ms > after_ms:
-            return tick_ms
+    five, place, after_s = canonical(text), zone(timezone), max(0, after_ms) // _SECOND_MS
+    days = expression(five)
+    for day in days.days(day_of(place, after_s) - NEIGHBOURS, 1):
+        if _first_after(five, place, day, after_s):
+            found = [_first_after(five, place, near, after_s) for near in days.near(day, 1)]
+            return min(filter(None, found)) * _SECOND_MS
     return 0
 
 
-def last_until(expression: str, timezone: str, until_ms: int) -> int:
-    """The last tick not later than this, 0 if there is none within eight years.
+def _first_after(five: str, place: ZoneInfo, day: int, after_s: int) -> int:
+    base_s, ticks = ticks_of(five, place, day)
+    index = bisect_right(ticks, after_s - base_s)
+    return base_s + ticks[index] if index < len(ticks) else 0
 
-    Found by going forward, from further and further back: going backward misses what a fold repeats.
-    """
-    for span_ms in _SPANS_MS:
-        found, tick_ms = 0, next_after(expression, timezone, max(0, until_ms - span_ms))
-        while 0 < tick_ms <= until_ms:
-            found, tick_ms = tick_ms, next_after(expression, timezone, tick_ms)
-        if found:
-            return found
+
+def last_until(text: str, timezone: str, until_ms: int) -> int:
+    """The last tick not later than this, 0 if there is none within fifty years."""
+    five, place, until_s = canonical(text), zone(timezone), until_ms // _SECOND_MS
+    days = expression(five)
+    for day in days.days(day_of(place, until_s) + NEIGHBOURS, -1):
+        if _last_until(five, place, day, until_s):
+            return max(_last_until(five, place, near, until_s) for near in days.near(day, -1)) * _SECOND_MS
     return 0
+
+
+def _last_until(five: str, place: ZoneInfo, day: int, until_s: int) -> int:
+    base_s, ticks = ticks_of(five, place, day)
+    index = bisect_right(ticks, until_s - base_s)
+    return max(0, base_s + ticks[index - 1]) if index else 0
+
+
+def count_between(text: str, timezone: str, first_ms: int, end_ms: int) -> int:
+    """How many ticks there are from the first instant on, and before the end."""
+    five, place = canonical(text), zone(timezone)
+    first_s, end_s = -(-first_ms // _SECOND_MS), -(-end_ms // _SECOND_MS)
+    last_day, count = day_of(place, end_s) + NEIGHBOURS, 0
+    near_changes: set[int] = set()
+    for day in expression(five).days(day_of(place, first_s) - NEIGHBOURS, 1):
+        if day > last_day:
+            break
+        base_s, ticks = ticks_of(five, place, day)
+        inside = range(bisect_left(ticks, first_s - base_s), bisect_left(ticks, end_s - base_s))
+        if is_quiet(place, day):
+            count += len(inside)
+        else:
+            near_changes.update(base_s + ticks[index] for index in inside)
+    return count + len(near_changes)
 
 
 def utc_text(at_ms: int) -> str:

@@ -35,8 +35,6 @@ FIRED, SKIPPED, MISSED, TRIGGERED = "fired", "skipped", "missed", "triggered"
 #: Under these headers a job finds out when it should have been made, and by which schedule.
 SCHEDULED_FOR, SCHEDULE = "holdfast-scheduled-for", "holdfast-schedule"
 
-#: Missed ticks of a cron expression are counted up to here; there is no formula for them.
-_COUNTED_MAX = 1_000
 _SECOND_MS = 1_000
 
 
@@ -68,10 +66,10 @@ class ScheduleManager:
     # -- decisions
 
     def set(self, command: SetSchedule, now: Now) -> Decision | Refusal:
-        """Plans anew from now; a repeated one changes nothing."""
+        """Plans anew from now; a repeated one changes nothing, unless the plan had come to an end."""
         spec, schedules = command.spec, self._book.schedules
         known = schedules.get(spec.name)
-        if known is not None and known.spec == spec:
+        if known is not None and known.spec == spec and (known.next_ms or spec.at_ms):
             return Decision(None, spec.name)
         refusal = check_spec(spec, now.log_ms)
         if refusal is None and known is None and len(schedules) >= limits.SCHEDULES_MAX:
@@ -79,7 +77,10 @@ class ScheduleManager:
             refusal = Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_SCHEDULES", message)
         if refusal is not None:
             return refusal
-        return Decision(ScheduleSet(now.log_ms, spec, first_tick(spec, now.log_ms)), spec.name)
+        next_ms = first_tick(spec, now.log_ms)
+        if known is not None and next_ms <= known.last_tick_ms:
+            next_ms = 0  # only one instant can be in the past, and this schedule has been there
+        return Decision(ScheduleSet(now.log_ms, spec, next_ms), spec.name)
 
     def delete(self, command: DeleteSchedule, now: Now) -> Decision | Refusal:
         """Its jobs stay."""
@@ -126,9 +127,9 @@ class ScheduleManager:
         spec, tick_ms, missed = schedule.spec, schedule.next_ms, 0
         if now.log_ms - tick_ms > LATE_MS:
             wanted_ms = self._caught_up(schedule, now.log_ms)
-            missed = _ticks_between(schedule, tick_ms, wanted_ms or now.log_ms - LATE_MS + 1)
+            missed = _ticks_between(spec, tick_ms, wanted_ms or now.log_ms - LATE_MS)
             if not wanted_ms:
-                next_ms = tick_after(spec, schedule.created_ms, now.log_ms - LATE_MS)
+                next_ms = tick_after(spec, schedule.created_ms, now.log_ms - LATE_MS - 1)
                 event = Ticked(now.log_ms, spec.name, tick_ms, MISSED, next_ms, missed)
                 return Decision(event, reply=True)
             tick_ms = wanted_ms
@@ -153,11 +154,11 @@ class ScheduleManager:
     def _caught_up(self, schedule: Schedule, now_ms: int) -> int:
         """Which of the missed ticks is made up for next, 0 if none is."""
         spec, first_ms = schedule.spec, schedule.next_ms
-        if spec.at_ms:
+        if _is_last(spec):
             return first_ms  # it has no other, so it comes late rather than never
         if spec.catch_up == "none":
             return 0
-        oldest_ms = now_ms - spec.catch_up_window_ms
+        oldest_ms = now_ms - max(spec.catch_up_window_ms, LATE_MS)
         if spec.catch_up == "latest":
             last_ms = last_tick(schedule, now_ms)
             return last_ms if last_ms >= oldest_ms else 0
@@ -238,9 +239,17 @@ def tick_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> int:
     if spec.at_ms:
         return spec.at_ms if spec.at_ms > after_ms else 0
     if not spec.every_ms:
-        return cron.next_after(spec.cron, spec.timezone, after_ms)
+        return 0 if _is_last(spec) else cron.next_after(spec.cron, spec.timezone, after_ms)
     anchor_ms = -(-anchor_ms // _SECOND_MS) * _SECOND_MS
     return anchor_ms + max(1, (after_ms - anchor_ms) // spec.every_ms + 1) * spec.every_ms
+
+
+def _is_last(spec: ScheduleSpec) -> bool:
+    """Whether there is no tick after the next: a one-shot, or what this installation cannot read any more.
+
+    Time zone data comes and goes. A schedule without its zone ends with the tick that is planned; the server goes on.
+    """
+    return bool(spec.at_ms) or not (spec.every_ms or cron.is_readable(spec.cron, spec.timezone))
 
 
 def ticks_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> Iterator[int]:
@@ -257,17 +266,13 @@ def last_tick(schedule: Schedule, until_ms: int) -> int:
     return max(schedule.next_ms, cron.last_until(spec.cron, spec.timezone, until_ms))
 
 
-def _ticks_between(schedule: Schedule, first_ms: int, end_ms: int) -> int:
+def _ticks_between(spec: ScheduleSpec, first_ms: int, end_ms: int) -> int:
     """How many ticks there are from the first one on, and before the end."""
-    spec = schedule.spec
-    if spec.at_ms:
+    if first_ms >= end_ms:
         return 0
     if spec.every_ms:
-        return max(0, -(-(end_ms - first_ms) // spec.every_ms))
-    count, tick_ms = 0, first_ms
-    while 0 < tick_ms < end_ms and count < _COUNTED_MAX:
-        count, tick_ms = count + 1, cron.next_after(spec.cron, spec.timezone, tick_ms)
-    return count
+        return -(-(end_ms - first_ms) // spec.every_ms)
+    return cron.count_between(spec.cron, spec.timezone, first_ms, end_ms)
 
 
 def jitter_ms(spec: ScheduleSpec, tick_ms: int) -> int:

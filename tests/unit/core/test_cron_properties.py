@@ -1,0 +1,146 @@
+"""Cron over any expression, zone and instant, against a walk that looks at every minute."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core import cron
+
+MINUTE_S, MINUTE_MS = 60, 60_000
+SPAN_MINUTES = 40 * 60
+
+#: Zones, each with instants around which its clocks change, or nothing happens.
+PLACES = [
+    ("Europe/Paris", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+    ("Europe/Paris", datetime(2026, 10, 25, 1, tzinfo=UTC)),
+    ("America/New_York", datetime(2026, 3, 8, 7, tzinfo=UTC)),
+    ("America/New_York", datetime(2026, 11, 1, 6, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
+    ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC)),
+    ("America/Havana", datetime(2026, 3, 8, 5, tzinfo=UTC)),
+    ("America/Havana", datetime(2026, 11, 1, 5, tzinfo=UTC)),
+    ("America/St_Johns", datetime(2010, 11, 7, 2, 31, tzinfo=UTC)),
+    ("Asia/Kathmandu", datetime(1985, 12, 31, 18, 30, tzinfo=UTC)),
+    ("Asia/Tokyo", datetime(2026, 2, 28, 15, tzinfo=UTC)),
+    ("UTC", datetime(2028, 2, 29, tzinfo=UTC)),
+]
+
+
+def field(low: int, high: int) -> st.SearchStrategy[str]:
+    """A field: a star, a step, numbers, a range, or a list."""
+    number = st.integers(low, high)
+    span = st.tuples(number, number).map(sorted)
+    one = st.one_of(
+        number.map(str),
+        span.map(lambda ends: f"{ends[0]}-{ends[1]}"),
+        st.tuples(span, st.integers(1, 7)).map(lambda parts: f"{parts[0][0]}-{parts[0][1]}/{parts[1]}"),
+    )
+    return st.one_of(
+        st.just("*"),
+        st.integers(1, high).map(lambda step: f"*/{step}"),
+        st.lists(one, min_size=1, max_size=3).map(",".join),
+    )
+
+
+MOSTLY_ANY = st.just("*")
+EXPRESSIONS = st.tuples(
+    field(0, 59),
+    st.one_of(field(0, 23), field(0, 4)),
+    st.one_of(MOSTLY_ANY, MOSTLY_ANY, field(1, 31)),
+    st.one_of(MOSTLY_ANY, MOSTLY_ANY, field(1, 12)),
+    st.one_of(MOSTLY_ANY, MOSTLY_ANY, field(0, 7)),
+).map(" ".join)
+
+
+def is_valid(expression: str) -> bool:
+    """Some dates exist in no year."""
+    return cron.is_readable(expression, "UTC")
+
+
+def local(at_s: int, zone: ZoneInfo) -> datetime:
+    """What the clock on the wall shows."""
+    return datetime.fromtimestamp(at_s, zone).replace(tzinfo=None)
+
+
+def walked(expression: str, zone: ZoneInfo, start_s: int, minutes: int) -> list[int]:
+    """The ticks of these minutes, by looking at each of them: what it is called, and what was never called anything."""
+    rule = CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
+    minute, hour, *_ = expression.split()
+    found, seen, before = [], set[datetime](), None
+    # From a good day before, so that what was called so once already is known.
+    for at_s in range(start_s - 30 * 3_600, start_s + minutes * MINUTE_S, MINUTE_S):
+        now = local(at_s, zone)
+        names = [now]
+        if before is not None and not hour.startswith("*"):
+            step = timedelta(minutes=1)
+            names += [before + step * count for count in range(1, max(1, (now - before) // step))]
+        is_wall = not (minute.startswith("*") or hour.startswith("*"))
+        fires = any(matches(rule, name) and not (is_wall and name in seen) for name in names)
+        seen.update(names)
+        before = now
+        if fires and at_s >= start_s:
+            found.append(at_s)
+    return found
+
+
+def matches(rule: CronSim, name: datetime) -> bool:
+    """Whether the five fields say so."""
+    is_time = name.minute in rule.minutes and name.hour in rule.hours
+    return is_time and name.month in rule.months and rule.match_day(name.date())
+
+
+@settings(max_examples=80)
+@given(EXPRESSIONS.filter(is_valid), st.sampled_from(PLACES), st.integers(-30 * 60, 0))
+def test_no_tick_is_left_out_and_none_is_made_up(
+    expression: str, place: tuple[str, datetime], minutes_before: int
+) -> None:
+    """Around every kind of clock change, the ticks are those that looking at every minute finds, each once."""
+    timezone, change = place
+    zone, start_s = ZoneInfo(timezone), int(change.timestamp()) + minutes_before * MINUTE_S
+    end_ms = (start_s + SPAN_MINUTES * MINUTE_S) * 1_000
+    found, tick_ms = [], start_s * 1_000 - 1
+    while 0 < (tick_ms := cron.next_after(expression, timezone, tick_ms)) < end_ms:
+        found.append(tick_ms // 1_000)
+    assert found == walked(expression, zone, start_s, SPAN_MINUTES)
+    assert all(first < second for first, second in itertools.pairwise(found))
+    assert cron.count_between(expression, timezone, start_s * 1_000, end_ms) == len(found)
+    if found:
+        assert cron.last_until(expression, timezone, end_ms - 1) == found[-1] * 1_000
+
+
+@settings(max_examples=200)
+@given(
+    EXPRESSIONS.filter(is_valid),
+    st.sampled_from(sorted({zone for zone, _ in PLACES})),
+    st.integers(0, 4_102_444_800_000),
+)
+def test_views_of_the_sequence_agree(expression: str, timezone: str, at_ms: int) -> None:
+    """The next tick is later, nothing is between, and the last one until then is it, from any instant."""
+    next_ms = cron.next_after(expression, timezone, at_ms)
+    if not next_ms:
+        return
+    assert next_ms > at_ms
+    assert next_ms % 1_000 == 0
+    assert cron.last_until(expression, timezone, next_ms) == next_ms
+    assert cron.last_until(expression, timezone, next_ms - 1) <= at_ms
+    assert cron.next_after(expression, timezone, next_ms - 1) == next_ms
+    if next_ms - at_ms < 40 * 86_400_000:
+        assert cron.count_between(expression, timezone, at_ms + 1, next_ms) == 0
+        assert cron.count_between(expression, timezone, at_ms + 1, next_ms + 1) == 1
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=40) | st.text(alphabet="0123456789*/,-#LW@ abcdefjmnostuw", max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Nothing else is raised, and what is read can be asked for its next tick."""
+    try:
+        five = cron.canonical(text)
+    except ValueError:
+        return
+    assert len(five.split()) == 5
+    cron.next_after(text, "Europe/Paris", 1_767_225_600_000)
