@@ -73,7 +73,6 @@ async def test_async_program_submits_works_and_waits(app: Holdfast) -> None:
 
 def test_keys_hold_over_all_nodes(nodes: NodeSet, app: Holdfast) -> None:
     """A request id and a unique key find the same job from any program."""
-
     by_request, by_key = uuid4().hex, uuid4().hex
     first = app.submit("once", request_id=by_request)
     only = app.submit("once", unique_key=by_key)

@@ -57,6 +57,7 @@ class Line:
         self.reports: dict[int, list[ReportRow]] = {}
         self.is_draining = False
         self.is_drained = False
+        #: When a lease may last have been given or extended.
         self._heard_s = time.monotonic()
         self._lease_ms = limits.LEASE_MS_DEFAULT
 
@@ -159,6 +160,7 @@ class Line:
         """A heartbeat."""
         if self._session is not None:
             await self._session.extend()
+            self._heard_s = time.monotonic()
 
     async def release(self, tokens: Collection[int]) -> None:
         """Leases handed back."""

@@ -1,0 +1,178 @@
+"""One node of several, as a worker keeps in touch with it, on a clock that the test moves."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+
+from holdfast.backends.ports import Assignment, Directive, Introduction
+from holdfast.client import routed_line
+from holdfast.client.routed_line import Line
+from holdfast.client.tokens import Tokens
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE
+from holdfast.errors import AbortedError, HoldfastError, UnavailableError
+
+LEASE_MS = 10_000
+
+
+class Clock:
+    """Time as the line sees it."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Session:
+    """One session of a node that the test speaks for."""
+
+    def __init__(self, introduction: Introduction) -> None:
+        self.introduction = introduction
+        self.says: asyncio.Queue[Directive | HoldfastError] = asyncio.Queue()
+        self.reports: list[tuple[int, list[ReportRow]]] = []
+        self.beats = 0
+
+    async def next(self) -> Directive:
+        said = await self.says.get()
+        if isinstance(said, HoldfastError):
+            raise said
+        return said
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        self.reports.append((report_id, list(rows)))
+
+    async def extend(self) -> None:
+        self.beats += 1
+
+    async def close(self) -> None:
+        pass
+
+
+class Work:
+    """Where sessions are opened; each is handed to the test."""
+
+    def __init__(self) -> None:
+        self.opened: asyncio.Queue[Session] = asyncio.Queue()
+
+    async def open(self, introduction: Introduction) -> Any:  # noqa: ANN401 - stands for a session over the wire
+        session = Session(introduction)
+        session.says.put_nowait(Directive(lease_ms=LEASE_MS, heartbeat_ms=1_000))
+        self.opened.put_nowait(session)
+        return session
+
+
+class Listener:
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.joins: asyncio.Queue[Directive] = asyncio.Queue()
+        self.heard_all: asyncio.Queue[Directive] = asyncio.Queue()
+        self.losses: asyncio.Queue[list[int]] = asyncio.Queue()
+        self.refusals: asyncio.Queue[HoldfastError] = asyncio.Queue()
+
+    async def joined(self, line: Line, welcome: Directive) -> None:
+        self.joins.put_nowait(welcome)
+
+    async def heard(self, line: Line, directive: Directive) -> None:
+        self.heard_all.put_nowait(directive)
+
+    async def left(self, line: Line, error: HoldfastError, lost: Collection[int]) -> None:
+        self.losses.put_nowait(list(lost))
+
+    def refused(self, error: HoldfastError) -> None:
+        self.refusals.put_nowait(error)
+
+
+class Scene:
+    """One line to node 1 of 3, running."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.work, self.listener = Clock(), Work(), Listener()
+        monkeypatch.setattr(routed_line, "time", self.clock)
+        self.line = Line(1, self.work, Tokens(3), self.listener)  # type: ignore[arg-type]
+        self.task = asyncio.create_task(self.line.run(Introduction("w", frozenset({"t"}))))
+
+    async def session(self) -> Session:
+        """The next session, once it is welcome."""
+        session = await asyncio.wait_for(self.work.opened.get(), 30)
+        await asyncio.wait_for(self.listener.joins.get(), 30)
+        return session
+
+    async def hold(self, session: Session, token: int) -> None:
+        """The node grants a lease."""
+        session.says.put_nowait(Directive(leases=[Assignment(token, f"job-{token}", "t")]))
+        await asyncio.wait_for(self.listener.heard_all.get(), 30)
+
+    async def lose(self, session: Session) -> list[int]:
+        """The session is lost; which leases are given up."""
+        session.says.put_nowait(UnavailableError("gone"))
+        return await asyncio.wait_for(self.listener.losses.get(), 30)
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - an asynchronous generator
+    """A line whose time stands still."""
+    scene = Scene(monkeypatch)
+    yield scene
+    await scene.end()
+
+
+async def test_new_session_names_what_is_held_by_the_nodes_own_tokens(scene: Scene) -> None:
+    """A node that comes back hears which of its leases go on."""
+    session = await scene.session()
+    await scene.hold(session, 7)
+    assert scene.line.held == {22: "job-7"}
+    assert await scene.lose(session) == []
+    assert (await scene.session()).introduction.held == {7: "job-7"}
+
+
+async def test_outcome_is_sent_again_until_it_is_durable(scene: Scene) -> None:
+    """What a lost session may not have delivered is said in the next one, and no more once it is acknowledged."""
+    session = await scene.session()
+    await scene.hold(session, 7)
+    await scene.line.report(1, [ReportRow("job-7", 22, DONE)])
+    await scene.lose(session)
+    again = await scene.session()
+    assert again.reports == session.reports == [(1, [ReportRow("job-7", 7, DONE)])]
+    assert scene.line.acknowledged(1) == [1]
+    await scene.lose(again)
+    last = await scene.session()
+    assert (last.reports, last.introduction.held) == ([], {})
+
+
+async def test_leases_of_a_node_that_was_silent_for_too_long_are_given_up(scene: Scene) -> None:
+    """When its leases must have run out, they and their outcomes are nobody's business."""
+    session = await scene.session()
+    await scene.hold(session, 7)
+    await scene.line.report(1, [ReportRow("job-7", 22, DONE)])
+    scene.clock.now_s += LEASE_MS / 1_000 + 1
+    assert await scene.lose(session) == [22]
+    assert scene.line.acknowledged(0) == [1]
+    assert (await scene.session()).introduction.held == {}
+
+
+async def test_heartbeats_keep_leases_of_a_node_that_has_nothing_to_say(scene: Scene) -> None:
+    """A long job is not given up because its node was quiet before it went away for a moment."""
+    session = await scene.session()
+    await scene.hold(session, 7)
+    scene.clock.now_s += LEASE_MS / 1_000 + 1
+    await scene.line.extend()
+    assert session.beats == 1
+    assert await scene.lose(session) == []
+
+
+async def test_refusal_that_no_session_can_mend_ends_the_line(scene: Scene) -> None:
+    """A newer session of the same worker is the end of this one."""
+    session = await scene.session()
+    session.says.put_nowait(AbortedError("superseded"))
+    assert isinstance(await asyncio.wait_for(scene.listener.refusals.get(), 30), AbortedError)
+    await asyncio.wait_for(asyncio.wait([scene.task]), 30)
+    assert scene.task.done()
