@@ -19,7 +19,7 @@ from tests.e2e.waiting import eventually
 #: What must be installed; `make engine` does that.
 TOOLS = ("dockerd", "docker", "docker-compose", "debootstrap", "unshare", "nsenter", "setpriv", "ip")
 # Programs of the system are not in everybody's path.
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 #: Long enough for a loaded machine; only what hangs ever takes this long.
 _COMMAND_S = 300.0
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -70,7 +70,7 @@ class Engine:
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """That of the clients: nothing of the caller's but the path to programs."""
         return {
-            "PATH": _PATH,
+            "PATH": PATH,
             "HOME": str(self.folder),
             "DOCKER_HOST": f"unix://{self._socket}",
             # The plain builder, which is in every engine; newer clients have another one and need a program for it.
@@ -125,7 +125,7 @@ def give_up(error: NoEngineError) -> NoReturn:
 
 def missing() -> str:
     """What is missing for an engine here; empty if nothing is."""
-    absent = [tool for tool in TOOLS if shutil.which(tool, path=_PATH) is None]
+    absent = [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]
     if absent:
         return f"not installed: {', '.join(absent)} (`make engine` does that)"
     return "" if os.geteuid() == 0 else "an engine needs root"
@@ -141,7 +141,7 @@ def engine_running() -> Iterator[Engine]:
     with (folder / "engine.log").open("wb") as log:
         popen = subprocess.Popen(
             [*_ALONE, *_dockerd(folder)],
-            env=os.environ | {"PATH": _PATH},
+            env=os.environ | {"PATH": PATH},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

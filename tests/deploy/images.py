@@ -17,12 +17,20 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.deploy.engine import Engine, NoEngineError
+from tests.deploy.engine import PATH, Engine, NoEngineError
 
 BASE = "holdfast-test-base"
 _PACKAGES = ("python3", "python3-venv")
 # Nothing that runs reads these, and they are half of the size.
 _LEFT_OUT = ("./var/cache/apt", "./var/lib/apt/lists", "./usr/share/doc", "./usr/share/man", "./usr/share/locale")
+# In memory, because installing packages waits for a disk at every step. The mount is gone with the shell.
+_BASE_IN_MEMORY = """
+folder="$1" packages="$2" release="$3" mirror="$4" packed="$5"
+shift 5
+mount -t tmpfs -o mode=0755 tmpfs "$folder"
+debootstrap --variant=minbase --include="$packages" "$release" "$folder" "$mirror"
+tar "$@" -C "$folder" -cf "$packed" .
+"""
 # pip takes only what it is told when it looks for another Python than its own.
 _MANYLINUX = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
 _MAKING_S = 600.0
@@ -48,9 +56,9 @@ def _base() -> Path:
 
     def make(path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="holdfast-base-") as folder:
-            include = f"--include={','.join(_PACKAGES)}"
-            _made_by("debootstrap", "--variant=minbase", include, release, folder, _mirror(release))
-            _made_by("tar", *(f"--exclude={name}/*" for name in _LEFT_OUT), "-C", folder, "-cf", str(path), ".")
+            excluded = [f"--exclude={name}/*" for name in _LEFT_OUT]
+            values = (folder, ",".join(_PACKAGES), release, _mirror(release), str(path), *excluded)
+            _made_by("unshare", "--mount", "sh", "-ec", _BASE_IN_MEMORY, "sh", *values)
 
     return _kept(f"base-{release}-{name}.tar", make)
 
@@ -114,7 +122,8 @@ def _alone() -> Iterator[None]:
 
 
 def _made_by(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_MAKING_S, check=False)
+    environment = os.environ | {"PATH": PATH}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_MAKING_S, check=False)
     if done.returncode != 0:
         raise NoEngineError(f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2_000:]}")
     return done.stdout
