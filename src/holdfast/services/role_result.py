@@ -1,0 +1,20 @@
+"""The result service as one process serves it: how jobs ended."""
+
+from pathlib import Path
+
+from holdfast.core import envelopes
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.services.environment import ResultEnvironment, hashes_of
+from holdfast.services.result import ResultService
+from holdfast.services.roles import Fatal, KeptService, Service, full_name, opened
+from holdfast.services.server import ServiceServer
+
+
+def open_result(environment: ResultEnvironment, data: Path | None, fatal: Fatal) -> Service:
+    """How jobs ended."""
+    machine = envelopes.Envelopes(envelopes.Retention())
+    keeper = opened(machine, data and data / "result", envelopes.DIGEST_VERSION, fatal)
+    service = ResultService(keeper, machine, output_bytes_max=environment.output_bytes_max)
+    server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
+    rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)
+    return KeptService(server, environment.port, keeper)
