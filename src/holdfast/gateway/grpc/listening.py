@@ -25,7 +25,7 @@ def bind(server: grpc.aio.Server, host: str, port: int) -> str:
     except RuntimeError as error:
         raise UnavailableError(
             f"cannot listen on {address}:{port}: is another server there, or is the address not of this machine?"
-            " Choose another with --port or --host",
+            " Choose another port, with --port or the variable of the service, or another --host",
             reason="PORT_IN_USE",
         ) from error
     return f"{address}:{bound}"
