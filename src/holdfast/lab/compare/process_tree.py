@@ -62,7 +62,8 @@ class Meter:
         for pid in tree(self._root):
             if (cpu_s := _cpu_s(pid)) is not None:
                 self._cpu[pid] = cpu_s
-                self._roles[pid] = self._role_of(argv(pid)) or self._roles.get(pid, "")
+                if command := argv(pid):  # one that has ended has none, and keeps its role
+                    self._roles[pid] = self._role_of(command)
 
     def begin(self) -> None:
         """From now on it counts."""
@@ -74,7 +75,7 @@ class Meter:
         self.look()
         found: dict[str, Usage] = {}
         for pid, cpu_s in self._cpu.items():
-            role, memory = self._roles[pid], _memory_bytes(pid)
+            role, memory = self._roles.get(pid, "others"), _memory_bytes(pid)
             one = found.get(role, Usage())
             spent = cpu_s - self._before.get(pid, 0.0)
             found[role] = Usage(one.cpu_s + spent, one.memory_bytes + memory, one.processes + (memory > 0))

@@ -45,7 +45,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         """By the command line: the word after `holdfast`, and for a service its name."""
         words = command[command.index("holdfast") + 1 :] if "holdfast" in command else []
         if not words:
-            return ""
+            return "others"
         if words[0] == "up":
             return self.root_role
         return words[1] if words[0] == "service" and len(words) > 1 else words[0]
