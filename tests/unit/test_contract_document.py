@@ -1,4 +1,4 @@
-"""docs/contract.md: every row of the contract is shown by a test, or says which topology will show it."""
+"""docs/contract.md: every row of the contract is shown by a test."""
 
 import ast
 import re
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-TOPOLOGIES = frozenset({"ledger", "microservices", "monolith", "compose", "lab"})
 LOCKS = 43
 _ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \|(?P<claim>.*)\| (?P<shown>[^|]*?) *\|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/.-]+\.py)::(\w+)`")
@@ -43,12 +42,9 @@ def problem_with(row: Row, root: Path) -> str:
     """What is wrong with the row; empty when it keeps the rules."""
     if not row.claim:
         return f"{row.id} claims nothing"
-    if row.shown.startswith("planned: "):
-        planned = row.shown.removeprefix("planned: ").split(", ")
-        return "" if TOPOLOGIES.issuperset(planned) else f"{row.id} is planned for no known topology"
     named = _TEST.findall(row.shown)
-    if not named:
-        return f"{row.id} names no test and no plan"
+    if not named or "planned" in row.shown:
+        return f"{row.id} names no test"
     missing = [f"{file}::{name}" for file, name in named if name not in names_of_tests(root / file)]
     return f"{row.id} names tests that do not exist: {missing}" if missing else ""
 
@@ -58,8 +54,8 @@ def rows(root: Path) -> list[Row]:
     return rows_of((root / "docs/contract.md").read_text())
 
 
-def test_every_row_is_shown_or_planned(root: Path, rows: list[Row]) -> None:
-    """No row lacks both a test that exists and a topology that will bring one."""
+def test_every_row_is_shown(root: Path, rows: list[Row]) -> None:
+    """No row lacks a test that exists."""
     assert [problem for row in rows if (problem := problem_with(row, root))] == []
 
 
@@ -80,12 +76,10 @@ def test_no_line_of_a_table_is_overlooked(root: Path, rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("shown", "problem"),
     [
-        ("planned: ledger", ""),
-        ("planned: ledger, microservices", ""),
         ("`tests/unit/test_contract_document.py::test_every_lock_has_a_row`", ""),
-        ("planned: some day", "X1 is planned for no known topology"),
-        ("", "X1 names no test and no plan"),
-        ("tested by hand", "X1 names no test and no plan"),
+        ("planned: some day", "X1 names no test"),
+        ("", "X1 names no test"),
+        ("tested by hand", "X1 names no test"),
         (
             "`tests/unit/test_no.py::test_x`",
             "X1 names tests that do not exist: ['tests/unit/test_no.py::test_x']",
@@ -93,6 +87,6 @@ def test_no_line_of_a_table_is_overlooked(root: Path, rows: list[Row]) -> None:
     ],
 )
 def test_rows_without_proof_are_found(root: Path, shown: str, problem: str) -> None:
-    """A row without a plan or an existing test is a problem that names the row."""
+    """A row without an existing test is a problem that names the row."""
     (row,) = rows_of(f"| X1 | a claim | {shown} |\n")
     assert problem_with(row, root) == problem

@@ -1,0 +1,37 @@
+"""What is compared is comparable: the same slots for all, and jobs in memory."""
+
+import pytest
+
+from holdfast.lab.compare.process_tree import argv, tree
+from holdfast.lab.compare.topologies import SLOTS, TOPOLOGIES, Topology, started
+
+DESIGNS = pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=list(TOPOLOGIES))
+
+
+async def commands(topology: Topology) -> list[list[str]]:
+    """The command lines of all processes of a topology that is ready."""
+    async with started(topology) as running:
+        return [argv(pid) for pid in tree(running.pid)]
+
+
+def slots_of(command: list[str]) -> int:
+    """How many jobs the process runs at a time, by its command line."""
+    if "worker" not in command and "node" not in command:
+        return 0
+    return int(command[command.index("--slots") + 1])
+
+
+@DESIGNS
+async def test_topologies_have_the_same_slots(topology: Topology) -> None:
+    """Six in all: in one worker, or one in each of six nodes."""
+    slots = [count for command in await commands(topology) if (count := slots_of(command))]
+    assert sum(slots) == SLOTS
+    assert slots == ([1] * SLOTS if topology.name == "monolith" else [SLOTS])
+
+
+@DESIGNS
+async def test_all_topologies_keep_jobs_in_memory(topology: Topology) -> None:
+    """No process is given a directory for jobs."""
+    for command in await commands(topology):
+        places = [command[index + 1] for index, word in enumerate(command) if word == "--data"]
+        assert set(places) <= {"memory://"}, command
