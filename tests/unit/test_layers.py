@@ -40,7 +40,7 @@ RULES = (
         "core/",
         not_others=IMPURE | {"grpc", "structlog", "uvloop"},
         # Calendars and time zones are data; no clock is read there.
-        except_files=frozenset({"core/cron.py"}),
+        except_files=frozenset({"core/cron.py", "core/cron_days.py"}),
     ),
     Rule("journal/", ours=("journal", "errors", "limits")),
     Rule("coordinator/", ours=("core", "journal", "coordinator", "clock", "settings", "errors", "limits")),

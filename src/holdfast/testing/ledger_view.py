@@ -3,7 +3,7 @@
 import heapq
 
 from holdfast.core.ledger import Ledger
-from holdfast.core.model import Job, Lease, Result
+from holdfast.core.model import Job, Lease, Result, Schedule
 from holdfast.core.ready_queue import LaneKey
 
 
@@ -54,6 +54,21 @@ def view_lease(lease: Lease) -> dict[str, object]:
     }
 
 
+def view_schedule(schedule: Schedule) -> dict[str, object]:
+    """One schedule, without what was said of it."""
+    return {
+        "name": schedule.spec.name,
+        "created_ms": schedule.created_ms,
+        "next_ms": schedule.next_ms,
+        "last_tick_ms": schedule.last_tick_ms,
+        "last_job_id": schedule.last_job_id,
+        "fired": schedule.fired,
+        "skipped": schedule.skipped,
+        "missed": schedule.missed,
+        "is_paused": schedule.is_paused,
+    }
+
+
 def view_ledger(ledger: Ledger) -> dict[str, object]:
     """Everything; in the shape of `Model.view`."""
     book = ledger.book
@@ -63,6 +78,7 @@ def view_ledger(ledger: Ledger) -> dict[str, object]:
         "keys": _view_keys(ledger),
         "unique": {name: job.id for name, job in book.unique.items()},
         "modes": {queue: tuple(closure) for queue, closure in book.modes.items()},
+        "schedules": {name: view_schedule(schedule) for name, schedule in book.schedules.items()},
         "finished": [job.id for job in book.finished],
         "waiting": _view_waiting(ledger),
         "last_ms": book.last_ms,

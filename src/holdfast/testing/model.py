@@ -10,8 +10,8 @@ live lease of the worker that reports; both budgets hold; terminal is final; ref
 change nothing; a job with a requested cancel is never queued or granted again; keys are unique among kept
 jobs; of a type and unique key one job at most has not ended; a paused queue grants nothing, a draining one takes no
 new jobs; notes come under the live lease of the worker that says them, cut to size, and change nothing; jobs
-are forgotten in the order in which they finished; ids, like keys, are unique among kept jobs; log time and
-epochs never go back. After a violation the model is no longer meaningful.
+are forgotten in the order in which they finished; ids, like keys, are unique among kept jobs; schedules tick as
+`model_schedules` says; log time and epochs never go back. After a violation the model is no longer meaningful.
 """
 
 import heapq
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+
+from holdfast.testing.model_schedules import ModelSchedules
 
 QUEUED, RUNNING, DONE, FAILED, CANCELED = 1, 2, 3, 4, 5
 TERMINAL = frozenset({DONE, FAILED, CANCELED})
@@ -121,6 +123,7 @@ class Model:
         #: Of the queues that are not open: mode, reason, since when.
         self.modes: dict[str, tuple[int, str, int]] = {}
         self.finished: deque[str] = deque()
+        self.schedules = ModelSchedules(self._require)
         self.last_ms = 0
         self.last_token = 0
         self.last_number = 0
@@ -141,6 +144,10 @@ class Model:
             9: self._queue_mode_set,
             10: self._queued_canceled,
             11: self._noted,
+            12: lambda at_ms, fields: self.schedules.set(at_ms, fields[0], fields[1]),
+            13: lambda _, fields: self.schedules.delete(fields[0]),
+            14: lambda at_ms, fields: self.schedules.pause(at_ms, fields[0], fields[2], is_paused=fields[1]),
+            15: self._ticked,
         }
 
     # -- feeding
@@ -410,6 +417,26 @@ class Model:
             is_short = len(lines) <= _NOTE_LINES_MAX and max(map(len, [message, *lines])) <= _TEXT_CHARS_MAX
             self._require(is_short, f"a note of job {job_id} is over its limit")
 
+    def _ticked(self, at_ms: int, fields: list[Any]) -> None:
+        name, _, outcome, _, _, template, row, canceled, canceled_state, *_ = fields
+        schedule = self.schedules.known(name)
+        last = self.jobs.get(schedule.last_job_id)
+        is_busy = last is not None and last.state not in TERMINAL
+        if outcome == "triggered":
+            self.schedules.trigger(fields)
+        else:
+            is_draining = self._mode(schedule.queue) == DRAINING
+            self.schedules.tick(at_ms, fields, is_busy=is_busy, is_draining=is_draining)
+        makes_room = outcome == "fired" and is_busy and schedule.overlap == "cancel_running"
+        right = last.id if last is not None and makes_room and not last.cancel_requested else ""
+        self._require(canceled == right, f"a tick of {name} canceled {canceled!r}, not {right!r}")
+        self._require((row is not None) == (outcome in ("fired", "triggered")), f"a {outcome} tick made {row}")
+        if canceled:
+            self._cancel_accepted(at_ms, [canceled, canceled_state, ""])
+        if row is not None:
+            self._created(at_ms, [[template], [row]])
+            self.schedules.check_job(fields)
+
     def _evicted(self, _at_ms: int, fields: list[Any]) -> None:
         count, *_ = fields
         self._require(0 < count <= len(self.finished), f"{count} of {len(self.finished)} jobs were forgotten")
@@ -481,6 +508,7 @@ class Model:
             "keys": dict(self.keys),
             "unique": dict(self.unique),
             "modes": dict(self.modes),
+            "schedules": {name: schedule.view() for name, schedule in self.schedules.kept.items()},
             "finished": list(self.finished),
             "waiting": waiting,
             "last_ms": self.last_ms,

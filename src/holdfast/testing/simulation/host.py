@@ -16,6 +16,7 @@ from holdfast.testing.simulation.lease_watch import LeaseWatch
 from holdfast.testing.simulation.process import Process, Server
 from holdfast.testing.simulation.snapshotter import Snapshotter
 from holdfast.testing.simulation.swarm import Settings
+from holdfast.testing.simulation.tick_watch import TickWatch
 from holdfast.testing.simulation.violation import Violation, require
 from holdfast.testing.simulation.witness import LogWitness
 
@@ -57,6 +58,7 @@ class Host:
         #: Faults of the disk that wait for their call.
         self.armed: set[str] = set()
         self.healed_us = 0
+        self._minted = 0
         self.snapshotter = Snapshotter(clock, settings, self, log)
 
     def fired(self, what: str) -> None:
@@ -111,7 +113,7 @@ class Host:
         require(not recovered.warnings, f"recovery passed over a snapshot: {recovered.warnings}")
         self._log.recovered(recovered.journal, recovered.ledger)
         self._claims.check_kept()
-        server = Server(process, self.clock, recovered, self._log, settings)
+        server = Server(process, self.clock, recovered, self._log, settings, self._mint)
         keeper_config = KeeperConfig(
             snapshot_bytes=2 * settings.segment_bytes,
             history_ms=settings.snapshot_ms,
@@ -120,6 +122,7 @@ class Host:
         maker = self.snapshotter.begin(process, ledger_config)
         SnapshotKeeper(server.coordinator, recovered.journal, self.disk, maker, keeper_config)
         watch = LeaseWatch(server.coordinator, process, self.clock, self.disk)
+        TickWatch(server.coordinator, self.disk)
         self.server = server
         self.fired("boot")
         if recovered.journal.first_position > 1:
@@ -127,6 +130,11 @@ class Host:
         self.snapshotter.read_later(server)
         watch.resumed(server.coordinator.time.now().log_ms)
         process.guard(server.coordinator.start)
+
+    def _mint(self) -> str:
+        """Ids are random elsewhere: no two lives ever make the same one."""
+        self._minted += 1
+        return f"made-{self._minted}"
 
     def _end(self) -> None:
         if self._process is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
 from holdfast.coordinator.recovery import Recovered
 from holdfast.coordinator.sessions import Dispatcher, SessionConfig
+from holdfast.coordinator.ticking import Ticker
 from holdfast.journal.errors import JournalFailedError
 from holdfast.testing.disk import SimulatedCrash
 from holdfast.testing.simulation.clockwork import ARRIVED, DUE, RUNNING, Call, Clockwork, Planned
@@ -128,15 +129,24 @@ class Server:
     """The production objects of one life."""
 
     def __init__(
-        self, process: Process, clock: Clockwork, recovered: Recovered, witness: Witness, settings: Settings
+        self,
+        process: Process,
+        clock: Clockwork,
+        recovered: Recovered,
+        witness: Witness,
+        settings: Settings,
+        mint: Callable[[], str],
     ) -> None:
+        """`mint` makes the ids of jobs that schedules make."""
         self.process = process
+        self.mint = mint
         self.journal = recovered.journal
         world = World(clock, process, process, process.fatal)
         storage = WitnessedJournal(recovered.journal, witness)
         self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
         silent_ms = max(4 * settings.beat_ms, settings.lease_ms, 400)
         self.dispatcher = Dispatcher(self.coordinator, SessionConfig(settings.lease_ms, silent_ms))
+        Ticker(self.coordinator, mint)
 
 
 def loop_config(settings: Settings) -> LoopConfig:

@@ -9,10 +9,21 @@ Invariant: a position is replied to only if it is witnessed here.
 """
 
 from holdfast.core import events, image
-from holdfast.core.events import AnyEvent, Created, Evicted, Granted, Noted, QueueModeSet, Reported
+from holdfast.core.events import (
+    AnyEvent,
+    Created,
+    Evicted,
+    Granted,
+    Noted,
+    QueueModeSet,
+    Reported,
+    ScheduleDeleted,
+    ScheduleSet,
+    Ticked,
+)
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import NewJob, QueueMode, Template
+from holdfast.core.model import NewJob, QueueMode, ScheduleSpec, Template
 from holdfast.journal import port as journal_port
 from holdfast.journal.file import FileJournal
 from holdfast.testing.ledger_view import view_ledger
@@ -66,6 +77,8 @@ class LogWitness:
         self.lives: dict[str, list[Life]] = {}
         #: Each queue's modes, with the positions from which on they held.
         self.modes: dict[str, list[tuple[int, QueueMode]]] = {}
+        #: Each schedule as it was set, and None where it was deleted, with the positions of that.
+        self.schedules: dict[str, list[tuple[int, ScheduleSpec | None]]] = {}
         self.notes: set[tuple[int, str]] = set()
         self.grants: dict[int, Grant] = {}
         self.grants_of: dict[str, int] = {}
@@ -94,6 +107,7 @@ class LogWitness:
         self.model.feed(body, first)
         for event in events.decode(body):
             self._note(event, self.shadow.position + 1)
+            self._note_schedule(event, self.shadow.position + 1)
             before = self.shadow.digest
             self.shadow.apply(event)
             if type(event) is Noted:
@@ -124,6 +138,18 @@ class LogWitness:
                 self.refused[row.job_id, row.token] = row.reason
         elif type(event) is Evicted:
             self._check_evicted(event)
+
+    def _note_schedule(self, event: AnyEvent, position: int) -> None:
+        if type(event) is ScheduleSet:
+            self.schedules.setdefault(event.spec.name, []).append((position, event.spec))
+        elif type(event) is ScheduleDeleted:
+            self.schedules[event.name].append((position, None))
+        elif type(event) is Ticked:
+            kind = f"tick {event.outcome}"
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
+            if event.job is not None:
+                assert event.template is not None
+                self.lives.setdefault(event.job.id, []).append(Life(event.template, event.job, position))
 
     def _note_granted(self, event: Granted, position: int) -> None:
         for token, job_id in enumerate(event.job_ids, event.first_token):

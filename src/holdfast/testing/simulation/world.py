@@ -13,6 +13,7 @@ from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.jobs import draw_templates
 from holdfast.testing.simulation.network import Network
 from holdfast.testing.simulation.operators import Operator
+from holdfast.testing.simulation.planners import Planner
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.unary_workers import UnaryWorker
 from holdfast.testing.simulation.violation import Violation, require
@@ -39,6 +40,16 @@ OPERATIONS = (
     "mode OPEN",
     "refused QUEUE_DRAINING",
     "purge",
+    "schedule set",
+    "schedule set again",
+    "schedule paused",
+    "schedule resumed",
+    "schedule triggered",
+    "schedule deleted",
+    "schedules",
+    "tick fired",
+    "tick skipped",
+    "tick missed",
     "search",
     "queues",
     "Noted",
@@ -98,6 +109,7 @@ class SimulatedWorld:
             UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
         ]
         self.operator = Operator(self.net, self.claims, self.log, settings)
+        self.planner = Planner(self.net, self.claims, self.log, settings, templates)
         self.saboteur = Saboteur(self.clock, self.host, self.net, settings, self.workers)
         self._is_check_due = False
 
@@ -162,6 +174,7 @@ class SimulatedWorld:
         for client in self.clients:
             client.is_stopped = True
         self.operator.stop()
+        self.planner.stop()
         clock = self.clock
         due_ms = max((job.not_before_ms for job in self.log.model.jobs.values()), default=0)
         clock.set_wall(max(clock.wall_ms(), due_ms, self.log.model.last_ms))
@@ -175,7 +188,12 @@ class SimulatedWorld:
 
     def _is_drained(self) -> bool:
         server = self.host.server
-        if server is None or self.log.backlog or server.coordinator.ledger.position != self.log.position:
+        if (
+            server is None
+            or self.log.backlog
+            or self.log.model.schedules.kept
+            or server.coordinator.ledger.position != self.log.position
+        ):
             return False
         is_told = server.coordinator._synced == self.log.position  # noqa: SLF001 - the news of the last sync
         return is_told and self.clock.steps % _QUIET_CHECK_STEPS == 0
