@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import structlog
 
+from holdfast import limits
 from holdfast.backends.microservices.jobs import ServiceJobs
 from holdfast.backends.microservices.owners import Owners
 from holdfast.backends.ports import JobDraft
@@ -52,6 +53,8 @@ class Faults:
         self.rule: Callable[[int, str, Any], Fault | None] = lambda _number, _method, _request: None
         #: Runs before a call is sent, which waits for it.
         self.before: Callable[[str, Any], Awaitable[None]] | None = None
+        #: Runs when a call has taken effect; its answer waits for it.
+        self.after: Callable[[str, Any], Awaitable[None]] | None = None
         self.death = asyncio.Event()
 
     def reset(self) -> None:
@@ -74,6 +77,8 @@ class Faults:
         if fault is Fault.DEAD_BEFORE:
             await self._die()
         answer = await call()
+        if self.after is not None:
+            await self.after(method, answer)
         if fault is Fault.DEAD_AFTER:
             await self._die()
         if fault is Fault.LOST_AFTER:
@@ -251,7 +256,7 @@ def _named(works: tuple[pb.FetchWorkResponse, ...]) -> list[pb.RunningJob]:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterator[World]:
     """Served until the block ends."""
     clock = ManualClock()
     book, waiting, ends = records.Records(), line.Line(60_000), envelopes.Envelopes(envelopes.Retention())
@@ -275,7 +280,9 @@ async def world() -> AsyncIterator[World]:
             "result": served(
                 ends,
                 envelopes.DIGEST_VERSION,
-                lambda keeper, to: rpc.add_ResultInternalServiceServicer_to_server(ResultService(keeper, ends), to),
+                lambda keeper, to: rpc.add_ResultInternalServiceServicer_to_server(
+                    ResultService(keeper, ends, output_bytes_max=output_bytes_max), to
+                ),
                 None,
                 clock=clock,
             ),

@@ -275,6 +275,71 @@ async def test_silent_worker_loses_its_jobs_and_they_pay(here: World) -> None:
     await here.check_ended(job_id)
 
 
+async def test_report_and_loss_of_one_job_come_one_after_the_other(here: World) -> None:
+    """A lease that runs out while its report is being written down is not taken back under it."""
+    job_id = await here.submit()
+    work = await here.take()
+    storing, gate = asyncio.Event(), asyncio.Event()
+
+    async def hold(method: str, _request: object) -> None:
+        if method == "StoreResult":
+            storing.set()
+            await gate.wait()
+
+    here.faults.before = hold
+    reporting = asyncio.create_task(here.report(work))
+    await storing.wait()
+    for _ in range(4 * LEASE_MS // 250):
+        here.clock.advance(0.25)
+        here.coordinator.tick()
+        await here.state(job_id)
+    gate.set()
+    assert await reporting == ""
+    assert await here.state(job_id) == DONE
+    await here.check_ended(job_id)
+
+
+async def test_end_whose_answer_was_lost_is_forgotten(here: World) -> None:
+    """A job that ended without its coordinator hearing of it is no longer its worker's after the next round."""
+    job_id = await here.submit()
+    work = await here.take()
+    await here.pass_time(250)
+    here.faults.rule = lambda _number, method, _request: Fault.LOST_AFTER if method == "TransitionJobStatus" else None
+    with pytest.raises(UnavailableError):
+        await here.report(work)
+    here.faults.reset()
+    await here.pass_time(1_250)
+    await here.bare_beat()
+    assert (await here.state(job_id), len(here.coordinator.table)) == (DONE, 0)
+
+
+async def test_nothing_is_revoked_that_cannot_be_looked_up(here: World) -> None:
+    """A new coordinator that cannot read the records tells nobody that it has lost something."""
+    await here.submit()
+    work = await here.take()
+    await here.kill()
+    here.faults.down("job")
+    assert list((await here.beat(work)).revoked) == []
+    here.faults.reset()
+    assert list((await here.beat(work)).revoked) == []
+    assert await here.report(work) == ""
+
+
+async def test_failure_counts_although_the_queue_is_away(here: World) -> None:
+    """A failed attempt whose job cannot be enqueued is accepted, and the job waits as soon as the queue is back."""
+    job_id = await here.submit(max_attempts=2)
+    work = await here.take()
+    here.faults.down("queue")
+    assert await here.report(work, FAILED_OUTCOME, retry_after_ms=1) == ""
+    assert ((await here.record(job_id)).failures, job_id in here.line) == (1, False)
+    await here.pass_time(750)
+    assert job_id not in here.line
+    here.faults.reset()
+    await here.pass_time(750)
+    assert job_id in here.line
+    assert here.logged("anomaly") == []
+
+
 async def test_heartbeats_keep_what_they_name(here: World) -> None:
     """A job that is named stays with its worker for many times the lease, over a restart as well."""
     job_id = await here.submit()
@@ -506,6 +571,15 @@ async def test_oversized_output_fails_the_job_without_its_bytes(here: World) -> 
     assert (await here.record(job_id)).failure_reason == "OUTPUT_TOO_LARGE"
     assert (await here.result(job_id)).output_bytes == b""
     await here.check_ended(job_id)
+
+
+async def test_output_over_the_limit_of_its_owner_alone_fails_the_job() -> None:
+    """An output that only the result service finds too large is a failure like any other that is."""
+    async with world(output_bytes_max=10) as other:
+        job_id = await other.submit()
+        assert await other.report(await other.take(), output_bytes=b"x" * 11) == ""
+        assert (await other.record(job_id)).failure_reason == "OUTPUT_TOO_LARGE"
+        await other.check_ended(job_id)
 
 
 async def test_worker_is_given_only_what_it_wants(here: World) -> None:

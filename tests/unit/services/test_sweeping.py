@@ -1,5 +1,6 @@
 """When the sweep goes, and what it leaves alone."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -65,6 +66,32 @@ async def test_job_that_is_dequeued_beside_the_sweep_is_no_anomaly(here: World) 
     await here.pass_time(5_250)
     assert handed_out == [job_id]
     assert (await here.state(job_id), job_id in here.line) == (RUNNING, False)
+    assert here.logged("anomaly") == []
+
+
+async def test_dequeue_whose_answer_is_on_its_way_is_no_anomaly(here: World) -> None:
+    """What the sweep finds in no queue is judged only when every dequeue before it has been answered."""
+    job_id = await here.submit()
+    await here.pass_time(SETTLED_MS + 250)
+    dequeued, enqueued, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hold(method: str, _answer: object) -> None:
+        if method == "DequeueJob":
+            dequeued.set()
+            await gate.wait()
+        if method == "EnqueueJob":
+            enqueued.set()
+
+    here.faults.after = hold
+    fetching = asyncio.create_task(here.fetch())
+    await dequeued.wait()
+    sweeping = asyncio.create_task(here.coordinator._sweeper.go())
+    await enqueued.wait()
+    for _ in range(10):
+        await here.state(job_id)
+    gate.set()
+    assert ((await fetching).job_id, await sweeping) == (job_id, False)
+    assert job_id not in here.line
     assert here.logged("anomaly") == []
 
 
