@@ -30,9 +30,9 @@ print("something else")
 print('{"event": "other"}')
 port = int(os.environ.get("A_PORT", "0")) or 40_001
 ready = {"event": "ready", "pid": os.getpid(), "grpc": f"127.0.0.1:{port}", "variable": os.environ.get("A_PORT")}
-print(json.dumps(ready), flush=True)
 with open(f"{path}.{name}", "a") as file:
     file.write(json.dumps(ready) + "\\n")
+print(json.dumps(ready), flush=True)
 while True:
     signal.pause()
 """
