@@ -1,17 +1,21 @@
 """The frozen contract served by each topology; without workers unless a test asks for one, for the tests are those."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeVar
+
+import grpc
 
 from holdfast.core.owner import owner_index
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.waiting import DEADLINE_S
-from tests.e2e.wire import Wire
+from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.e2e.wire import TERMINAL, Wire
+
+T = TypeVar("T")
 
 
 class Topology(Enum):
@@ -35,6 +39,20 @@ class SplitWire(Wire):
         self._coordinator.close()
 
 
+def _unless_away(ask: Callable[[], T], otherwise: T) -> T:
+    """The answer; the other value if nobody is there."""
+    try:
+        return ask()
+    except grpc.RpcError as error:
+        if error.code() != grpc.StatusCode.UNAVAILABLE:
+            raise
+        return otherwise
+
+
+def _has_id(response: public.SubmitJobResponse) -> bool:
+    return bool(response.job_id)
+
+
 class RoutedWire(Wire):
     """A client that finds the owner, and a worker that asks all nodes in turn."""
 
@@ -53,13 +71,22 @@ class RoutedWire(Wire):
         return self._nodes[owner_index(key, len(self._nodes))]
 
     def submit(self, job_type: str = "sim", *, key: str = "", **spec: Any) -> public.SubmitJobResponse:  # noqa: ANN401
-        node = self.owner(key) if key else self._nodes[next(self._turn) % len(self._nodes)]
-        return node.submit(job_type, key=key, **spec)
+        """What has a key is repeated while its node is away for a moment, as clients do."""
+        if not key:
+            return self._nodes[next(self._turn) % len(self._nodes)].submit(job_type, **spec)
+        node = self.owner(key)
+        nothing = public.SubmitJobResponse()
+        return eventually(lambda: _unless_away(lambda: node.submit(job_type, key=key, **spec), nothing), _has_id)
 
     def status(self, job_id: str, timeout_s: float = DEADLINE_S) -> public.GetJobStatusResponse:
         if len(self._nodes) == 1:
             return super().status(job_id, timeout_s)
         return self.owner(job_id).status(job_id, timeout_s)
+
+    def wait_for(self, job_id: str, *states: int) -> public.GetJobStatusResponse:
+        """A node whose slot was killed by its job is away for a moment, and comes back with the job."""
+        unknown, wanted = public.GetJobStatusResponse(), frozenset(states) or TERMINAL
+        return eventually(lambda: _unless_away(lambda: self.status(job_id), unknown), lambda job: job.status in wanted)
 
     def result(self, job_id: str) -> public.GetJobResultResponse:
         return self.owner(job_id).result(job_id) if len(self._nodes) > 1 else super().result(job_id)
@@ -151,6 +178,10 @@ class Serving:
         return Served(wire, [program])
 
     def _nodes(self, data: str, timing: tuple[str, ...], slots: int, nodes: int) -> Served:
+        if slots:  # jobs run inside the nodes, and may end them: somebody has to start them again
+            size = ("--nodes", str(nodes), "--slots", str(slots), "--port", "0")
+            program = self._fleet.start("up", "--topology", "monolith", *size, "--data", data, *timing)
+            return self._served(RoutedWire(program.ready()["nodes"]), [program])
         programs = [
             self._fleet.start(
                 *("node", "--index", str(index), "--nodes", str(nodes), "--port", "0"),

@@ -64,8 +64,8 @@ def test_running_job_is_stopped_by_a_cancel(wire: Wire) -> None:
 def test_job_that_kills_its_worker_ends_failed_and_others_flow(serve: Serving) -> None:
     """A poison job is FAILED with WORKER_LOST once its losses are spent, and those behind it run."""
     wire = serve(slots=1, nodes=1).wire
-    poison = wire.new(labels={"sim.crash": "1"})
-    behind = [wire.new() for _ in range(3)]
+    poison = wire.new(key="poison", labels={"sim.crash": "1"})
+    behind = [wire.new(key=f"behind-{number}") for number in range(3)]
     job = wire.wait_for(poison)
     assert (job.status, job.failure_reason) == (public.FAILED, "WORKER_LOST")
     assert [wire.wait_for(job_id).status for job_id in behind] == [public.DONE] * 3
@@ -74,6 +74,6 @@ def test_job_that_kills_its_worker_ends_failed_and_others_flow(serve: Serving) -
 def test_job_beside_a_poison_job_is_not_lost_with_it(serve: Serving) -> None:
     """A job that runs beside one that kills the worker is run again until it is DONE."""
     wire = serve(slots=2, nodes=1).wire
-    poison, beside = wire.new(labels={"sim.crash": "1"}), wire.new(ms=200)
+    poison, beside = wire.new(key="poison", labels={"sim.crash": "1"}), wire.new(key="beside", ms=200)
     wire.wait_for(poison)
     assert wire.wait_for(beside).status == public.DONE
