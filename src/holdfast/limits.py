@@ -105,6 +105,23 @@ CATCH_UP_WINDOW_MS: Final = _DAY_MS
 PREVIEW_TICKS_MAX: Final = 100
 # More often than this is no schedule but a loop.
 EVERY_MS_MIN: Final = _SECOND_MS
+# Nobody writes arguments by hand that are deeper, and readers that recurse must never be driven to their end.
+JSON_DEPTH_MAX: Final = 100
+# A URL with all its filters; and all headers of a request, of which most have a dozen.
+URL_BYTES_MAX: Final = 8 * _KIB
+HTTP_HEAD_BYTES_MAX: Final = 32 * _KIB
+# Each costs a descriptor and some memory. Who connects beyond this takes the place of whoever is idle for longest.
+HTTP_CONNECTIONS_MAX: Final = 1_000
+# Of these, open feeds: everybody who looks at a dashboard has one.
+HTTP_FEEDS_MAX: Final = 500
+# How long a request may take to arrive, and how long an answer may wait to be read, before the connection is cut.
+HTTP_HEAD_MS_MAX: Final = 10 * _SECOND_MS
+HTTP_BODY_MS_MAX: Final = 30 * _SECOND_MS
+HTTP_UNREAD_MS_MAX: Final = 20 * _SECOND_MS
+# A connection that asks for nothing is closed after this; browsers and clients open another.
+HTTP_IDLE_MS_MAX: Final = 60 * _SECOND_MS
+# How long one request may wait for a result; longer waits are several requests.
+HTTP_WAIT_MS_MAX: Final = 60 * _SECOND_MS
 # A client keeps a connection to every node, and asks all of them for a list.
 NODES_MAX: Final = 64
 

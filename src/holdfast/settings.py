@@ -89,6 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Annotated[Data, _purpose("where jobs are kept; memory://: only until it stops")] = "./holdfast-data"
     host: Annotated[Host, _purpose("the address to listen on")] = "127.0.0.1"
     port: Annotated[Port, _purpose("the port to listen on; 0: any that is free")] = 50_051
+    http_port: Annotated[Port, _purpose("the port for HTTP and the dashboard; 0: any that is free")] = 8_080
+    no_http: Annotated[Switch, _purpose("serve gRPC alone, without HTTP and the dashboard")] = False
     metrics_port: Annotated[MetricsPort, _purpose("the port for /metrics, /livez and /readyz; 0: none")] = 0
     slots: Annotated[Slots, _purpose("how many jobs the worker beside the server runs at a time")] = 8
     lease_ms: Annotated[LeaseMs, _purpose("how long a worker may keep a job without a word")] = limits.LEASE_MS_DEFAULT
@@ -207,13 +209,22 @@ def contradictions(settings: Settings) -> Iterator[str]:
             f"expected worker_timeout_ms to be more than heartbeat_ms ({settings.heartbeat_ms}), "
             f"got {settings.worker_timeout_ms}"
         )
-    if settings.metrics_port and settings.metrics_port == settings.port:
-        yield f"expected metrics_port to be another than port, got {settings.metrics_port} for both"
+    yield from _shared_ports(settings)
     if not (settings.insecure or is_loopback(settings.host)):
         yield (
             f"expected host to be a loopback address unless --insecure is given, got {settings.host!r}; "
             "there is no TLS or token here to protect the jobs"
         )
+
+
+def _shared_ports(settings: Settings) -> Iterator[str]:
+    """Ports that were given twice."""
+    taken = {settings.port: "port"}
+    for name in ("metrics_port",) if settings.no_http else ("http_port", "metrics_port"):
+        port = getattr(settings, name)
+        if port and port in taken:
+            yield f"expected {name} to be another than {taken[port]}, got {port} for both"
+        taken.setdefault(port, name)
 
 
 _ADDRESS = re.compile(r"(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:@\[\]]+):(?P<port>[0-9]{1,5}))/?")

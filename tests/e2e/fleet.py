@@ -166,9 +166,9 @@ def kill_all(pids: list[int]) -> None:
 
 
 def clean_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests."""
+    """The environment without settings of whoever runs the tests; HTTP takes any port that is free."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return {**kept, **more}
+    return {**kept, "HOLDFAST_HTTP_PORT": "0", **more}
 
 
 def stable_port() -> int:

@@ -18,7 +18,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     running: list[LedgerServer] = []
 
     async def start_one(**settings: object) -> LedgerServer:
-        chosen: dict[str, object] = {"data": str(tmp_path / "data"), "port": 0, "log_level": "error"}
+        chosen: dict[str, object] = {"data": str(tmp_path / "data"), "port": 0, "no_http": True, "log_level": "error"}
         server = LedgerServer(Settings(**(chosen | settings)), log_stream=BytesIO())  # type: ignore[arg-type]
         await server.start()
         running.append(server)

@@ -42,7 +42,8 @@ def holdfast_server(*options: str) -> Iterator[tuple[str, int, Path]]:
     """Address, process id and directory of a server with the product's defaults, its logs going to a file."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         data = Path(folder) / "data"
-        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", *options]
+        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", "--http-port", "0"]
+        command += options
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=_APART)
             with ended(process):

@@ -19,9 +19,11 @@ def _announce(server: LedgerServer, settings: Settings) -> None:
     """Jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
-    line = {"event": "ready", "grpc": server.address, **metrics, "data": data, "pid": os.getpid()}
+    http = {"http": server.http_address} if server.http_address else {}
+    line = {"event": "ready", "grpc": server.address, **http, **metrics, "data": data, "pid": os.getpid()}
+    page = f"; http://{server.http_address}/ shows them" if server.http_address else ""
     url = f'Holdfast("holdfast://{server.address}")'
-    announce(line, f"ready with the jobs in {data}: {url}, or --connect {server.address}; Ctrl-C stops it")
+    announce(line, f"ready with the jobs in {data}: {url}, or --connect {server.address}{page}; Ctrl-C stops it")
 
 
 def tune_collector() -> None:

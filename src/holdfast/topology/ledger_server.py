@@ -1,4 +1,4 @@
-"""One ledger server in this process: a ledger, gRPC, and the socket of its directory."""
+"""One ledger server in this process: a ledger, gRPC, HTTP, and the socket of its directory."""
 
 import asyncio
 import os
@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast import __version__
 from holdfast.backends.ledger.admin import LedgerAdmin
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.work import LedgerWork
+from holdfast.clock import SystemClock
 from holdfast.coordinator.loop import Coordinator
 from holdfast.coordinator.ports import Storage
 from holdfast.core.owner import Ownership
@@ -26,6 +28,7 @@ from holdfast.settings import Settings
 from holdfast.topology.ledger_core import LedgerCore
 
 if TYPE_CHECKING:
+    from holdfast.gateway.http.server import HttpServer
     from holdfast.topology.measuring import Metrics
 
 #: How long calls under way may take when the server stops.
@@ -47,6 +50,10 @@ class LedgerServer:
         self.address = ""
         self._metrics: Metrics | None = None
         self.metrics_address = ""
+        #: A node owns a part of the jobs, and HTTP is for all of them.
+        self._has_http = not settings.no_http and ownership is None
+        self._http: HttpServer | None = None
+        self.http_address = ""
 
     @property
     def coordinator(self) -> Coordinator:
@@ -82,15 +89,24 @@ class LedgerServer:
         self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
         self._grpc = GrpcServer(self.backend, core.welcome(), has_reflection=self._settings.reflection)
         self._socket = SocketServer(self.backend, core.welcome())
+        if self._has_http:
+            self._http = self._http_server()
         try:
             await self._listen()
         except BaseException:
             await self._socket.stop(0)
+            await self._stop_http(0)
             await self._close()
             raise
         if self._metrics is not None:
             self._metrics.set_ready(is_ready=True)
-        self._log.info("serving", grpc=self.address, epoch=core.journal.epoch, jobs=len(core.ledger.book.jobs))
+        self._log.info(
+            "serving",
+            grpc=self.address,
+            http=self.http_address,
+            epoch=core.journal.epoch,
+            jobs=len(core.ledger.book.jobs),
+        )
         return self.address
 
     def _observe(self, coordinator: Coordinator) -> None:
@@ -104,8 +120,10 @@ class LedgerServer:
         settings = self._settings
         if not settings.is_in_memory:
             await self._serve_directory()
-        if self._metrics is not None:
+        if self._metrics is not None and settings.metrics_port:
             self.metrics_address = await self._metrics.start(settings.host, settings.metrics_port)
+        if self._http is not None:
+            self.http_address = await self._http.start(settings.host, settings.http_port)
         self.address = await self._grpc.start(settings.host, settings.port)
 
     async def _serve_directory(self) -> None:
@@ -130,7 +148,7 @@ class LedgerServer:
         """Refuses new work, answers what was decided, closes the journal cleanly. Leases stay with their workers."""
         await self.drain()
         self._core.dismiss()
-        await asyncio.gather(self._grpc.stop(GRACE_S), self._socket.stop(GRACE_S))
+        await asyncio.gather(self._grpc.stop(GRACE_S), self._socket.stop(GRACE_S), self._stop_http(GRACE_S))
         await self._close()
         self._log.info("stopped")
 
@@ -143,12 +161,34 @@ class LedgerServer:
 
     def _measured(self, journal: FileJournal | MemoryJournal) -> Storage:
         """The journal, measured if anybody can ask for it; without metrics nothing is counted or imported."""
-        if not self._settings.metrics_port:
+        if not self._settings.metrics_port and not self._has_http:
             return journal
         from holdfast.topology.measuring import Metrics  # noqa: PLC0415 - costs a start that has no metrics nothing
 
         self._metrics = Metrics()
         return self._metrics.measured(journal)
+
+    def _http_server(self) -> "HttpServer":
+        """HTTP over the same ports."""
+        # Who serves gRPC alone pays nothing for it.
+        from holdfast.gateway.http.app import Application  # noqa: PLC0415
+        from holdfast.gateway.http.server import HttpServer  # noqa: PLC0415
+        from holdfast.gateway.http.system import Probes  # noqa: PLC0415
+
+        metrics = self._metrics
+        assert metrics is not None, "what is served over HTTP is measured"
+        probes = Probes(
+            version=__version__,
+            started_at_ms=SystemClock().wall_ms(),
+            is_ready=lambda: metrics.is_ready,
+            metrics=metrics.page,
+            totals=metrics.totals,
+        )
+        return HttpServer(Application(self.backend, probes=probes))
+
+    async def _stop_http(self, grace_s: float) -> None:
+        if self._http is not None:
+            await self._http.stop(grace_s)
 
     def _die(self, error: BaseException) -> None:
         """The journal failed: what is durable is unknown, so nothing more may be answered by this process."""

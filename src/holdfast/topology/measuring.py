@@ -4,6 +4,7 @@ import asyncio
 import platform
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from holdfast import __version__
 from holdfast.coordinator.loop import Coordinator
@@ -11,7 +12,10 @@ from holdfast.coordinator.ports import Storage
 from holdfast.core.overview import QueueView, queue_stats
 from holdfast.observe.endpoint import Endpoint
 from holdfast.observe.exposition import MeterCollector, render
-from holdfast.observe.metrics import Meter
+from holdfast.observe.metrics import JOB_BOUNDS_MS, OUTCOMES, Distribution, Meter
+
+if TYPE_CHECKING:
+    from holdfast.gateway.http.system import Totals
 
 
 class MeasuredStorage:
@@ -46,7 +50,7 @@ class Metrics:
     def __init__(self) -> None:
         self._meter = Meter()
         self._collector: MeterCollector | None = None
-        self._endpoint = Endpoint(self._page)
+        self._endpoint = Endpoint(self.page)
 
     def measured(self, storage: Storage) -> Storage:
         """The same storage, measured."""
@@ -62,6 +66,27 @@ class Metrics:
         """Serves, not ready yet, and returns the address; `UnavailableError` if the port cannot be had."""
         return await self._endpoint.start(host, port)
 
+    @property
+    def is_ready(self) -> bool:
+        """What `/readyz` says."""
+        return self._endpoint.is_ready
+
+    def totals(self) -> "Totals":
+        """Everything that was counted, of all queues and types together."""
+        from holdfast.gateway.http.system import Totals  # noqa: PLC0415 - metrics alone need no HTTP
+
+        series = self._meter.series()
+        return Totals(
+            submitted=sum(one.submitted for one in series),
+            finished={name: sum(one.finished[state] for one in series) for state, name in OUTCOMES.items()},
+            wait_ms_bounds=list(JOB_BOUNDS_MS),
+            wait_ms_counts=_added([one.wait_ms for one in series]),
+            run_ms_bounds=list(JOB_BOUNDS_MS),
+            run_ms_counts=_added([one.run_ms for one in series]),
+            leases_expired=self._meter.leases_expired,
+            reports_fenced=self._meter.reports_fenced,
+        )
+
     def set_ready(self, *, is_ready: bool) -> None:
         """What `/readyz` says from now on."""
         self._endpoint.is_ready = is_ready
@@ -70,10 +95,18 @@ class Metrics:
         """Closes the port."""
         await self._endpoint.stop()
 
-    async def _page(self) -> bytes:
+    async def page(self) -> bytes:
+        """The numbers as Prometheus reads them."""
         assert self._collector is not None
         families = list(self._collector.collect())
         return await asyncio.to_thread(render, families)
+
+
+def _added(parts: Sequence[Distribution]) -> list[int]:
+    """How many values fell below each bound, in all of them."""
+    return [sum(counts) for counts in zip(*(part.counts for part in parts), strict=True)] or [0] * (
+        len(JOB_BOUNDS_MS) + 1
+    )
 
 
 def _queues(coordinator: Coordinator) -> Sequence[QueueView]:

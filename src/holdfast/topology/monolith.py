@@ -18,7 +18,7 @@ from holdfast.topology.supervising import Role, StoppedError, Supervisor
 _PORT_MAX = 65_535
 _PORT = "HOLDFAST_PORT"
 #: What each node is told apart, and what is no concern of a node's.
-_OWN = frozenset({"data", "port", "metrics_port", "topology", "nodes"})
+_OWN = frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes"})
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
@@ -66,7 +66,7 @@ def _command(settings: Settings, index: int) -> list[str]:
     metrics_port = settings.metrics_port and settings.metrics_port + index
     return [
         *(sys.executable, "-m", "holdfast", "node", "--index", str(index), "--nodes", str(settings.nodes)),
-        *("--data", data, "--metrics-port", str(metrics_port), "--lifeline"),
+        *("--data", data, "--metrics-port", str(metrics_port), "--lifeline", "--no-http"),
         *(part for name in FIELDS if name not in _OWN for part in _option(name, getattr(settings, name))),
     ]
 

@@ -120,7 +120,7 @@ async def started(topology: Topology, *, is_counted: bool = False) -> AsyncItera
 
 async def _spawn(topology: Topology, folder: Path, log: Path, *, is_counted: bool) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "holdfast", "up", *topology.arguments]
-    options = ["--data", "memory://", "--port", "0", "--log-level", "warning", "--log-format", "json"]
+    options = ["--data", "memory://", "--port", "0", "--no-http", "--log-level", "warning", "--log-format", "json"]
     with log.open("wb") as stream:
         return await asyncio.create_subprocess_exec(
             *command,

@@ -81,7 +81,7 @@ class HoldfastServer(HoldfastDirectory):
 
     def _prepare(self) -> None:
         data = place.folder() / "data"
-        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0"]
+        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", "--http-port", "0"]
         log = self._stack.enter_context((place.folder() / "server.log").open("wb"))
         process = self._stack.enter_context(
             ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True))

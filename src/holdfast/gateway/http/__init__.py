@@ -1,0 +1,1 @@
+"""The same backend over HTTP: JSON, problems, and a feed of events."""

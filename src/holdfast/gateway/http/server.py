@@ -1,0 +1,103 @@
+"""The listening socket of the HTTP gateway, on the loop of whoever starts it."""
+
+import asyncio
+import socket
+import ssl
+from email.utils import formatdate
+from typing import Any, cast
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from holdfast import limits
+from holdfast.errors import UnavailableError
+from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.protocol import BoundedProtocol
+
+_SWEEP_S = 1.0
+_BACKLOG = 1_024
+
+
+class HttpServer:
+    """One address. `start`, then `stop`."""
+
+    def __init__(self, application: Application, *, tls: ssl.SSLContext | None = None) -> None:
+        self._application = application
+        self._tls = tls
+        self._state = ServerState()
+        self._config = Config(
+            cast("Any", application),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            interface="asgi3",
+            # Whoever connects is who it is; nobody's word is taken for another address.
+            proxy_headers=False,
+            timeout_keep_alive=limits.HTTP_IDLE_MS_MAX // 1_000,
+        )
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> str:
+        """Listens and returns the address; `UnavailableError` if the port cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._config.load()
+        shown = f"[{host}]" if ":" in host else host
+        try:
+            self._server = await loop.create_server(
+                lambda: BoundedProtocol(self._config, self._state, {}, loop),
+                sock=_bound(host, port),
+                ssl=self._tls,
+                backlog=_BACKLOG,
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot serve HTTP on {shown}:{port}: {error.strerror or error};"
+                " choose another port with --http-port, or none with --no-http",
+                reason="PORT_IN_USE",
+            ) from error
+        self._sweep()
+        return f"{shown}:{self._server.sockets[0].getsockname()[1]}"
+
+    def _sweep(self) -> None:
+        """Looks at every connection, and at the time."""
+        loop = asyncio.get_running_loop()
+        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        now = loop.time()
+        for connection in tuple(self._state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.sweep(now)
+        self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more requests, answers those that are under way, and closes."""
+        if self._server is None:
+            return
+        self._server.close()
+        await self._application.close()
+        for connection in tuple(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(tuple(self._state.tasks), timeout=grace_s)
+        for task in tuple(self._state.tasks):
+            task.cancel()
+        for connection in tuple(self._state.connections):
+            if not connection.transport.is_closing():
+                connection.transport.abort()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that shares its port with nobody."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    bound.setblocking(False)  # noqa: FBT003 - as the socket says it
+    return bound

@@ -1,0 +1,58 @@
+"""Bodies of jobs as the values of the ports: the same drafts as over gRPC, so that the journal shows no difference."""
+
+import msgspec
+
+from holdfast.backends.ports import JobDraft
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.http.instants import instant_ms, span_ms
+from holdfast.gateway.http.shapes import BackoffBody, JobBody, KindBody
+from holdfast.gateway.http.strict_json import encode
+
+_KINDS = {"fixed": FIXED, "exponential": EXPONENTIAL, "quadratic": QUADRATIC}
+_NO_BACKOFF = Backoff()
+
+
+def template_of(body: KindBody) -> Template:
+    """What all jobs of this kind share."""
+    return Template(
+        body.type,
+        body.queue,
+        body.priority,
+        body.max_attempts,
+        body.max_losses,
+        span_ms(body.timeout_s),
+        _NO_BACKOFF if body.backoff is None else _backoff(body.backoff),
+    )
+
+
+def _backoff(body: BackoffBody) -> Backoff:
+    return Backoff(_KINDS[body.kind], span_ms(body.base_s), span_ms(body.max_s))
+
+
+def payload_of(payload: object) -> bytes:
+    """Arguments as the SDK writes them; nothing for no arguments."""
+    return b"" if payload is msgspec.UNSET else encode(payload)
+
+
+def draft_of(body: JobBody, template: int, request_id: str) -> JobDraft:
+    """One job of a submission; `request_id` is that of the request, where the job names none itself."""
+    if request_id and body.request_id and request_id != body.request_id:
+        message = "expected request_id to be the Idempotency-Key, or only one of them to be there"
+        raise InvalidArgumentError(message, reason="REQUEST_ID_INVALID")
+    request_id = body.request_id or request_id
+    extra = None
+    if request_id or body.labels or body.headers or body.unique_key:
+        extra = Extra(
+            request_id=request_id,
+            labels=tuple(sorted(body.labels.items())),
+            headers=tuple(sorted(body.headers.items())),
+            unique_key=body.unique_key,
+        )
+    return JobDraft(
+        template,
+        payload_of(body.payload),
+        span_ms(body.delay_s),
+        instant_ms("not_before", body.not_before) if body.not_before is not None else 0,
+        extra,
+    )

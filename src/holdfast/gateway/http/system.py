@@ -1,0 +1,148 @@
+"""The system itself: numbers, probes, metrics, and the document of this API."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.guarding import Scope
+from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.http.routing import EVERYBODY, Route
+
+_TEXT = b"text/plain; charset=utf-8"
+METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What was counted since this server started: rates are differences of two answers."""
+
+    submitted: int
+    finished: dict[str, int]
+    #: How long jobs waited and ran: upper bounds in milliseconds, how many stayed below each, and how many above.
+    wait_ms_bounds: list[int]
+    wait_ms_counts: list[int]
+    run_ms_bounds: list[int]
+    run_ms_counts: list[int]
+    leases_expired: int
+    reports_fenced: int
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole system in numbers, at one instant."""
+
+    position: int
+    now_ms: int
+    states: dict[str, int]
+    bytes_held: int
+    epoch: int
+    cluster_id: str
+    workers: int
+    slots: int
+    leases: int
+    version: str
+    backend: str
+    started_at_ms: int
+    totals: Totals | None
+
+
+class Probes(msgspec.Struct, frozen=True):
+    """What the process around the gateway knows."""
+
+    version: str = ""
+    started_at_ms: int = 0
+    is_ready: Callable[[], bool] = lambda: True
+    metrics: Callable[[], Awaitable[bytes]] | None = None
+    totals: Callable[[], Totals] | None = None
+
+
+class SystemRoutes:
+    """Numbers and probes over HTTP."""
+
+    def __init__(self, backend: Backend, probes: Probes) -> None:
+        self._backend = backend
+        self._probes = probes
+        #: The OpenAPI document, once it is known.
+        self.document = b""
+
+    async def stats(self, asked: Asked) -> Answer:
+        """The whole system in numbers."""
+        return answer(await self._numbers())
+
+    async def stats_json(self) -> bytes:
+        """The same for who is told again and again."""
+        return answer(await self._numbers()).body
+
+    async def _numbers(self) -> Stats:
+        stats = await self._backend.capability(self._backend.admin, "administration").stats()
+        probes, fields = self._probes, msgspec.structs.asdict(stats)
+        fields.pop("socket")
+        return Stats(
+            **fields,
+            version=probes.version,
+            backend=self._backend.name,
+            started_at_ms=probes.started_at_ms,
+            totals=probes.totals() if probes.totals is not None else None,
+        )
+
+    async def live(self, asked: Asked) -> Answer:
+        """It answers, so it lives; nothing else is asked."""
+        return Answer(200, b"alive\n", _TEXT)
+
+    async def ready(self, asked: Asked) -> Answer:
+        """Whether jobs can be submitted."""
+        if self._probes.is_ready():
+            return Answer(200, b"ready\n", _TEXT)
+        return Answer(503, b"not ready: it is starting, or goes away soon\n", _TEXT, [(b"retry-after", b"1")])
+
+    async def metrics(self, asked: Asked) -> Answer:
+        """For Prometheus."""
+        metrics = self._backend.capability(self._probes.metrics, "metrics")
+        return Answer(200, await metrics(), METRICS_TYPE)
+
+    async def openapi(self, asked: Asked) -> Answer:
+        """The document of this API."""
+        return Answer(200, self.document)
+
+
+def routes(system: SystemRoutes) -> list[Route]:
+    """What this part of the table says."""
+
+    def text(path: str, scope: Any, handler: Any, summary: str, *statuses: int) -> Route:  # noqa: ANN401 - as Route
+        answers = dict.fromkeys((200, *statuses))
+        return Route(
+            method="GET",
+            path=path,
+            scope=scope,
+            handler=handler,
+            summary=summary,
+            tag="system",
+            answers=answers,
+            content="text/plain",
+            problems=(501,) if path == "/metrics" else (),
+        )
+
+    return [
+        Route(
+            method="GET",
+            path="/api/v1/stats",
+            scope=Scope.READ,
+            handler=system.stats,
+            summary="The whole system in numbers",
+            tag="system",
+            answers={200: Stats},
+            problems=(501,),
+        ),
+        text("/livez", EVERYBODY, system.live, "Whether it lives"),
+        text("/readyz", EVERYBODY, system.ready, "Whether it takes jobs", 503),
+        text("/metrics", Scope.READ, system.metrics, "For Prometheus"),
+        Route(
+            method="GET",
+            path="/openapi.json",
+            scope=EVERYBODY,
+            handler=system.openapi,
+            summary="This document",
+            tag="system",
+            answers={200: dict[str, Any]},
+        ),
+    ]
