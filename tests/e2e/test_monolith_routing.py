@@ -13,8 +13,9 @@ from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
+from holdfast.client.work_stream import StreamWork
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import CANCELED, DONE
+from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import owner_index
 from holdfast.proto import taskqueue_public_pb2 as public
@@ -216,3 +217,22 @@ async def test_one_worker_works_for_all_nodes(nodes: NodeSet, jobs: RoutedJobs) 
         await session.close()
     assert [(await jobs.result(job_id)).output for job_id in ids] == [str(n).encode() for n in range(30)]
     assert sum(wire.status(ids[0]).status == public.DONE for wire in nodes.wires if has(wire, ids[0])) == 1
+
+
+async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
+    """A worker that takes its room back is granted nothing more until it offers room again."""
+    kind = f"kind-{uuid4().hex}"
+    session = await StreamWork(nodes.addresses[0]).open(Introduction(f"w-{kind}", frozenset({kind}), slots=5))
+    async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
+        try:
+            await session.next()
+            await session.want(5)
+            await session.recall()
+            while not (await session.next()).is_recalled:
+                pass
+            (job_id,) = (await one.submit([Template(kind)], [JobDraft()])).job_ids
+            assert (await one.get(job_id)).state == QUEUED
+            await session.want(1)
+            assert [lease.job_id for lease in (await session.next()).leases] == [job_id]
+        finally:
+            await session.close()

@@ -70,3 +70,39 @@ def test_ports_that_do_not_suffice_are_refused(tmp_path: Path) -> None:
     """Every node needs one."""
     done = Shell(tmp_path).run("up", "--topology", "monolith", "--port", "65533")
     assert (done.returncode, "expected port to be at most 65530" in done.stderr) == (ExitCode.USAGE, True)
+
+
+APP = """
+import os
+from holdfast import Holdfast
+
+app = Holdfast("memory://")
+
+@app.job
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+@app.job(isolation="process")
+def where() -> int:
+    return os.getpid()
+"""
+
+
+def test_nodes_run_the_functions_of_an_app(fleet: Fleet, tmp_path: Path) -> None:
+    """The slot inside a node runs real functions, in the node or in a process of their own."""
+    (tmp_path / "shop.py").write_text(APP)
+    arguments = ("--nodes", "2", "--port", "0", "-A", "shop:app")
+    program = fleet.start("up", "--topology", "monolith", *arguments)
+    ready = program.ready()
+    with Holdfast(f"holdfast://{ready['grpc']}") as app:
+        jobs = [app.submit("greet", [str(number)]) for number in range(4)]
+        assert [job.result(60) for job in jobs] == [f"hello {number}" for number in range(4)]
+        assert app.submit("where").result(60) not in program.children()
+    assert program.stop() == 0
+
+
+def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
+    """No node starts, and the command says why."""
+    done = Shell(tmp_path).run("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "-A", "nobody:app")
+    assert done.returncode == ExitCode.USAGE
+    assert "nobody" in done.stderr

@@ -15,6 +15,7 @@ from holdfast.settings import (
     SettingsError,
     WorkerSettings,
     address_of,
+    addresses_of,
     fields_of,
     shown,
 )
@@ -242,3 +243,22 @@ def test_refused_address_does_not_show_its_password(tmp_path: Path) -> None:
 def test_address_is_a_host_and_a_port(target: str, address: str) -> None:
     """The same is an address for the SDK and for the command line."""
     assert address_of(target) == address
+
+
+@pytest.mark.parametrize(
+    ("target", "addresses"),
+    [
+        ("h1:1", ["h1:1"]),
+        ("holdfast://h1:1,h2:2", ["h1:1", "h2:2"]),
+        ("h2:2, holdfast://h1:1,[::1]:3", ["h2:2", "h1:1", "[::1]:3"]),
+        ("h1:1,", []),
+        (",h1:1", []),
+        ("h1:1,h1:1", []),
+        ("h1:1,./directory", []),
+        ("h1:1,h2:70000", []),
+        ("", []),
+    ],
+)
+def test_list_of_nodes_keeps_its_order(target: str, addresses: list[str]) -> None:
+    """The order decides who owns what; a list with anything else in it, or one address twice, is none."""
+    assert addresses_of(target) == addresses
