@@ -10,7 +10,21 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import bench, config, events, job, journal, lab, node, queue, server, service, stats, workers
+from holdfast.cli import (
+    bench,
+    config,
+    events,
+    job,
+    journal,
+    lab,
+    node,
+    queue,
+    schedule,
+    server,
+    service,
+    stats,
+    workers,
+)
 from holdfast.cli.text import printable
 from holdfast.errors import MAPPED, ExitCode, HoldfastError
 
@@ -31,6 +45,7 @@ app.command("service", short_help="Start one of the six services.", epilog=servi
 app.add_typer(workers.app, name="worker")
 app.add_typer(job.app, name="job")
 app.add_typer(queue.app, name="queue")
+app.add_typer(schedule.app, name="schedule")
 app.command(short_help="Follow everything that happens to all jobs.")(events.events)
 app.command()(stats.stats)
 app.add_typer(journal.app, name="journal")

@@ -11,6 +11,7 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/ready_queue.py",
 )
 INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
+SCHEDULES = "core/schedules.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
 
 VARIANTS = (
@@ -53,7 +54,6 @@ VARIANTS = (
         LEASES,
         "self._book.leases.get(token or job.token)",
         "self._book.leases.get(job.token)",
-        seed=2,
     ),
     Variant(
         "holder-unchecked-on-report",
@@ -61,7 +61,7 @@ VARIANTS = (
         "if lease.worker != worker:",
         "if False:",
         events=20_000,
-        seed=31,
+        seed=4,
     ),
     Variant(
         "lease-expires-late",
@@ -100,6 +100,7 @@ VARIANTS = (
         LEASES,
         "job.not_before_ms = result.not_before_ms",
         "pass",
+        seed=1,
     ),
     Variant(
         "token-reused-after-restart",
@@ -112,7 +113,7 @@ VARIANTS = (
         OUTCOMES,
         "    if job.cancel_requested:\n        return Revocation",
         "    if False:\n        return Revocation",
-        seed=3,
+        seed=4,
     ),
     # jobs, keys, order
     Variant(
@@ -213,6 +214,7 @@ VARIANTS = (
         INTAKE,
         "        if job.template in closed:\n",
         "        if False:\n",
+        seed=1,
     ),
     Variant(
         "modes-missing-from-image",
@@ -232,32 +234,116 @@ VARIANTS = (
         NOTES,
         "self._leases.holding(command.worker, note.job_id, note.token, now)",
         "self._leases.holding(command.worker, note.job_id, 0, now)",
-        seed=50,
+        seed=12,
     ),
     Variant(
         "purge-of-running-jobs",
         TASKS,
         "ids = [job.id for job in found if job.state == QUEUED]",
         "ids = [job.id for job in found if job.state not in TERMINAL]",
-        seed=8,
+        seed=2,
     ),
     Variant(
         "progress-kept-for-ever",
         "core/progress.py",
         "elif self._by_token and type(event) is Reported:",
         "elif False:",
+        seed=1,
     ),
     Variant(
         "delayed-miscounted",
         READY,
         "                self._count_delayed(entry[2], -1)\n",
         "                self.delayed -= 1\n",
+        seed=1,
     ),
     Variant(
         "search-skips-a-job",
         "core/listing.py",
         "if scan.rank(job.created_ms, job.id) > rank]",
         "if scan.rank(job.created_ms, job.id) >= rank]",
+    ),
+    # schedules
+    Variant(
+        "next-tick-not-moved",
+        SCHEDULES,
+        "            schedule.next_ms = event.next_ms\n            schedule.last_tick_ms",
+        "            schedule.last_tick_ms",
+    ),
+    Variant(
+        "tick-recomputed-in-apply",
+        SCHEDULES,
+        "            schedule.next_ms = event.next_ms\n            schedule.last_tick_ms",
+        "            schedule.next_ms = tick_after(schedule.spec, schedule.created_ms, event.at_ms)\n"
+        "            schedule.last_tick_ms",
+        seed=3,
+    ),
+    Variant(
+        "schedules-missing-from-image",
+        IMAGE,
+        "        yield _encoder.encode(_Chunk(schedules=rows_of))\n",
+        "        pass\n",
+    ),
+    Variant(
+        "schedules-silent-after-a-snapshot",
+        SCHEDULES,
+        "        for schedule in book.schedules.values():\n            self._watch(schedule)\n",
+        "",
+        seed=3,
+    ),
+    Variant(
+        "tick-fired-again-after-a-restart",
+        SCHEDULES,
+        "        for schedule in book.schedules.values():\n",
+        "        for schedule in book.schedules.values():\n"
+        "            schedule.next_ms = schedule.last_tick_ms or schedule.next_ms\n",
+    ),
+    Variant(
+        "overlap-unchecked",
+        SCHEDULES,
+        '(is_busy and spec.overlap == "skip")',
+        "False",
+        seed=2,
+    ),
+    Variant(
+        "missed-ticks-fired-although-none",
+        SCHEDULES,
+        '        if spec.catch_up == "none":\n',
+        "        if False:\n",
+        seed=22,
+    ),
+    Variant(
+        "missed-ticks-not-counted",
+        SCHEDULES,
+        "        schedule.missed += event.missed\n",
+        "        schedule.missed += event.missed > 0\n",
+    ),
+    Variant(
+        "tick-before-its-time",
+        SCHEDULES,
+        "return heap[0][0] if heap else None",
+        "return heap[0][0] - 500 if heap else None",
+    ),
+    Variant(
+        "paused-schedule-ticks",
+        SCHEDULES,
+        "schedule.next_ms == next_ms and not schedule.is_paused",
+        "schedule.next_ms == next_ms",
+        seed=4,
+    ),
+    Variant(
+        "schedule-set-again-plans-anew",
+        SCHEDULES,
+        "known is not None and known.spec == spec and (known.next_ms or spec.at_ms)",
+        "False",
+    ),
+    Variant(
+        "one-shot-fires-again-when-set-again",
+        SCHEDULES,
+        "if known is not None and next_ms <= known.last_tick_ms:",
+        "if False:",
+        test="tests/unit/core/test_schedule_absences.py"
+        "::test_one_shot_that_is_set_again_after_its_time_does_not_fire_again",
     ),
     # time
     Variant(
@@ -299,8 +385,8 @@ VARIANTS = (
         SESSIONS,
         "held = self._coordinator.ledger.book.leases.keys() & reply.held",
         "held = set(reply.held)",
-        seed=3,
         events=8_000,
+        seed=7,
     ),
     Variant(
         "refused-release-forgotten",

@@ -1,0 +1,155 @@
+"""Schedules and their ticks as commands show them: as JSON by the words of the glossary, or as text.
+
+A tick is shown twice: as the clocks here will show it, and as those of the schedule's zone will.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from holdfast.backends.ports import ScheduleSpec, ScheduleView
+from holdfast.cli.text import as_span, plain, print_fields, print_table
+
+_SECOND_MS = 1_000
+
+
+def schedule_json(view: ScheduleView) -> dict[str, object]:
+    """Everything that is known of a schedule, for programs; times in milliseconds since 1970, 0 where there is none."""
+    return {
+        **spec_json(view.spec),
+        "is_paused": view.is_paused,
+        "created_at_ms": view.created_ms,
+        "next_at_ms": view.next_ms,
+        "last_tick_ms": view.last_tick_ms,
+        "last_job_id": view.last_job_id,
+        "fired": view.fired,
+        "skipped": view.skipped,
+        "missed": view.missed,
+    }
+
+
+def spec_json(spec: ScheduleSpec) -> dict[str, object]:
+    """What was said of a schedule."""
+    template = spec.template
+    return {
+        "name": spec.name,
+        "cron": spec.cron,
+        "every_ms": spec.every_ms,
+        "at_ms": spec.at_ms,
+        "timezone": spec.timezone,
+        "type": template.type,
+        "queue": template.queue,
+        "priority": template.priority,
+        "max_attempts": template.max_attempts,
+        "timeout_ms": template.timeout_ms,
+        "payload": plain(spec.payload),
+        "labels": dict(spec.labels),
+        "catch_up": spec.catch_up,
+        "catch_up_window_ms": spec.catch_up_window_ms,
+        "overlap": spec.overlap,
+        "jitter_ms": spec.jitter_ms,
+    }
+
+
+def print_schedules(views: Sequence[ScheduleView]) -> None:
+    """One line each."""
+    rows = [
+        (
+            view.spec.name,
+            when(view.spec),
+            view.spec.timezone,
+            view.spec.template.type,
+            "paused" if view.is_paused else here(view.next_ms) or "never",
+            there(view.next_ms, view.spec.timezone) if not view.is_paused else "",
+            str(view.fired),
+            str(view.skipped),
+            str(view.missed),
+        )
+        for view in views
+    ]
+    columns = ("NAME", "WHEN", "ZONE", "TYPE", "NEXT HERE", "NEXT THERE", "FIRED", "SKIPPED", "MISSED")
+    print_table(columns, rows, "there are no schedules")
+
+
+def print_schedule(view: ScheduleView) -> None:
+    """One line a field."""
+    spec = view.spec
+    print_fields(
+        (
+            ("name", spec.name),
+            ("when", when(spec)),
+            ("zone", spec.timezone),
+            ("state", "paused" if view.is_paused else "active"),
+            ("next", both(view.next_ms, spec.timezone) if not view.is_paused else ""),
+            ("last", both(view.last_tick_ms, spec.timezone)),
+            ("last job", view.last_job_id),
+            ("type", spec.template.type),
+            ("queue", spec.template.queue),
+            ("priority", str(spec.template.priority)),
+            ("payload", spec.payload.decode(errors="backslashreplace")),
+            ("labels", ", ".join(f"{key}={value}" for key, value in spec.labels)),
+            ("catch up", _catch_up(spec)),
+            ("overlap", spec.overlap),
+            ("jitter", as_span(spec.jitter_ms) if spec.jitter_ms else ""),
+            ("ticks", f"{view.fired} fired, {view.skipped} skipped, {view.missed} missed"),
+        )
+    )
+
+
+def _catch_up(spec: ScheduleSpec) -> str:
+    return spec.catch_up if spec.catch_up == "none" else f"{spec.catch_up} within {as_span(spec.catch_up_window_ms)}"
+
+
+def tick_json(tick_ms: int, timezone: str) -> dict[str, object]:
+    """One tick for programs: as a number and in three writings."""
+    return {
+        "at_ms": tick_ms,
+        "utc": _written(tick_ms, UTC, "T").replace("+00:00", "Z"),
+        "local": here(tick_ms, "T"),
+        "zoned": there(tick_ms, timezone, "T"),
+    }
+
+
+def print_ticks(ticks: Sequence[int], timezone: str) -> None:
+    """One line each."""
+    print_table(("HERE", timezone, "UTC"), [_tick(tick, timezone) for tick in ticks], "it never fires")
+
+
+def _tick(tick_ms: int, timezone: str) -> tuple[str, str, str]:
+    return here(tick_ms), there(tick_ms, timezone), _written(tick_ms, UTC)
+
+
+def when(spec: ScheduleSpec) -> str:
+    """The rule, as it was said."""
+    if spec.cron:
+        return spec.cron
+    return f"every {as_span(spec.every_ms)}" if spec.every_ms else f"at {there(spec.at_ms, spec.timezone)}"
+
+
+def both(at_ms: int, timezone: str) -> str:
+    """Here, and there if that is another clock."""
+    first, second = here(at_ms), there(at_ms, timezone)
+    return first if first == second else f"{first}  ({second} {timezone})"
+
+
+def here(at_ms: int, separator: str = " ") -> str:
+    """As the clocks here show it; empty where there is none."""
+    return _written(at_ms, None, separator)
+
+
+def there(at_ms: int, timezone: str, separator: str = " ") -> str:
+    """As the clocks of a zone show it; a zone that is not known here goes by UTC."""
+    try:
+        return _written(at_ms, ZoneInfo(timezone), separator)
+    except (ValueError, OSError, KeyError):
+        return _written(at_ms, UTC, separator)
+
+
+def _written(at_ms: int, zone: tzinfo | None, separator: str = " ") -> str:
+    if not at_ms:
+        return ""
+    moment = datetime.fromtimestamp(at_ms // _SECOND_MS, UTC)
+    try:
+        return moment.astimezone(zone).isoformat(sep=separator, timespec="seconds")
+    except OverflowError:  # the last hours of the calendar
+        return moment.isoformat(sep=separator, timespec="seconds")

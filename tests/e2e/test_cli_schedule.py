@@ -1,0 +1,186 @@
+"""`holdfast schedule` against a running server."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.fleet import Fleet
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+
+NIGHTLY = ("schedule", "create", "nightly", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--type", "echo")
+
+#: What was typed, the exit code, and part of what is said.
+MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
+    (("create", "s", "--type", "echo"), 2, "say exactly one of --cron, --every and --at"),
+    (("create", "s", "--type", "echo", "--cron", "0 9", "--every", "5m"), 2, "say exactly one of"),
+    (
+        ("create", "s", "--type", "echo", "--cron", "61 * * * *"),
+        2,
+        "expected cron to be a cron expression (bad minute)",
+    ),
+    (("create", "s", "--type", "echo", "--cron", "* * *"), 2, "two fields (minute hour)"),
+    (
+        ("create", "s", "--type", "echo", "--cron", "0 9", "--tz", "Mars/Base"),
+        2,
+        "such as Europe/Paris, got 'Mars/Base'",
+    ),
+    (("create", "s", "--type", "echo", "--at", "tomorrow"), 2, "a time such as 2026-12-24T18:00"),
+    (
+        ("create", "s", "--type", "echo", "--at", "2036-03-30T02:30", "--tz", "Europe/Paris"),
+        2,
+        "the clocks of Europe/Paris leave out 2036-03-30T02:30",
+    ),
+    (("create", "s", "--type", "echo", "--every", "soon"), 2, "a time such as 90s, 5m"),
+    (("create", "s", "--type", "echo", "--every", "10ms"), 2, "a whole number of seconds"),
+    (("create", "s", "--type", "echo", "--every", "1h", "--overlap", "maybe"), 2, "one of allow, skip, cancel_running"),
+    (("create", "s", "--type", "echo", "--every", "1h", "--catch-up", "some"), 2, "one of none, latest, all"),
+    (("preview", "s", "--cron", "0 9"), 2, "not both"),
+    (("preview",), 2, "say exactly one of"),
+    (("show", "nobody"), 4, "no schedule 'nobody'"),
+    (("pause", "nobody"), 4, "no schedule 'nobody'"),
+    (("trigger", "nobody"), 4, "no schedule 'nobody'"),
+    (("delete", "nobody"), 4, "no schedule 'nobody'"),
+    (("delete", "../x"), 2, "name"),
+]
+
+
+@pytest.fixture
+def shell(fleet: Fleet) -> Shell:
+    """A prompt beside a server without a worker, in the zone of New York."""
+    program, _ = fleet.server()
+    shell = Shell(fleet.folder, program.ready()["grpc"])
+    shell.environment["TZ"] = "America/New_York"
+    return shell
+
+
+def told(shell: Shell, *arguments: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
+    """What a command tells programs."""
+    done = shell.run("schedule", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_schedule_from_creation_to_its_end(shell: Shell) -> None:
+    """Created with everything, listed, shown, paused, resumed, triggered and deleted."""
+    rules = (
+        "--catch-up",
+        "all",
+        "--catch-up-window",
+        "1h30m",
+        "--overlap",
+        "skip",
+        "--jitter",
+        "10s",
+        "-l",
+        "team=night",
+    )
+    done = shell.run(*NIGHTLY, "--payload", '{"a": 1}', "--queue", "slow", "-p", "7", *rules)
+    assert (done.returncode, done.stdout.startswith("nightly fires next at 20")) == (0, True)
+    assert "Europe/Paris" in done.stdout
+    (one,) = told(shell, "list")
+    assert (one["name"], one["cron"], one["timezone"], one["queue"], one["priority"]) == (
+        "nightly",
+        "30 2 * * *",
+        "Europe/Paris",
+        "slow",
+        7,
+    )
+    assert (one["payload"], one["labels"], one["catch_up"], one["catch_up_window_ms"]) == (
+        '{"a": 1}',
+        {"team": "night"},
+        "all",
+        5_400_000,
+    )
+    assert (one["overlap"], one["jitter_ms"], one["is_paused"], one["fired"]) == ("skip", 10_000, False, 0)
+    assert told(shell, "show", "nightly") == one
+    assert shell.run("schedule", "pause", "nightly").stdout == "nightly is paused\n"
+    assert told(shell, "show", "nightly")["is_paused"]
+    assert shell.run("schedule", "resume", "nightly").stdout == done.stdout
+    job_id = shell.run("schedule", "trigger", "nightly").stdout.strip()
+    job = json.loads(shell.run("job", "get", job_id, "--json").stdout)
+    assert (job["state"], job["type"], job["queue"], job["labels"]) == ("QUEUED", "echo", "slow", {"team": "night"})
+    assert told(shell, "show", "nightly")["last_job_id"] == job_id
+    assert shell.run("schedule", "delete", "nightly").stdout == "nightly is deleted\n"
+    assert told(shell, "list") == []
+
+
+def test_tables_show_both_clocks(shell: Shell) -> None:
+    """The next tick as it is called here, and as it is called in the schedule's zone."""
+    shell.run(*NIGHTLY)
+    heading, row = shell.run("schedule", "list").stdout.splitlines()
+    assert heading.split()[:4] == ["NAME", "WHEN", "ZONE", "TYPE"]
+    assert "30 2 * * *" in row
+    assert "02:30:00+0" in row
+    assert ":30:00-0" in row
+    shown = shell.run("schedule", "show", "nightly").stdout
+    assert "Europe/Paris" in shown
+    assert "0 fired, 0 skipped, 0 missed" in shown
+
+
+def test_preview_tells_what_clock_changes_do(shell: Shell) -> None:
+    """Over the last Sunday of March: after the gap, and as usual the day after; nothing is made."""
+    described = ("preview", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--after", "2026-03-28T12:00", "-n", "2")
+    assert told(shell, *described) == {
+        "timezone": "Europe/Paris",
+        "ticks": [
+            {
+                "at_ms": 1_774_746_000_000,
+                "utc": "2026-03-29T01:00:00Z",
+                "local": "2026-03-28T21:00:00-04:00",
+                "zoned": "2026-03-29T03:00:00+02:00",
+            },
+            {
+                "at_ms": 1_774_830_600_000,
+                "utc": "2026-03-30T00:30:00Z",
+                "local": "2026-03-29T20:30:00-04:00",
+                "zoned": "2026-03-30T02:30:00+02:00",
+            },
+        ],
+    }
+    lines = shell.run("schedule", *described).stdout.splitlines()
+    assert lines[0].split() == ["HERE", "Europe/Paris", "UTC"]
+    assert " ".join(lines[1].split()) == (
+        "2026-03-28 21:00:00-04:00 2026-03-29 03:00:00+02:00 2026-03-29 01:00:00+00:00"
+    )
+    assert told(shell, "list") == []
+    shell.run(*NIGHTLY)
+    assert told(shell, "preview", "nightly", "--after", "2026-03-28T12:00", "-n", "2") == told(shell, *described)
+
+
+def test_one_shot_goes_by_the_clocks_of_its_zone(shell: Shell) -> None:
+    """Six in the evening in Paris is five in UTC in winter; it fires once, in its time."""
+    arguments = ("create", "eve", "--at", "2036-12-24T18:00", "--tz", "Europe/Paris", "--type", "echo")
+    assert told(shell, *arguments)["at_ms"] == 2_113_750_800_000
+    assert len(told(shell, "preview", "eve")["ticks"]) == 1
+
+
+def test_interval_makes_jobs(shell: Shell, fleet: Fleet) -> None:
+    """Every second one job, until it is deleted; with --overlap skip, none beside one that waits."""
+    told(shell, "create", "often", "--every", "1s", "--type", "echo", "--payload", "x")
+    told(shell, "create", "alone", "--every", "1", "--type", "echo", "--queue", "nobody", "--overlap", "skip")
+    fleet.worker(shell.environment["HOLDFAST_CONNECT"], "-Q", "default")
+    often = eventually(lambda: told(shell, "show", "often"), lambda one: one["fired"] >= 2)
+    job = json.loads(shell.run("job", "get", often["last_job_id"], "--json").stdout)
+    assert job["type"] == "echo"
+    alone = eventually(lambda: told(shell, "show", "alone"), lambda one: one["skipped"] >= 1)
+    assert alone["fired"] == 1
+
+
+def test_errors_say_what_to_do(shell: Shell) -> None:
+    """In a sentence, without a traceback, and nothing is made."""
+    for arguments, status, sentence in MISTAKES:
+        done = shell.run("schedule", *arguments)
+        assert (done.returncode, sentence in done.stderr, done.stdout) == (status, True, ""), (arguments, done.stderr)
+        assert "Traceback" not in done.stderr
+    assert told(shell, "list") == []
+
+
+def test_schedules_of_a_directory_need_no_server(shell: Shell, fleet: Fleet) -> None:
+    """A command that finds nobody there serves the directory for its own length."""
+    program, _ = fleet.server(data="jobs")
+    assert program.stop() == 0
+    shell.environment["HOLDFAST_CONNECT"] = str(fleet.folder / "jobs")
+    assert told(shell, "create", "later", "--every", "1h", "--type", "echo")["every_ms"] == 3_600_000
+    assert [one["name"] for one in told(shell, "list")] == ["later"]
