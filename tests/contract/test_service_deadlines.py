@@ -12,7 +12,6 @@ from holdfast.backends.ports import Introduction
 from holdfast.client.channel import open_channel
 from holdfast.errors import HoldfastError
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.services.peers import Peers
 
 WORKER = Introduction("w", frozenset({"echo"}))
 
@@ -62,15 +61,11 @@ Use = Callable[[grpc.aio.Channel], Awaitable[object]]
 @pytest.mark.parametrize(
     "use",
     [
-        lambda channel: Owners(job=channel, queue=channel, result=channel).job.ask(
-            "CreateJob", pb.CreateJobRequest(), pb.CreateJobResponse
-        ),
-        lambda channel: Owners(job=channel, queue=channel, result=channel).result.ask(
-            "GetResult", pb.GetResultRequest(), pb.GetResultResponse
-        ),
-        lambda channel: Peers(job=channel, queue=channel, result=channel).job.move(pb.TransitionJobStatusRequest()),
-        lambda channel: Peers(job=channel, queue=channel, result=channel).queue.dequeue(pb.DequeueJobRequest()),
-        lambda channel: Peers(job=channel, queue=channel, result=channel).result.store(pb.StoreResultRequest()),
+        lambda channel: Owners(job=channel, queue=channel, result=channel).job.create(pb.CreateJobRequest()),
+        lambda channel: Owners(job=channel, queue=channel, result=channel).result.envelope(pb.GetResultRequest()),
+        lambda channel: Owners(job=channel, queue=channel, result=channel).job.move(pb.TransitionJobStatusRequest()),
+        lambda channel: Owners(job=channel, queue=channel, result=channel).queue.dequeue(pb.DequeueJobRequest()),
+        lambda channel: Owners(job=channel, queue=channel, result=channel).result.store(pb.StoreResultRequest()),
     ],
     ids=["gateway-job", "gateway-result", "coordinator-job", "coordinator-queue", "coordinator-result"],
 )

@@ -25,7 +25,6 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.services.coordinator import Coordinator, Terms, heard_message
 from holdfast.services.job import JobService
-from holdfast.services.peers import Peers
 from holdfast.services.queue import QueueService
 from holdfast.services.reporting import row_of
 from holdfast.services.result import ResultService
@@ -133,10 +132,10 @@ class World:
         self.queue: Any = rpc.QueueInternalServiceStub(channels["queue"])
         self.results: Any = rpc.ResultInternalServiceStub(channels["result"])
         faulty: dict[str, Any] = {name: FaultyChannel(channel, self.faults) for name, channel in channels.items()}
-        self._peers = Peers(**faulty)
+        self._owners = Owners(**faulty)
         self.terms = Terms()
         self.log: list[Any] = []
-        self.coordinator = Coordinator(self._peers, self.terms, clock)
+        self.coordinator = Coordinator(self._owners, self.terms, clock)
 
     # -- clients
 
@@ -227,11 +226,11 @@ class World:
         """The coordinator ends where it is, and another takes its place."""
         await self.coordinator.stop()
         self.faults.reset()
-        self.coordinator = Coordinator(self._peers, self.terms, self.clock)
+        self.coordinator = Coordinator(self._owners, self.terms, self.clock)
 
     def replace(self) -> Coordinator:
         """Another coordinator takes over while this one lives on and hears nothing of it; gives the old one."""
-        old, self.coordinator = self.coordinator, Coordinator(self._peers, self.terms, self.clock)
+        old, self.coordinator = self.coordinator, Coordinator(self._owners, self.terms, self.clock)
         return old
 
     async def until_death(self, steps: Awaitable[object]) -> bool:

@@ -1,14 +1,5 @@
 """The coordinator service: who lives, who runs what, and what becomes of it.
 
-How it is made, in the process that serves it:
-
-    peers = Peers(job=..., queue=..., result=..., credentials=...)
-    coordinator = Coordinator(peers, Terms(heartbeat_ms=..., worker_timeout_ms=...), SystemClock())
-    add_CoordinatorInternalServiceServicer_to_server(CoordinatorService(coordinator), TolerantServer(server))
-    running = asyncio.create_task(coordinator.run())
-    ...
-    await server.stop(grace); running.cancel(); await coordinator.stop()
-
 It keeps nothing that cannot be lost: records, tokens and budgets have their owner, and this process may end between
 any two steps. What it knows of leases is adopted again from the records that are RUNNING. A protocol that was begun
 goes on when its caller stops waiting. While an owner is away, workers are told UNAVAILABLE, and what is left over is
@@ -21,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast import limits
+from holdfast.backends.microservices.owners import Owners
 from holdfast.coordinator.ports import Clock
 from holdfast.coordinator.timekeeper import Timekeeper
 from holdfast.core.commands import ReportRow
@@ -35,7 +27,6 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.dispatch import Dispatcher, wanted_of
 from holdfast.services.heartbeats import Heard, Heartbeats
 from holdfast.services.lease_table import LeaseTable
-from holdfast.services.peers import Peers
 from holdfast.services.reporting import Reporter, row_of
 from holdfast.services.rounds import Rounds
 from holdfast.services.settling import Settler
@@ -62,7 +53,7 @@ class Terms:
 class Coordinator:
     """The parts of the service, and the time that moves them."""
 
-    def __init__(self, peers: Peers, terms: Terms, clock: Clock) -> None:
+    def __init__(self, owners: Owners, terms: Terms, clock: Clock) -> None:
         self.terms = terms
         self._time = Timekeeper(clock, 0)
         self._tasks: set[asyncio.Task[object]] = set()
@@ -73,11 +64,11 @@ class Coordinator:
         self._sweeps = SweepTimer(terms.heartbeat_ms)
         self.table = LeaseTable(terms.worker_timeout_ms)
         underway = Underway()
-        self._settler = Settler(peers, self.table, underway, self.now)
-        self._dispatcher = Dispatcher(peers, self.table, self._settler, underway, self.now, self._sweeps.hint)
+        self._settler = Settler(owners, self.table, underway, self.now)
+        self._dispatcher = Dispatcher(owners, self.table, self._settler, underway, self.now, self._sweeps.hint)
         self._reporter = Reporter(self.table, self._settler, self.now, terms.output_bytes_max)
-        self._rounds = Rounds(peers, self.table, self.now)
-        self._sweeper = Sweeper(peers, self._settler, self._dispatcher, underway, self.now)
+        self._rounds = Rounds(owners, self.table, self.now)
+        self._sweeper = Sweeper(owners, self._settler, self._dispatcher, underway, self.now)
         self._heartbeats = Heartbeats(self.table, self._settler, self._rounds, self.now, self._see_to_leases)
 
     def now(self) -> Now:

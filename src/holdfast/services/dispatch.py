@@ -15,6 +15,7 @@ later:
 from collections.abc import Callable
 
 from holdfast import limits
+from holdfast.backends.microservices.owners import Owners
 from holdfast.core.lifecycle import QUEUED, RUNNING, name
 from holdfast.core.model import SIM_TYPE, Now
 from holdfast.errors import HoldfastError, NotFoundError, UnavailableError
@@ -23,7 +24,6 @@ from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
 from holdfast.services.lease_table import NOBODY, NOT_RUNNING, Lease, LeaseTable
-from holdfast.services.peers import Peers
 from holdfast.services.settling import ACTOR, Settler
 from holdfast.services.underway import Underway
 
@@ -46,14 +46,14 @@ class Dispatcher:
 
     def __init__(
         self,
-        peers: Peers,
+        owners: Owners,
         table: LeaseTable,
         settler: Settler,
         underway: Underway,
         now: Callable[[], Now],
         on_empty: Callable[[], None],
     ) -> None:
-        self._peers = peers
+        self._owners = owners
         self._table = table
         self._settler = settler
         self._underway = underway
@@ -83,7 +83,7 @@ class Dispatcher:
 
     async def _dequeue(self, request: pb.DequeueJobRequest) -> pb.DequeueJobResponse:
         try:
-            return await self._underway.dequeue(self._peers.queue.dequeue(request))
+            return await self._underway.dequeue(self._owners.queue.dequeue(request))
         except HoldfastError:
             self.is_in_doubt = True
             self._on_empty()
@@ -123,7 +123,7 @@ class Dispatcher:
     async def take(self, job_id: str, worker: str) -> Lease | None:
         """Moves a job to RUNNING for this worker; None if it was not QUEUED, and then it was seen to."""
         try:
-            moved = await self._peers.job.move(
+            moved = await self._owners.job.move(
                 pb.TransitionJobStatusRequest(
                     job_id=job_id,
                     expected_from_status=job_status(QUEUED),
@@ -224,4 +224,4 @@ class Dispatcher:
             lease = await self.take(job_id, NOBODY)
             if lease is not None:
                 await self._end_canceled(lease, record)
-                await self._peers.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))
+                await self._owners.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))

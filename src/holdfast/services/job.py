@@ -1,16 +1,6 @@
 """The job service: the records of all jobs, their tokens and their budgets; the only place where a status changes.
 
-How it is made, in the process that serves it:
-
-    records = Records(0 if data else environment.dedup_keys_max)     # MAX_DEDUP_KEYS bounds what is only in memory
-    keeper = Keeper.open(records, data, digest_version=core.records.DIGEST_VERSION, clock=..., loop=..., fatal=...)
-    service = JobService(keeper, records, retention=Evict(retain_ms, retain_jobs, retain_bytes))
-    add_JobInternalServiceServicer_to_server(service, TolerantServer(server))
-    ...
-    await server.stop(grace); await keeper.close()
-
-It is made and used on the loop's thread. With `data` None it keeps everything in memory. Whoever calls it was let
-through before (see `callers`).
+It is made and used on the loop's thread. Whoever calls it was let through before (see `callers`).
 
 Invariants: an answer leaves when what it says is durable, and so does the line of the log, whether the caller still
 waits or not; a guard that does not hold is an answer, not an error; what a caller cannot say because it knows only the

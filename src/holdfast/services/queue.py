@@ -1,14 +1,6 @@
 """The queue service: what waits, and nothing else.
 
-How it is made, in the process that serves it:
-
-    line = Line(aging_ms)                                          # as in the settings of a ledger
-    keeper = Keeper.open(line, data, digest_version=core.line.DIGEST_VERSION, clock=..., loop=..., fatal=...)
-    add_QueueInternalServiceServicer_to_server(QueueService(keeper, line), TolerantServer(server))
-    ...
-    await server.stop(grace); await keeper.close()
-
-With `data` None it keeps everything in memory. Whoever calls it was let through before (see `callers`).
+Whoever calls it was let through before (see `callers`).
 
 Invariants: an answer leaves when what it says is durable; a job that was dequeued or removed is gone at once, and comes
 back only if somebody enqueues it again. A caller that knows only the frozen fields enqueues a simulated job of the

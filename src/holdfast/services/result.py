@@ -1,15 +1,6 @@
 """The result service: how jobs ended, with their outputs.
 
-How it is made, in the process that serves it:
-
-    envelopes = Envelopes(Retention())       # or Retention.beyond(...), given what the job service retains
-    keeper = Keeper.open(envelopes, data, digest_version=core.envelopes.DIGEST_VERSION, clock=..., loop=..., fatal=...)
-    service = ResultService(keeper, envelopes, output_bytes_max=...)    # MAX_OUTPUT_BYTES
-    add_ResultInternalServiceServicer_to_server(service, TolerantServer(server))
-    ...
-    await server.stop(grace); await keeper.close()
-
-With `data` None it keeps everything in memory. Whoever calls it was let through before (see `callers`).
+Whoever calls it was let through before (see `callers`).
 
 Invariants: an answer leaves when what it says is durable; the first envelope of a job stays; a checksum is always that
 of the bytes that are kept.

@@ -2,13 +2,13 @@
 
 import asyncio
 
+from holdfast.backends.microservices.owners import Owners
 from holdfast.client.channel import open_channel
 from holdfast.clock import SystemClock
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.callers import credential
 from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
 from holdfast.services.environment import CoordinatorEnvironment, hashes_of
-from holdfast.services.peers import Peers
 from holdfast.services.roles import GRACE_S, Fatal, full_name
 from holdfast.services.server import ServiceServer
 
@@ -19,14 +19,14 @@ class CoordinatorRole:
     def __init__(self, environment: CoordinatorEnvironment, fatal: Fatal) -> None:
         self._port = environment.port
         self._fatal = fatal
-        self._channels = [
-            open_channel(address)
-            for address in (environment.job_address, environment.queue_address, environment.result_address)
-        ]
-        job, queue, result = self._channels
-        peers = Peers(job=job, queue=queue, result=result, credentials=credential(environment.token))
+        self._owners = Owners(
+            job=open_channel(environment.job_address),
+            queue=open_channel(environment.queue_address),
+            result=open_channel(environment.result_address),
+            metadata=credential(environment.token),
+        )
         terms = Terms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
-        self._coordinator = Coordinator(peers, terms, SystemClock())
+        self._coordinator = Coordinator(self._owners, terms, SystemClock())
         self._server = ServiceServer(full_name("CoordinatorInternalService"), hashes_of(environment))
         rpc.add_CoordinatorInternalServiceServicer_to_server(
             CoordinatorService(self._coordinator), self._server.handlers
@@ -51,5 +51,4 @@ class CoordinatorRole:
         if self._running is not None:
             self._running.cancel()
         await self._coordinator.stop()
-        for channel in self._channels:
-            await channel.close(None)
+        await self._owners.close()

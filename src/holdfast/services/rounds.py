@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from holdfast import limits
+from holdfast.backends.microservices.owners import Owners
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Now
 from holdfast.logs import get_logger
@@ -15,14 +16,13 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.services.lease_table import NOBODY, NOT_RUNNING, LeaseTable
-from holdfast.services.peers import Peers
 
 
 class Rounds:
     """One walk at a time; whoever needs to know the state of now waits for one that begins after it asked."""
 
-    def __init__(self, peers: Peers, table: LeaseTable, now: Callable[[], Now]) -> None:
-        self._peers = peers
+    def __init__(self, owners: Owners, table: LeaseTable, now: Callable[[], Now]) -> None:
+        self._owners = owners
         self._table = table
         self._now = now
         self._walking: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class Rounds:
         pages = 0
         while True:
             pages += 1
-            page = await self._peers.job.records(request)
+            page = await self._owners.job.records(request)
             for record in page.records:
                 running.append((record.summary.job_id, record.token))
                 self._adopt(record)

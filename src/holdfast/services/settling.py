@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 
 from holdfast.backends.microservices.mapping import enqueue_again, template_of
+from holdfast.backends.microservices.owners import Owners
 from holdfast.core.events import Revocation
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL, name
 from holdfast.core.model import Now, Result, Template
@@ -21,7 +22,6 @@ from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
 from holdfast.services.lease_table import RETURNED, Lease, LeaseTable
-from holdfast.services.peers import Peers
 from holdfast.services.underway import Underway
 
 ACTOR = "coordinator"
@@ -57,8 +57,8 @@ class Tried:
 class Settler:
     """Ends and returns jobs, for reports, lost leases and cancels alike."""
 
-    def __init__(self, peers: Peers, table: LeaseTable, underway: Underway, now: Callable[[], Now]) -> None:
-        self._peers = peers
+    def __init__(self, owners: Owners, table: LeaseTable, underway: Underway, now: Callable[[], Now]) -> None:
+        self._owners = owners
         self._table = table
         self._underway = underway
         self._now = now
@@ -66,20 +66,20 @@ class Settler:
     async def record(self, job_id: str, *, without_payload: bool = True) -> pb.GetJobRecordResponse | None:
         """What its owner knows of a job; None if there is no such job."""
         try:
-            return await self._peers.job.record(pb.GetJobRecordRequest(job_id=job_id, without_payload=without_payload))
+            return await self._owners.job.record(pb.GetJobRecordRequest(job_id=job_id, without_payload=without_payload))
         except NotFoundError:
             return None
 
     async def enqueue(self, record: pb.GetJobRecordResponse) -> bool:
         """Whether it waited already."""
-        return (await self._peers.queue.enqueue(enqueue_again(record))).existing
+        return (await self._owners.queue.enqueue(enqueue_again(record))).existing
 
     # -- an end
 
     async def end(self, lease: Lease, result: Result, spends: pb.Spends = pb.SPENDS_NOTHING) -> str:
         """Ends a running job; says why it could not, or nothing."""
         output = bytes(result.output)
-        stored = await self._peers.result.store(
+        stored = await self._owners.result.store(
             pb.StoreResultRequest(
                 job_id=lease.job_id,
                 terminal_status=job_status(result.state),
@@ -131,7 +131,7 @@ class Settler:
         not_before_ms: int = 0,
         spends: pb.Spends = pb.SPENDS_NOTHING,
     ) -> pb.TransitionJobStatusResponse:
-        return await self._peers.job.move(
+        return await self._owners.job.move(
             pb.TransitionJobStatusRequest(
                 job_id=lease.job_id,
                 expected_from_status=job_status(RUNNING),

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 
 from holdfast import limits
+from holdfast.backends.microservices.owners import Owners
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Now
 from holdfast.errors import InvalidArgumentError
@@ -21,7 +22,6 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.services.dispatch import Dispatcher
-from holdfast.services.peers import Peers
 from holdfast.services.settling import Settler
 from holdfast.services.underway import Underway
 
@@ -37,9 +37,9 @@ class Sweeper:
     """Walks the QUEUED records, a part at a go."""
 
     def __init__(
-        self, peers: Peers, settler: Settler, dispatcher: Dispatcher, underway: Underway, now: Callable[[], Now]
+        self, owners: Owners, settler: Settler, dispatcher: Dispatcher, underway: Underway, now: Callable[[], Now]
     ) -> None:
-        self._peers = peers
+        self._owners = owners
         self._settler = settler
         self._dispatcher = dispatcher
         self._underway = underway
@@ -68,7 +68,7 @@ class Sweeper:
 
     async def _page(self) -> pb.ListJobRecordsResponse:
         try:
-            return await self._peers.job.records(_queued_records(self._cursor, self._before_ms))
+            return await self._owners.job.records(_queued_records(self._cursor, self._before_ms))
         except InvalidArgumentError:  # the owner no longer knows the cursor
             self._cursor = ""
             raise
@@ -94,7 +94,7 @@ class Sweeper:
         await self._underway.dequeues_answered()
         job_id = record.summary.job_id
         if job_id in seen:
-            await self._peers.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))
+            await self._owners.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))
             return False
         get_logger().warning(
             "anomaly",

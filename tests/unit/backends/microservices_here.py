@@ -16,7 +16,6 @@ from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
 from holdfast.services.job import JobService
 from holdfast.services.keeper import Keeper
 from holdfast.services.keeping_journal import Machine
-from holdfast.services.peers import Peers
 from holdfast.services.queue import QueueService
 from holdfast.services.result import ResultService
 from holdfast.services.server import ServiceServer
@@ -98,7 +97,7 @@ async def services_here(terms: Terms | None = None) -> AsyncIterator[ServicesHer
         await owner.start()
     services.owners = Owners(**services.channels())
     channels = services.channels()
-    coordinator = Coordinator(Peers(**channels), services._terms, SystemClock())
+    coordinator = Coordinator(Owners(**channels), services._terms, SystemClock())
     services.coordinator = Served(rpc.add_CoordinatorInternalServiceServicer_to_server, CoordinatorService(coordinator))
     await services.coordinator.start()
     running = asyncio.create_task(coordinator.run())

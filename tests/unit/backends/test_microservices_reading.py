@@ -32,7 +32,7 @@ async def move(services: ServicesHere, job_id: str, source: public_pb.JobStatus,
     request = pb.TransitionJobStatusRequest(
         job_id=job_id, expected_from_status=source, to_status=target, worker_id="w" if target == 2 else ""
     )
-    moved = await services.owners.job.ask("TransitionJobStatus", request, pb.TransitionJobStatusResponse)
+    moved = await services.owners.job.move(request)
     assert moved.applied
 
 
@@ -50,7 +50,7 @@ async def test_envelope_without_its_end_is_no_result(services: ServicesHere) -> 
     """The status decides: a job that has not ended has no result, whatever is stored for it."""
     job_id = await submit(services)
     envelope = pb.StoreResultRequest(job_id=job_id, terminal_status=public_pb.DONE, output_bytes=b"early")
-    await services.owners.result.ask("StoreResult", envelope, pb.StoreResultResponse)
+    await services.owners.result.store(envelope)
     result = await services.jobs().result(job_id)
     assert (result.state, result.output) == (QUEUED, b"")
 
@@ -59,13 +59,13 @@ async def test_cancel_of_a_job_whose_end_is_stored_lets_that_end_stand(services:
     """It is enqueued again, and the next dispatch ends it as its envelope says, without running it."""
     job_id = await submit(services)
     envelope = pb.StoreResultRequest(job_id=job_id, terminal_status=public_pb.DONE, output_bytes=b"kept")
-    await services.owners.result.ask("StoreResult", envelope, pb.StoreResultResponse)
+    await services.owners.result.store(envelope)
     reply = await services.jobs().cancel(job_id, "too late")
     assert (reply.state, reply.was_terminal) == (QUEUED, False)
     waits = pb.DequeueJobRequest(worker_id="w")
-    assert (await services.owners.queue.ask("DequeueJob", waits, pb.DequeueJobResponse)).job_id == job_id
+    assert (await services.owners.queue.dequeue(waits)).job_id == job_id
     place = pb.EnqueueJobRequest(job_id=job_id, route="brew")
-    await services.owners.queue.ask("EnqueueJob", place, pb.EnqueueJobResponse)
+    await services.owners.queue.enqueue(place)
     fetch = pb.FetchWorkRequest(worker_id="w", wanted=pb.Wanted(routes=["brew"]))
     async with services.channel_to_coordinator() as stub:
         assert not (await stub.FetchWork(fetch)).assigned

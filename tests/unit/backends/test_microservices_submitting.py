@@ -66,7 +66,7 @@ async def services() -> AsyncIterator[ServicesHere]:
 async def is_waiting(services: ServicesHere, job_id: str) -> bool:
     """Whether it was in the queue; it is not any more."""
     request = pb.RemoveJobIfPresentRequest(job_id=job_id)
-    return (await services.owners.queue.ask("RemoveJobIfPresent", request, pb.RemoveJobIfPresentResponse)).removed
+    return (await services.owners.queue.remove(request)).removed
 
 
 async def unsure(services: ServicesHere, meanwhile: Meanwhile) -> None:
@@ -113,7 +113,7 @@ async def test_job_that_was_taken_before_it_could_be_undone_is_accepted(services
             to_status=public_pb.RUNNING,
             worker_id="w",
         )
-        await services.owners.job.ask("TransitionJobStatus", move, pb.TransitionJobStatusResponse)
+        await services.owners.job.move(move)
 
     await unsure(services, take)
     submitted = await services.jobs().submit([TEMPLATE], [ONCE])

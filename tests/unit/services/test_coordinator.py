@@ -7,14 +7,14 @@ from typing import Any
 import grpc
 import pytest
 
+from holdfast.backends.microservices.owners import JobOwner
 from holdfast.client.refusals import error_of
-from holdfast.errors import InternalError, UnavailableError
+from holdfast.errors import UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.services.callers import Callers, credential, hash_of
 from holdfast.services.coordinator import CoordinatorService
-from holdfast.services.peers import JobPeer
 from holdfast.services.server import ServiceServer
 from tests.integration.microservices_world import World, world
 
@@ -160,7 +160,7 @@ async def test_outage_is_logged_once(here: World) -> None:
     assert sorted(line["method"] for line in here.logged("works_again")) == ["round", "sweep"]
 
 
-async def test_peers_show_their_credentials() -> None:
+async def test_owners_are_shown_credentials() -> None:
     """A call carries what its caller was given; who is refused all the same does not blame its own caller."""
     seen: list[tuple[str, str]] = []
 
@@ -174,10 +174,10 @@ async def test_peers_show_their_credentials() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        answer = await JobPeer(channel, credential(TOKEN)).record(pb.GetJobRecordRequest(job_id="x"))
+        answer = await JobOwner(channel, credential(TOKEN)).record(pb.GetJobRecordRequest(job_id="x"))
         assert answer.token == 7
         assert credential(TOKEN)[0] in [tuple(pair) for pair in seen]
-        with pytest.raises(InternalError) as refused:
-            await JobPeer(channel, ()).record(pb.GetJobRecordRequest(job_id="x"))
+        with pytest.raises(UnavailableError) as refused:
+            await JobOwner(channel, ()).record(pb.GetJobRecordRequest(job_id="x"))
         assert refused.value.reason == "CALLER_REFUSED"
     await server.stop(None)

@@ -19,18 +19,17 @@ _ACTOR = "gateway"
 class Canceling:
     """One cancel. A step that fails leaves the rest to a repeated cancel, or to the sweep."""
 
-    def __init__(self, owners: Owners, job_id: str, reason: str, now_ms: int) -> None:
+    def __init__(self, owners: Owners, job_id: str, reason: str) -> None:
         self._owners = owners
         self._job_id = job_id
         self._reason = reason
-        self._now_ms = now_ms
 
     async def run(self) -> CancelReply:
         """The job's state after it; a job that has ended stays as it is."""
         if refusal := check_reason(self._reason):
             raise refusal.error()
         request = pb.RemoveJobIfPresentRequest(job_id=self._job_id)
-        if (await self._owners.queue.ask("RemoveJobIfPresent", request, pb.RemoveJobIfPresentResponse)).removed:
+        if (await self._owners.queue.remove(request)).removed:
             return await self._end()
         return await self._ask_to_stop()
 
@@ -39,7 +38,7 @@ class Canceling:
         envelope = pb.StoreResultRequest(
             job_id=self._job_id, terminal_status=public_pb.CANCELED, output_summary=self._reason
         )
-        stored = await self._owners.result.ask("StoreResult", envelope, pb.StoreResultResponse)
+        stored = await self._owners.result.store(envelope)
         if stored.already_exists and stored.current_terminal_status != public_pb.CANCELED:
             # It ended before, and came back because that was not written down: dispatch ends it as its envelope says.
             reply = await self._ask_to_stop()
@@ -52,7 +51,7 @@ class Canceling:
             actor=_ACTOR,
             reason=self._reason,
         )
-        moved = await self._owners.job.ask("TransitionJobStatus", move, pb.TransitionJobStatusResponse)
+        moved = await self._owners.job.move(move)
         if moved.applied:
             return CancelReply(CANCELED, was_terminal=False)
         get_logger().warning("cancel_guard_lost", job_id=self._job_id, status=int(moved.current_status))
@@ -60,12 +59,12 @@ class Canceling:
 
     async def _ask_to_stop(self) -> CancelReply:
         request = pb.SetCancelRequestedRequest(job_id=self._job_id, cancel_requested=True, reason=self._reason)
-        answer = await self._owners.job.ask("SetCancelRequested", request, pb.SetCancelRequestedResponse)
+        answer = await self._owners.job.request_cancel(request)
         state = State(answer.current_status)
         return CancelReply(state, was_terminal=state in TERMINAL)
 
     async def _enqueue_again(self) -> None:
         asked = pb.GetJobRecordRequest(job_id=self._job_id, without_payload=True)
-        record = await self._owners.job.ask("GetJobRecord", asked, pb.GetJobRecordResponse)
+        record = await self._owners.job.record(asked)
         if record.summary.status == public_pb.QUEUED:
-            await self._owners.queue.ask("EnqueueJob", enqueue_again(record), pb.EnqueueJobResponse)
+            await self._owners.queue.enqueue(enqueue_again(record))

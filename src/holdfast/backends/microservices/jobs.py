@@ -67,7 +67,7 @@ class ServiceJobs:
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Brought to its end even if the client is gone."""
-        return await self._to_its_end(Canceling(self._owners, job_id, reason, self._now_ms()).run())
+        return await self._to_its_end(Canceling(self._owners, job_id, reason).run())
 
     async def _to_its_end(self, steps: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(steps)
@@ -106,7 +106,7 @@ class ServiceJobs:
             page=made(public_pb.PageRequest, page_size=size, page_token=str(offset)),
             sort=_sort(newest_first=newest_first),
         )
-        reply = await self._owners.job.ask("ListJobRecords", request, pb.ListJobRecordsResponse)
+        reply = await self._owners.job.records(request)
         return Page([summary_view(job) for job in reply.jobs], bool(reply.page.next_page_token))
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
@@ -129,7 +129,7 @@ class ServiceJobs:
             sort=_sort(newest_first=not query.oldest_first),
             search=search,
         )
-        reply = await self._owners.job.ask("ListJobRecords", request, pb.ListJobRecordsResponse)
+        reply = await self._owners.job.records(request)
         return Found([job_view(record) for record in reply.records], reply.next_cursor)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
@@ -177,13 +177,13 @@ class ServiceJobs:
 
     async def _record(self, job_id: str, *, without_payload: bool = True) -> pb.GetJobRecordResponse:
         request = made(pb.GetJobRecordRequest, job_id=job_id, without_payload=without_payload)
-        return await self._owners.job.ask("GetJobRecord", request, pb.GetJobRecordResponse)
+        return await self._owners.job.record(request)
 
     async def _result_of(self, record: pb.GetJobRecordResponse) -> ResultView:
         job_id, state = record.summary.job_id, State(record.summary.status)
         if state not in TERMINAL:
             return ResultView(state)
-        envelope = await self._owners.result.ask("GetResult", pb.GetResultRequest(job_id=job_id), pb.GetResultResponse)
+        envelope = await self._owners.result.envelope(pb.GetResultRequest(job_id=job_id))
         if not envelope.found:
             message = f"job {job_id!r} has ended {state.name}, but its result is missing"
             get_logger().error("anomaly", what="result_missing", job_id=job_id, message=message)

@@ -1,10 +1,13 @@
-"""The three services that own jobs, what waits, and results, as the gateway calls them."""
+"""The three services that own jobs, what waits, and results, as gateway and coordinator call them.
 
-from collections.abc import Callable
+Every call has the deadline of internal calls. What a service refuses is raised as it says it. Who does not answer in
+time, or is not there, raises `UnavailableError`: whether the call took effect is then unknown.
+"""
+
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import Message
 
 from holdfast import limits
 from holdfast.client.refusals import error_of
@@ -16,24 +19,67 @@ from holdfast.errors import (
     UnavailableError,
 )
 from holdfast.logs import get_logger
+from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 
 Metadata = tuple[tuple[str, str], ...]
-Response = TypeVar("Response", bound=Message)
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Call = Callable[[Request], Awaitable[Response]]
 
 _DEADLINE_S = limits.DEADLINE_MS_INTERNAL / 1_000
 
 
+class JobOwner:
+    """The owner of job records."""
+
+    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
+        stub, callable_of = rpc.JobInternalServiceStub(channel), _Callables("job", metadata)
+        self.create: Call[pb.CreateJobRequest, pb.CreateJobResponse] = callable_of(stub.CreateJob)
+        self.delete: Call[pb.DeleteJobIfStatusRequest, pb.DeleteJobIfStatusResponse] = callable_of(
+            stub.DeleteJobIfStatus
+        )
+        self.record: Call[pb.GetJobRecordRequest, pb.GetJobRecordResponse] = callable_of(stub.GetJobRecord)
+        self.records: Call[pb.ListJobRecordsRequest, pb.ListJobRecordsResponse] = callable_of(stub.ListJobRecords)
+        self.move: Call[pb.TransitionJobStatusRequest, pb.TransitionJobStatusResponse] = callable_of(
+            stub.TransitionJobStatus
+        )
+        self.request_cancel: Call[pb.SetCancelRequestedRequest, pb.SetCancelRequestedResponse] = callable_of(
+            stub.SetCancelRequested
+        )
+
+
+class QueueOwner:
+    """The owner of what waits."""
+
+    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
+        stub, callable_of = rpc.QueueInternalServiceStub(channel), _Callables("queue", metadata)
+        self.enqueue: Call[pb.EnqueueJobRequest, pb.EnqueueJobResponse] = callable_of(stub.EnqueueJob)
+        self.dequeue: Call[pb.DequeueJobRequest, pb.DequeueJobResponse] = callable_of(stub.DequeueJob)
+        self.remove: Call[pb.RemoveJobIfPresentRequest, pb.RemoveJobIfPresentResponse] = callable_of(
+            stub.RemoveJobIfPresent
+        )
+
+
+class ResultOwner:
+    """The owner of envelopes."""
+
+    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
+        stub, callable_of = rpc.ResultInternalServiceStub(channel), _Callables("result", metadata)
+        self.store: Call[pb.StoreResultRequest, pb.StoreResultResponse] = callable_of(stub.StoreResult)
+        self.envelope: Call[pb.GetResultRequest, pb.GetResultResponse] = callable_of(stub.GetResult)
+
+
 class Owners:
-    """One channel to each. `metadata` says who calls, where the services ask for that."""
+    """All three, over one channel to each. `metadata` says who calls, where the services ask for that."""
 
     def __init__(
         self, *, job: grpc.aio.Channel, queue: grpc.aio.Channel, result: grpc.aio.Channel, metadata: Metadata = ()
     ) -> None:
         self._channels = (job, queue, result)
-        self.job = Owner("job", rpc.JobInternalServiceStub(job), metadata)
-        self.queue = Owner("queue", rpc.QueueInternalServiceStub(queue), metadata)
-        self.result = Owner("result", rpc.ResultInternalServiceStub(result), metadata)
+        self.job = JobOwner(job, metadata)
+        self.queue = QueueOwner(queue, metadata)
+        self.result = ResultOwner(result, metadata)
 
     async def close(self) -> None:
         """Ends the channels; calls under way fail."""
@@ -41,35 +87,30 @@ class Owners:
             await channel.close(None)
 
 
-class Owner:
-    """One of the services."""
+class _Callables:
+    """Makes methods of a stub callable: with the deadline, with the metadata, with our errors."""
 
-    def __init__(self, name: str, stub: Any, metadata: Metadata) -> None:  # noqa: ANN401 - generated without types
-        self._name = name
-        self._stub = stub
+    def __init__(self, service: str, metadata: Metadata) -> None:
+        self._service = service
         self._metadata = metadata
 
-    async def ask(self, method: str, request: Message, response: type[Response]) -> Response:
-        """The answer, within the deadline of internal calls; what the service refuses is raised as it says it.
+    def __call__(self, method: Callable[..., Awaitable[Any]]) -> Call[Any, Any]:
+        async def call(request: object) -> Any:  # noqa: ANN401 - the stubs carry no types; each use says its own
+            try:
+                return await method(request, timeout=_DEADLINE_S, metadata=self._metadata)
+            except grpc.aio.AioRpcError as error:
+                raise self._explained(error) from error
 
-        `UnavailableError` if it does not answer: whether the call took effect is unknown.
-        """
-        call: Callable[..., Any] = getattr(self._stub, method)
-        try:
-            answer = await call(request, timeout=_DEADLINE_S, metadata=self._metadata)
-        except grpc.aio.AioRpcError as error:
-            raise self._explained(error, method) from error
-        assert isinstance(answer, response)
-        return answer
+        return call
 
-    def _explained(self, error: grpc.aio.AioRpcError, method: str) -> HoldfastError:
+    def _explained(self, error: grpc.aio.AioRpcError) -> HoldfastError:
         known = error_of(error)
         if isinstance(known, UnauthenticatedError | PermissionDeniedError):
-            # The client is not to blame, and cannot do anything about it.
-            get_logger().error("caller_refused", service=self._name, method=method, message=known.message)
-            return UnavailableError(f"the {self._name} service refuses this gateway", reason="CALLER_REFUSED")
+            # Our own caller is not to blame, and cannot do anything about it.
+            get_logger().error("caller_refused", service=self._service, message=known.message)
+            return UnavailableError(f"the {self._service} service refuses this caller", reason="CALLER_REFUSED")
         is_silent = isinstance(known, UnavailableError | DeadlineExceededError) and known.reason == known.code.value
         if is_silent or error.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN}:
-            message = f"the {self._name} service does not answer; try again"
+            message = f"the {self._service} service does not answer; try again"
             return UnavailableError(message, reason="SERVICE_UNAVAILABLE")
         return known

@@ -115,7 +115,7 @@ class Submission:
     async def _create(self, index: int, draft: JobDraft, enqueues: asyncio.TaskGroup) -> None:
         template = self._templates[draft.template]
         request = create_request(template, draft, self._now_ms)
-        made = await self._owners.job.ask("CreateJob", request, pb.CreateJobResponse)
+        made = await self._owners.job.create(request)
         self._ids[index] = job_id = made.job_id
         self._created_ms = max(self._created_ms, made.created_at_ms)
         if made.existing:
@@ -135,17 +135,17 @@ class Submission:
         try:
             async with self._room:
                 asked = pb.GetJobRecordRequest(job_id=job_id, without_payload=True)
-                record = await self._owners.job.ask("GetJobRecord", asked, pb.GetJobRecordResponse)
+                record = await self._owners.job.record(asked)
                 if record.summary.status == public_pb.QUEUED:
                     place = enqueue_again(record)
-                    await self._owners.queue.ask("EnqueueJob", place, pb.EnqueueJobResponse)
+                    await self._owners.queue.enqueue(place)
         except HoldfastError as error:
             get_logger().warning("existing_not_enqueued", job_id=job_id, message=error.message)
 
     async def _enqueue(self, index: int, place: pb.EnqueueJobRequest) -> None:
         async with self._room:
             try:
-                answer = await self._owners.queue.ask("EnqueueJob", place, pb.EnqueueJobResponse)
+                answer = await self._owners.queue.enqueue(place)
                 if not answer.accepted:
                     raise UnavailableError("the queue did not take the job; try again", reason="NOT_ENQUEUED")
             except HoldfastError as error:
@@ -157,7 +157,7 @@ class Submission:
         refusal = Refusal(Code.UNAVAILABLE, error.reason, error.message)
         request = pb.DeleteJobIfStatusRequest(job_id=job_id, expected_status=public_pb.QUEUED)
         try:
-            answer = await self._owners.job.ask("DeleteJobIfStatus", request, pb.DeleteJobIfStatusResponse)
+            answer = await self._owners.job.delete(request)
         except HoldfastError as failure:
             what = "a job that could not be enqueued could not be deleted either; the sweep enqueues it"
             _anomaly("compensation_failed", job_id, what, error=failure.message)
