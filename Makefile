@@ -9,11 +9,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 PYTEST_ARGS ?=
+KILLS ?= 30
 PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 
-.PHONY: help setup demo check fmt test engine sim bench bench-peers proto docs clean
+.PHONY: help setup demo check fmt test kills engine sim bench bench-peers proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +46,10 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 
 test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+kills: $(STAMP) ## kill -9 every role of both designs under load (KILLS=30 each, about half an hour; SEED=n)
+	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -p no:cacheprovider -rP $(PYTEST_ARGS) \
+	  tests/e2e/test_microservices_kills.py tests/e2e/test_monolith_kills.py
 
 engine: ## install a container engine from Debian's packages, as root, for tests/deploy (nothing if it is there)
 	@scripts/install_engine

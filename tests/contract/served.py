@@ -192,6 +192,17 @@ class Serving:
         return self._served(RoutedWire([program.ready()["grpc"] for program in programs]), programs)
 
     def _services(self, data: str, lease_ms: int, heartbeat_ms: int, slots: int) -> Served:
+        if slots:  # jobs may end the worker: somebody has to start it again
+            timing = (
+                *(("--worker-timeout-ms", str(lease_ms)) if lease_ms else ()),
+                *(("--heartbeat-ms", str(heartbeat_ms or lease_ms // 3)) if heartbeat_ms or lease_ms else ()),
+            )
+            size = ("--slots", str(slots), "--port", "0")
+            program = self._fleet.start("up", "--topology", "microservices", *size, "--data", data, *timing)
+            return self._served(Wire(program.ready()["grpc"]), [program])
+        return self._bare_services(data, lease_ms, heartbeat_ms)
+
+    def _bare_services(self, data: str, lease_ms: int, heartbeat_ms: int) -> Served:
         start = self._fleet.start
         owners = {
             role: start("service", role, "--data", f"{data}", **{f"{role.upper()}_PORT": "0"})
@@ -205,11 +216,7 @@ class Serving:
         coordinator = start("service", "coordinator", COORDINATOR_PORT="0", **peers, **timing)
         gateway = start("service", "gateway", GATEWAY_PORT="0", **peers)
         programs = [*owners.values(), coordinator, gateway]
-        address = coordinator.ready()["grpc"]
-        if slots:
-            programs.append(start("service", "worker", "--slots", str(slots), COORDINATOR_ADDR=address))
-            programs[-1].ready()
-        return self._served(SplitWire(gateway.ready()["grpc"], address), programs)
+        return self._served(SplitWire(gateway.ready()["grpc"], coordinator.ready()["grpc"]), programs)
 
     def _served(self, wire: Wire, programs: list[Program]) -> Served:
         self._fleet.keep(wire)

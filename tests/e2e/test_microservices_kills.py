@@ -1,0 +1,133 @@
+"""kill -9 of every role of the microservices while clients of the frozen contract submit, look, wait and cancel."""
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from holdfast.core import envelopes, line, records
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.journal import JournalConfig, OsDisk
+from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast.services.keeping_journal import Machine, Recovered
+from tests.e2e.campaign import kills_each, seed, victims
+from tests.e2e.contract_load import Client, Story
+from tests.e2e.fleet import Fleet
+from tests.e2e.history import FAR_FUTURE_MS, copy_of
+from tests.e2e.services_siege import ROLES, Siege
+from tests.e2e.waiting import eventually, pause
+from tests.e2e.wire import Wire
+
+SEED = seed(20_261_116)
+KILLS = kills_each(3)
+CLIENTS = 4
+
+
+def besiege(siege: Siege, clients: list[Client], draw: random.Random) -> None:
+    """Kills whoever is next as soon as some more jobs were acknowledged, and a moment of chance has passed."""
+    for victim in victims(ROLES, KILLS, draw):
+        siege.wait_for(victim)
+        wanted = _progress(clients) + draw.randrange(1, 12)
+        eventually(lambda: _progress(clients), lambda count, wanted=wanted: count >= wanted, what="progress")  # type: ignore[misc]
+        pause(draw.uniform(0, 0.03))
+        siege.kill(victim)
+
+
+def _progress(clients: list[Client]) -> int:
+    for client in clients:
+        assert client.errors == []
+    return sum(len(client.stories) for client in clients)
+
+
+def settle(siege: Siege, clients: list[Client], wire: Wire) -> None:
+    """Everybody is back, every client has its last answer, and every job its end."""
+    for client in clients:
+        client.stop()
+    for role in ROLES:
+        siege.wait_for(role)
+    assert [error for client in clients for error in client.errors] == []
+    eventually(lambda: len(wire.page(public.QUEUED, public.RUNNING).jobs), lambda count: not count, what="the drain")
+
+
+def ask_once_more(client: Client) -> None:
+    """Every job that was acknowledged: its key, its status and its result."""
+    for story in client.stories:
+        if story.plan.is_keyed:
+            assert client.submit(story)
+        assert client.status(story)
+        assert client.result(story)
+
+
+def recovered(machine: Machine, directory: Path, digest_version: int) -> None:
+    """The machine becomes what an owner would start from."""
+    config = JournalConfig(digest_version=digest_version)
+    disk = OsDisk(copy_of(directory))
+    Recovered.of(machine, disk, config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16)).journal.close()
+
+
+def check_journals(data: Path, stories: list[Story]) -> None:
+    """What the three owners have written down says the same as what the clients heard."""
+    kept, stored, waiting = records.Records(), envelopes.Envelopes(envelopes.Retention()), line.Line(60_000)
+    recovered(kept, data / "job", records.DIGEST_VERSION)
+    recovered(stored, data / "result", envelopes.DIGEST_VERSION)
+    recovered(waiting, data / "queue", line.DIGEST_VERSION)
+    for story in stories:
+        job, envelope = kept.job(story.job_id), stored.find(story.job_id)
+        assert job is not None
+        assert envelope is not None
+        assert job.state in TERMINAL
+        assert (job.state, job.state) == (envelope.state, story.ends[0].status)
+    assert len(waiting) == 0, "what has ended waits for nobody"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 60 * KILLS)
+def test_kills_of_every_role_lose_nothing_that_was_acknowledged(fleet: Fleet, tmp_path: Path) -> None:
+    """Each of the six is killed under load: every acknowledged job ends once, as was told, and nothing else exists."""
+    draw = random.Random(SEED)
+    siege = Siege(fleet, tmp_path / "data", draw)
+    clients = [Client(fleet.wire(siege.target), f"c{number}", SEED) for number in range(CLIENTS)]
+    wire = fleet.wire(siege.target)
+    for client in clients:
+        client.start()
+    try:
+        besiege(siege, clients, draw)
+    finally:
+        settle(siege, clients, wire)
+    for client in clients:
+        ask_once_more(client)
+    stories = [story for client in clients for story in client.stories]
+    answered, lost = Counter[str](), Counter[str]()
+    for client in clients:
+        answered, lost = answered + client.answered, lost + client.lost
+    tell(siege, stories, answered, lost)
+    assert siege.kills == dict.fromkeys(ROLES, KILLS)
+    assert answered.keys() == lost.keys() == {"submit", "status", "result", "cancel"}, "every kind met a kill"
+    assert {story.plan.name: problems for story in stories if (problems := story.problems())} == {}
+    listed = {(job.job_type, job.job_id): job.status for job in wire.all_jobs()}
+    acknowledged = {(story.plan.name, story.job_id): story.ends[0].status for story in stories}
+    assert acknowledged.items() <= listed.items()
+    unknown = [name for name, _ in listed.keys() - acknowledged.keys()]
+    assert len(unknown) == len(set(unknown)), "nothing was made twice"
+    assert set(unknown) <= {name for client in clients for name in client.unknown}, (
+        "nothing exists that nobody asked for"
+    )
+    assert siege.program.stop() == 0
+    siege.log.read()
+    assert siege.log.strange == []
+    assert siege.log.events["bug"] == 0
+    check_journals(tmp_path / "data", stories)
+
+
+def tell(siege: Siege, stories: list[Story], answered: Counter[str], lost: Counter[str]) -> None:
+    """The numbers of a campaign, for whoever looks at them."""
+    ends = Counter(public.JobStatus.Name(story.ends[0].status) for story in stories if story.ends)
+    lines = (
+        f"SEED={SEED} kills {dict(siege.kills)}, and while starting {dict(siege.kills_of_starting)}",
+        f"jobs acknowledged {len(stories)}, ended {dict(ends)}",
+        f"answered {dict(answered)}, lost {dict(lost)}",
+        f"log {dict(siege.log.events)}",
+    )
+    sys.stdout.write("\n".join((*lines, "")))
