@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from holdfast import limits
-from holdfast.backends.ports import JobQuery, QueueView, Stats, WorkerView
+from holdfast.backends.ports import JobQuery, QueueView, ScheduleSpec, Stats, WorkerView
 from holdfast.core.lifecycle import State
-from holdfast.core.model import QueueMode
+from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError
-from holdfast.sdk.codec import encode
+from holdfast.sdk.codec import Codec, encode
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.declaring import Declaration, Decorator, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
@@ -19,6 +19,7 @@ from holdfast.sdk.locating import path_of
 from holdfast.sdk.opening import opener
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
+from holdfast.sdk.scheduling import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
 from holdfast.sdk.submitting import Item, Submitter
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ R = TypeVar("R")
 States = State | str | Collection[State | str]
 
 
-class Holdfast:
+class Holdfast(SchedulingFaces):
     """Jobs in a directory, in memory, or on a server; nothing is opened until the first use.
 
     Every method `name` that asks for something has a twin `aname` to be awaited on any event loop. The sync ones block
@@ -52,6 +53,8 @@ class Holdfast:
         self._connection = Connection(opener(self.url, dict(settings or {}), clock))
         self._submitter = Submitter(self._connection)
         self._functions: dict[str, FunctionInfo] = {}
+        self._declared: dict[Callable[..., Any], JobFunction[Any, Any, Any]] = {}
+        self._calendar = Calendar()
         OPEN.add(self._connection)
 
     def __repr__(self) -> str:
@@ -84,9 +87,36 @@ class Holdfast:
         def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
             if not callable(function):
                 raise InvalidArgumentError(f"expected a function, got {function!r}", reason="ARGUMENTS_INVALID")
+            if isinstance(function, JobFunction):  # made by `schedule` below this decorator, which says more
+                self._functions.pop(function.name, None)
+                function = function.info.function
             return self._declare(FunctionInfo(function, name or type_name(function), no_retry, isolation), options)
 
         return decorate(*functions) if functions else Decorator(decorate)
+
+    def schedule(self, cron: str = "", /, **rules: Unpack[ScheduleRules]) -> ScheduleDecorator:
+        """Has a job function run by time: `@app.schedule("*/5 * * * *", tz="Europe/Paris")`, over or under `@app.job`.
+
+        Instead of cron, `every=timedelta(minutes=5)` or `at=datetime(...)`; `args=` and `kwargs=` are what it is called
+        with, `name=` if not the function's, and the rules: `catch_up="none"|"latest"|"all"`, `catch_up_window_s`,
+        `overlap="allow"|"skip"|"cancel_running"`, `jitter_s`, `labels`. A worker of the app sets it when it starts.
+        A schedule stays when its decorator is gone: `app.schedule_delete(name)`.
+        """
+
+        def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
+            made = function if isinstance(function, JobFunction) else self.job(function)
+            self._calendar.add(made.info.function, made.plan.template, cron, rules)
+            return made
+
+        return ScheduleDecorator(decorate)
+
+    def declared_schedules(self) -> list[ScheduleSpec]:
+        """What `@app.schedule` says, as workers of this app set it."""
+        return list(self._calendar.specs(self._kept))
+
+    def _kept(self, function: Callable[..., Any]) -> tuple[Template, Callable[[], Codec]]:
+        declared = self._declared[function]
+        return declared.plan.template, declared.info.codec
 
     def _declare(self, info: FunctionInfo, options: JobOptions) -> JobFunction[Any, Any, Any]:
         known = self._functions.get(info.name)
@@ -97,6 +127,7 @@ class Holdfast:
             )
         declared: JobFunction[Any, Any, Any] = JobFunction(self._submitter, info, options)
         self._functions[info.name] = info
+        self._declared[info.function] = declared
         return declared
 
     def handlers(self) -> "dict[str, Handler]":
@@ -224,7 +255,7 @@ class Holdfast:
             drain_ms=max(0, round(drain_s * 1_000)),
             app_path=app_path or path_of(self, [info.function.__module__ for info in self._functions.values()]),
         )
-        return AppWorker(self._connection, self.handlers(), config)
+        return AppWorker(self._connection, self.handlers(), config, self.aset_schedules)
 
     def work_api(self) -> "WorkApi":
         """Where a worker of this app gets its work, on whatever loop it runs."""

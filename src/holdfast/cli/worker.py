@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +10,12 @@ import typer
 
 from holdfast.cli.connecting import place_of
 from holdfast.cli.text import say
+from holdfast.errors import UnimplementedError
 from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import WorkApi
+    from holdfast.backends.ports import ScheduleSpec, WorkApi
     from holdfast.worker.config import WorkerConfig
     from holdfast.worker.handlers import Handler
     from holdfast.worker.loading import App
@@ -81,7 +82,7 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        return run_to_the_end(run_worker(api, handlers, _config(settings), where))
+        return run_to_the_end(run_worker(api, handlers, _config(settings), where, _scheduling(loaded, found)))
     finally:
         if found is not None and hasattr(found, "close"):
             found.close()
@@ -132,6 +133,42 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
     from holdfast.client.socket_work import SocketWork
 
     return SocketWork(place.absolute()), target
+
+
+def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
+    """Sets the schedules of an app where its jobs come from; nothing to do for most."""
+    from holdfast.worker.loading import PlannedApp, schedules_of
+
+    specs = schedules_of(app)
+    if not specs:
+        return None
+
+    async def set_all() -> None:
+        try:
+            if isinstance(app, PlannedApp) and loaded.origins["connect"] == "default":
+                await app.aset_schedules()
+            else:
+                await _set_at(place_of(loaded.settings.connect), specs)
+        except UnimplementedError as error:
+            say(f"holdfast: {len(specs)} schedules of {loaded.settings.app} are not set: {error.message}")
+
+    return set_all
+
+
+async def _set_at(place: str | list[str] | Path, specs: "Sequence[ScheduleSpec]") -> None:
+    from holdfast.client.grpc_carrier import GrpcCarrier
+    from holdfast.client.remote import RemoteJobs
+    from holdfast.client.routed import RoutedJobs
+    from holdfast.client.socket_carrier import SocketCarrier
+
+    client: RemoteJobs | RoutedJobs
+    if isinstance(place, list):
+        client = RoutedJobs(place)
+    else:
+        client = RemoteJobs(GrpcCarrier(place) if isinstance(place, str) else await SocketCarrier.connect(place))
+    async with client:
+        for spec in specs:
+            await client.schedules.set(spec)
 
 
 def _warn_of_another_place(app: str, url: str, where: str) -> None:

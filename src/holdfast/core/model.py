@@ -107,6 +107,10 @@ class NewJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     extra: Extra | None = None
 
 
+#: Under these headers a job finds out when it should have been made, and by which schedule.
+SCHEDULED_FOR, SCHEDULE = "holdfast-scheduled-for", "holdfast-schedule"
+
+
 class ScheduleSpec(msgspec.Struct, frozen=True, array_like=True):
     """When jobs of one kind are made, and what happens when that does not go smoothly.
 

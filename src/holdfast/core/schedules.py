@@ -25,15 +25,13 @@ from holdfast.core.commands import (
 )
 from holdfast.core.events import CancelAccepted, Created, ScheduleDeleted, SchedulePaused, ScheduleSet, Ticked
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING, TERMINAL, State
-from holdfast.core.model import Extra, NewJob, Now, QueueMode, Schedule, ScheduleSpec
+from holdfast.core.model import SCHEDULE, SCHEDULED_FOR, Extra, NewJob, Now, QueueMode, Schedule, ScheduleSpec
 from holdfast.core.schedule_checks import check_spec
 from holdfast.core.tasks import TaskManager
 from holdfast.errors import Code
 
 LATE_MS = 60_000
 FIRED, SKIPPED, MISSED, TRIGGERED = "fired", "skipped", "missed", "triggered"
-#: Under these headers a job finds out when it should have been made, and by which schedule.
-SCHEDULED_FOR, SCHEDULE = "holdfast-scheduled-for", "holdfast-schedule"
 
 _SECOND_MS = 1_000
 

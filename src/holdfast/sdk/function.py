@@ -86,6 +86,16 @@ class JobFunction(Generic[P, C, R]):
         return self._info.name
 
     @property
+    def info(self) -> FunctionInfo:
+        """What all its variants share; for the app that declared it."""
+        return self._info
+
+    @property
+    def plan(self) -> Plan:
+        """How its jobs are kept and run, checked."""
+        return self._plan
+
+    @property
     def options(self) -> JobOptions:
         """How its jobs are kept and run."""
         return self._plan.options

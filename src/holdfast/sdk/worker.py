@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Self
 
 from holdfast.backends.ports import Introduction, WorkApi, WorkSession
@@ -35,8 +35,16 @@ class AppWork:
 class AppWorker:
     """One worker of this process: `run` it here, or use it in a `with` block to have it in the background."""
 
-    def __init__(self, connection: Connection, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        handlers: Mapping[str, Handler],
+        config: WorkerConfig,
+        prepare: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`prepare` is done once somebody is reached, and must succeed: it sets the schedules of the app."""
         self._connection = connection
+        self._prepare = prepare
         self._handlers = handlers
         self._config = config
         self._portal: Portal | None = None
@@ -63,7 +71,22 @@ class AppWorker:
         worker = self._make()
         self._loop = asyncio.get_running_loop()
         with on_stop(worker.stop):
-            await worker.run()
+            running = asyncio.create_task(worker.run())
+            try:
+                await self._reach(worker, running)
+            except BaseException:
+                worker.stop()
+                await running
+                raise
+            await running
+
+    async def _reach(self, worker: Worker, running: asyncio.Task[None]) -> None:
+        """Until jobs can be run, and the schedules are set; or until it has ended before that."""
+        attached = asyncio.create_task(worker.attached.wait())
+        await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
+        attached.cancel()
+        if not running.done():
+            await self._prepare()
 
     def start(self) -> Self:
         """Works in the background; returns once jobs can be run."""
@@ -73,6 +96,7 @@ class AppWorker:
             self._portal.run(self._begin)
         except BaseException:
             self._portal.close()
+            self._portal = self._worker = None
             raise
         self._connection.before_close(self.stop)
         return self
@@ -111,9 +135,11 @@ class AppWorker:
     async def _begin(self) -> None:
         worker = self._make()
         self._task = asyncio.create_task(worker.run())
-        attached = asyncio.create_task(worker.attached.wait())
-        await asyncio.wait([self._task, attached], return_when=asyncio.FIRST_COMPLETED)
-        attached.cancel()
+        try:
+            await self._reach(worker, self._task)
+        except BaseException:
+            await self._end(None)
+            raise
         if self._task.done():
             self._task.result()
 

@@ -9,8 +9,11 @@ from holdfast.coordinator.timekeeper import STALL_MS
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from holdfast.coordinator.loop import Coordinator
     from holdfast.sdk.connection import Connection
     from holdfast.topology.serving import Serving
+
+_NEVER_MS = 1 << 62
 
 
 class ManualClock:
@@ -34,7 +37,7 @@ class ManualClock:
         self._followers.add(connection)
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass: delays, retries and leases whose time comes are due when this returns."""
+        """Lets time pass: delays, retries, ticks and leases whose time comes have come when this returns."""
         if not seconds >= 0:
             raise InvalidArgumentError(f"expected time to go forward, got {seconds!r} seconds")
         followers = list(self._followers)
@@ -51,6 +54,14 @@ class ManualClock:
     async def _pass(self, connection: "Connection", moved_ms: int) -> None:
         """A coordinator takes a long step for a pause of its own, in which no lease runs out: the steps are short."""
         coordinator = (await memory_of(connection)).core.coordinator
+        end_ms, before_ms = self._wall_ms + moved_ms, 0
+        # Whoever is there all the time misses no tick: the clock stops at each of them.
+        while before_ms < (due_ms := coordinator.ledger.schedules.next_due_ms() or _NEVER_MS) <= end_ms:
+            await self._step(connection, coordinator, max(0, due_ms - self._wall_ms))
+            before_ms = due_ms
+        await self._step(connection, coordinator, max(0, end_ms - self._wall_ms))
+
+    async def _step(self, connection: "Connection", coordinator: "Coordinator", moved_ms: int) -> None:
         listened_ms = min(moved_ms, 2 * limits.LEASE_MS_MAX)
         self._move(moved_ms - listened_ms)
         while listened_ms > 0:

@@ -44,6 +44,7 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
         await server.start()
         tune_collector()
         work = await _fill(server, settings, slots)
+        await _set_schedules(server, ownership, slots)
         if not stopping.is_set():
             _announce(server, settings, ownership)
         elif slots is not None:
@@ -68,6 +69,14 @@ async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | No
             await server.stop()
             raise slots.error
     return work
+
+
+async def _set_schedules(server: LedgerServer, ownership: Ownership, slots: NodeWorker | None) -> None:
+    """Those of the app that are this node's."""
+    schedules = server.backend.schedules
+    for spec in slots.schedules if slots is not None else ():
+        if schedules is not None and ownership.owns(spec.name):
+            await schedules.set(spec)
 
 
 def _announce(server: LedgerServer, settings: Settings, ownership: Ownership) -> None:

@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import uvloop
 
+from holdfast.backends.ports import ScheduleSpec
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.core import commands
 from holdfast.errors import HoldfastError
@@ -21,7 +22,7 @@ from holdfast.topology.local_work import LocalWork
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
-from holdfast.worker.loading import load_app
+from holdfast.worker.loading import load_app, schedules_of
 from holdfast.worker.runtime import Worker
 
 
@@ -31,8 +32,11 @@ class NodeWorker:
     def __init__(self, settings: Settings, index: int) -> None:
         self._family = f"{settings.worker_id or f'node-{index}'}-"
         self._handlers: Mapping[str, Handler] = BUILTIN
+        #: What the app wants to be set, at whichever nodes own it.
+        self.schedules: Sequence[ScheduleSpec] = ()
         if settings.app:
-            self._handlers = {**BUILTIN, **load_app(settings.app).handlers()}
+            app = load_app(settings.app)
+            self._handlers, self.schedules = {**BUILTIN, **app.handlers()}, schedules_of(app)
         self._config = WorkerConfig(
             worker_id=f"{self._family}{secrets.token_hex(4)}", slots=settings.slots, app_path=settings.app
         )

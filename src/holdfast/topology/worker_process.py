@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from holdfast.backends.ports import WorkApi
 from holdfast.settings import Settings
@@ -17,9 +17,20 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 
+Prepare = Callable[[], Awaitable[object]]
 
-async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig, where: str) -> Worker:
-    """Works until TERM or INT; prints one line once jobs can be run. Returns the worker as it ended."""
+
+async def run_worker(
+    api: WorkApi,
+    handlers: Mapping[str, Handler],
+    config: WorkerConfig,
+    where: str,
+    prepare: Prepare | None = None,
+) -> Worker:
+    """Works until TERM or INT; prints one line once jobs can be run. Returns the worker as it ended.
+
+    What there is to `prepare` is done once somebody is reached, before that line; if it fails, so does this.
+    """
     worker = Worker(api, handlers, config)
     _exempt_what_is_loaded()
     with on_stop(worker.stop):
@@ -28,6 +39,8 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
         attached = asyncio.create_task(worker.attached.wait())
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
         attached.cancel()
+        if prepare is not None and not running.done():
+            await _prepared(prepare, worker, running)
         if not running.done():
             line = {"event": "ready", "service": "worker", "worker_id": config.worker_id, "grpc": where}
             announce({**line, "pid": os.getpid()}, _sentence(handlers, config, where))
@@ -37,6 +50,15 @@ async def run_worker(api: WorkApi, handlers: Mapping[str, Handler], config: Work
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
             await asyncio.sleep(0.01)
     return worker
+
+
+async def _prepared(prepare: Prepare, worker: Worker, running: "asyncio.Task[None]") -> None:
+    try:
+        await prepare()
+    except BaseException:
+        worker.stop()
+        await running
+        raise
 
 
 def _exempt_what_is_loaded() -> None:

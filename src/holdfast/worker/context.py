@@ -8,10 +8,11 @@ import os
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import datetime
 
 from holdfast import limits
 from holdfast.backends.ports import Assignment
-from holdfast.core.model import Note
+from holdfast.core.model import SCHEDULE, SCHEDULED_FOR, Note
 from holdfast.core.text import as_text
 from holdfast.worker.handlers import Handler
 
@@ -97,6 +98,21 @@ class JobContext:
     def headers(self) -> dict[str, str]:
         """The job's headers."""
         return self.assignment.headers
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The tick that this job was made for, in UTC, however late it runs; None for a job that no schedule made."""
+        text = self.assignment.headers.get(SCHEDULED_FOR, "")
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        return moment if moment.tzinfo is not None else None
+
+    @property
+    def schedule(self) -> str:
+        """The name of the schedule that made this job; empty for a job that none made."""
+        return self.assignment.headers.get(SCHEDULE, "")
 
     @property
     def timeout_ms(self) -> int:

@@ -4,12 +4,12 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.backends.ports import WorkApi
+from holdfast.backends.ports import ScheduleSpec, WorkApi
 from holdfast.errors import InvalidArgumentError
 from holdfast.worker.handlers import Handler
 
@@ -32,6 +32,24 @@ class ConnectedApp(App, Protocol):
     def work_api(self) -> WorkApi:
         """Where a worker of this app gets its work."""
         ...
+
+
+@runtime_checkable
+class PlannedApp(App, Protocol):
+    """An app whose jobs are made by time, too."""
+
+    def declared_schedules(self) -> Sequence[ScheduleSpec]:
+        """What is to be set when a worker of it starts."""
+        ...
+
+    async def aset_schedules(self) -> object:
+        """Sets them where the app keeps its jobs."""
+        ...
+
+
+def schedules_of(app: object) -> Sequence[ScheduleSpec]:
+    """What an app wants to be set; nothing for one that knows no schedules."""
+    return app.declared_schedules() if isinstance(app, PlannedApp) else ()
 
 
 def load_app(path: str) -> App:
