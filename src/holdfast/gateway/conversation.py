@@ -19,6 +19,7 @@ from holdfast.errors import (
     UnimplementedError,
 )
 from holdfast.gateway.calls import Method, Table
+from holdfast.gateway.guarding import Visit
 from holdfast.gateway.refusing import hidden, log_refusal
 from holdfast.proto import holdfast_pb2 as pb
 
@@ -50,10 +51,12 @@ class Outlet(Protocol):
 class Conversation:
     """Calls under way, each a task."""
 
-    def __init__(self, table: Table, outlet: Outlet, peer: str) -> None:
+    def __init__(self, table: Table, outlet: Outlet, peer: str, visit: Visit | None = None) -> None:
+        """`visit` is whoever calls; without one, everything is within its rights."""
         self._table = table
         self._outlet = outlet
         self._peer = peer
+        self._visit = visit
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._pending_bytes = 0
@@ -84,6 +87,8 @@ class Conversation:
         method = self._table.get(name)
         if method is None:
             raise UnimplementedError(f"there is no method {name[:200]!r} here", reason="METHOD_UNKNOWN")
+        if self._visit is not None:
+            self._visit.admit(method.scope)
         if self._is_stopping:
             raise UnavailableError("the server is stopping; try another, or again later", reason="STOPPING")
         if len(self._tasks) >= CALLS_MAX:

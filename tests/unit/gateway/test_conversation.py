@@ -10,6 +10,7 @@ from holdfast.errors import NotFoundError
 from holdfast.gateway import conversation as module
 from holdfast.gateway.calls import Method
 from holdfast.gateway.conversation import PENDING_BYTES_MAX, Conversation
+from holdfast.gateway.guarding import Scope
 from holdfast.proto import holdfast_pb2 as pb
 
 
@@ -39,11 +40,11 @@ class Handlers:
         self.go = asyncio.Event()
         self.given_up = 0
         self.table = {
-            "Wait": Method("Wait", pb.SubmitJobsRequest, self.wait),
-            "Fail": Method("Fail", pb.GetJobRequest, self.fail),
-            "Break": Method("Break", pb.GetJobRequest, self.crash),
-            "Count": Method("Count", pb.FeedRequest, self.count, is_stream=True),
-            "Huge": Method("Huge", pb.GetJobRequest, self.huge),
+            "Wait": Method("Wait", Scope.READ, pb.SubmitJobsRequest, self.wait),
+            "Fail": Method("Fail", Scope.READ, pb.GetJobRequest, self.fail),
+            "Break": Method("Break", Scope.READ, pb.GetJobRequest, self.crash),
+            "Count": Method("Count", Scope.READ, pb.FeedRequest, self.count, is_stream=True),
+            "Huge": Method("Huge", Scope.READ, pb.GetJobRequest, self.huge),
         }
 
     async def wait(self, _: pb.SubmitJobsRequest) -> pb.Job:

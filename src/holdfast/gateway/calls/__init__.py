@@ -14,6 +14,7 @@ from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls.admin import AdminCalls
 from holdfast.gateway.calls.jobs import JobCalls
 from holdfast.gateway.calls.schedules import ScheduleCalls
+from holdfast.gateway.guarding import Scope
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 
@@ -22,6 +23,8 @@ class Method(msgspec.Struct, frozen=True):
     """One row of the table."""
 
     name: str
+    #: What a caller needs for it.
+    scope: Scope
     request: type[Message]
     handler: Callable[[Any], Any]
     is_stream: bool = False
@@ -35,33 +38,33 @@ def table(backend: Backend) -> Table:
     jobs, admin, schedules = JobCalls(backend), AdminCalls(backend), ScheduleCalls(backend)
     rows = {
         "JobService": (
-            Method("SubmitJobs", pb.SubmitJobsRequest, jobs.submit),
-            Method("ExplainJob", pb.ExplainJobRequest, jobs.explain),
-            Method("GetJob", pb.GetJobRequest, jobs.get),
-            Method("FindJobs", pb.FindJobsRequest, jobs.find),
-            Method("AwaitJob", pb.AwaitJobRequest, jobs.wait),
-            Method("WatchJob", pb.WatchJobRequest, jobs.watch, is_stream=True),
-            Method("CancelJob", public_pb.CancelJobRequest, jobs.cancel),
-            Method("RetryJob", pb.RetryJobRequest, jobs.retry),
-            Method("GetHistory", pb.GetHistoryRequest, jobs.history),
-            Method("Feed", pb.FeedRequest, jobs.feed, is_stream=True),
+            Method("SubmitJobs", Scope.SUBMIT, pb.SubmitJobsRequest, jobs.submit),
+            Method("ExplainJob", Scope.READ, pb.ExplainJobRequest, jobs.explain),
+            Method("GetJob", Scope.READ, pb.GetJobRequest, jobs.get),
+            Method("FindJobs", Scope.READ, pb.FindJobsRequest, jobs.find),
+            Method("AwaitJob", Scope.READ, pb.AwaitJobRequest, jobs.wait),
+            Method("WatchJob", Scope.READ, pb.WatchJobRequest, jobs.watch, is_stream=True),
+            Method("CancelJob", Scope.SUBMIT, public_pb.CancelJobRequest, jobs.cancel),
+            Method("RetryJob", Scope.SUBMIT, pb.RetryJobRequest, jobs.retry),
+            Method("GetHistory", Scope.READ, pb.GetHistoryRequest, jobs.history),
+            Method("Feed", Scope.READ, pb.FeedRequest, jobs.feed, is_stream=True),
         ),
         "AdminService": (
-            Method("GetStats", pb.GetStatsRequest, admin.stats),
-            Method("ListQueues", pb.ListQueuesRequest, admin.queues),
-            Method("SetQueueMode", pb.SetQueueModeRequest, admin.set_mode),
-            Method("PurgeQueue", pb.PurgeQueueRequest, admin.purge),
-            Method("ListWorkers", pb.ListWorkersRequest, admin.workers),
-            Method("DrainWorker", pb.DrainWorkerRequest, admin.drain),
+            Method("GetStats", Scope.READ, pb.GetStatsRequest, admin.stats),
+            Method("ListQueues", Scope.READ, pb.ListQueuesRequest, admin.queues),
+            Method("SetQueueMode", Scope.ADMIN, pb.SetQueueModeRequest, admin.set_mode),
+            Method("PurgeQueue", Scope.ADMIN, pb.PurgeQueueRequest, admin.purge),
+            Method("ListWorkers", Scope.READ, pb.ListWorkersRequest, admin.workers),
+            Method("DrainWorker", Scope.ADMIN, pb.DrainWorkerRequest, admin.drain),
         ),
         "ScheduleService": (
-            Method("SetSchedule", pb.ScheduleSpec, schedules.set),
-            Method("GetSchedule", pb.GetScheduleRequest, schedules.get),
-            Method("ListSchedules", pb.ListSchedulesRequest, schedules.all),
-            Method("DeleteSchedule", pb.DeleteScheduleRequest, schedules.delete),
-            Method("PauseSchedule", pb.PauseScheduleRequest, schedules.pause),
-            Method("TriggerSchedule", pb.TriggerScheduleRequest, schedules.trigger),
-            Method("PreviewSchedule", pb.PreviewScheduleRequest, schedules.preview),
+            Method("SetSchedule", Scope.ADMIN, pb.ScheduleSpec, schedules.set),
+            Method("GetSchedule", Scope.READ, pb.GetScheduleRequest, schedules.get),
+            Method("ListSchedules", Scope.READ, pb.ListSchedulesRequest, schedules.all),
+            Method("DeleteSchedule", Scope.ADMIN, pb.DeleteScheduleRequest, schedules.delete),
+            Method("PauseSchedule", Scope.ADMIN, pb.PauseScheduleRequest, schedules.pause),
+            Method("TriggerSchedule", Scope.ADMIN, pb.TriggerScheduleRequest, schedules.trigger),
+            Method("PreviewSchedule", Scope.READ, pb.PreviewScheduleRequest, schedules.preview),
         ),
     }
     return {f"{service}/{method.name}": method for service, methods in rows.items() for method in methods}

@@ -8,6 +8,7 @@ from holdfast.gateway.calls import Table
 from holdfast.gateway.conversation import Conversation
 from holdfast.gateway.grpc.status import Context, refuse_undecodable
 from holdfast.gateway.grpc.streams import Streams
+from holdfast.gateway.guarding import Visit
 from holdfast.proto import holdfast_pb2 as pb
 
 #: Replies that wait to be sent beyond which nothing more is read, and streams wait.
@@ -21,9 +22,9 @@ class ConverseService:
         self._table = table
         self._streams = Streams("Converse")
 
-    async def serve(self, requests: object, context: Context) -> None:
-        """Until the client ends it, the connection drops, or the server stops."""
-        await self._streams.serve(_Stream(self._table, context), context)
+    async def serve(self, requests: object, context: Context, visit: Visit) -> None:
+        """Until the client ends it, the connection drops, or the server stops; each call is checked on its own."""
+        await self._streams.serve(_Stream(self._table, context, visit), context)
 
     def stop(self) -> None:
         """Ends every conversation, once what is under way has been answered."""
@@ -33,9 +34,9 @@ class ConverseService:
 class _Stream:
     """One conversation: replies that wait, and a reader beside their writer."""
 
-    def __init__(self, table: Table, context: Context) -> None:
+    def __init__(self, table: Table, context: Context, visit: Visit) -> None:
         self._context = context
-        self._conversation = Conversation(table, self, context.peer())
+        self._conversation = Conversation(table, self, context.peer(), visit)
         self._unsent: deque[pb.Reply] = deque()
         self._wake = asyncio.Event()
         self._ready, self._unheld = asyncio.Event(), asyncio.Event()

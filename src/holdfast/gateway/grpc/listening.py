@@ -4,6 +4,7 @@ import grpc
 
 from holdfast import limits
 from holdfast.errors import UnavailableError
+from holdfast.gateway.certificates import Certificates
 
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
@@ -17,11 +18,14 @@ SERVER_OPTIONS = (
 )
 
 
-def bind(server: grpc.aio.Server, host: str, port: int) -> str:
+def bind(server: grpc.aio.Server, host: str, port: int, certificates: Certificates | None = None) -> str:
     """Takes the port, and returns the address; `UnavailableError` if it cannot be had."""
     address = f"[{host}]" if ":" in host else host
     try:
-        bound = server.add_insecure_port(f"{address}:{port}")
+        if certificates is None:
+            bound = server.add_insecure_port(f"{address}:{port}")
+        else:
+            bound = server.add_secure_port(f"{address}:{port}", _credentials(certificates))
     except RuntimeError as error:
         raise UnavailableError(
             f"cannot listen on {address}:{port}: is another server there, or is the address not of this machine?"
@@ -29,3 +33,11 @@ def bind(server: grpc.aio.Server, host: str, port: int) -> str:
             reason="PORT_IN_USE",
         ) from error
     return f"{address}:{bound}"
+
+
+def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(certificates.key, certificates.chain)],
+        root_certificates=certificates.client_ca or None,
+        require_client_auth=bool(certificates.client_ca),
+    )

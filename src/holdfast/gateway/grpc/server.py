@@ -4,20 +4,23 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.core.workers import beat_ms
 from holdfast.errors import UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import table
+from holdfast.gateway.certificates import Certificates
 from holdfast.gateway.grpc.calls import CalledServices
 from holdfast.gateway.grpc.counting import counters
-from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
+from holdfast.gateway.grpc.decoding import UnknownMethods
+from holdfast.gateway.grpc.guard import GuardedServer, rights
 from holdfast.gateway.grpc.listening import SERVER_OPTIONS, bind
 from holdfast.gateway.grpc.public import PublicService
 from holdfast.gateway.grpc.status import Context, refuse
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
+from holdfast.gateway.guarding import Guard, OpenGuard
 from holdfast.proto import (
     holdfast_pb2,
     holdfast_pb2_grpc,
@@ -44,28 +47,40 @@ SERVICES = (*_JOB_SERVICES, *_WORK_SERVICES)
 class GrpcServer:
     """A backend's services on one port."""
 
-    def __init__(self, backend: Backend, welcome: holdfast_pb2.Welcome, *, has_reflection: bool) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        welcome: holdfast_pb2.Welcome,
+        *,
+        has_reflection: bool,
+        guard: Guard | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
+        """Without a `guard` whoever reaches it may call it, without `certificates` it speaks in the clear."""
+        self._certificates = certificates
         self._server = grpc.aio.server(interceptors=counters(), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
         self._services = _JOB_SERVICES if backend.work is None else SERVICES
-        self._called = CalledServices(table(backend))
-        ours = TolerantServer(self._server)
+        methods = table(backend)
+        self._called = CalledServices(methods)
+        ours = GuardedServer(self._server, guard or OpenGuard(), rights(methods))
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(backend.jobs), ours)
         for service, handlers in self._called.handlers().items():
             ours.add_registered_method_handlers(service, handlers)
         self._work = self._add_work(backend.work, welcome, ours)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, ours)
         if has_reflection:
             names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, self._server)
-        self._server.add_generic_rpc_handlers((UnknownMethods(),))
+            described = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # missing in its stubs
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(described, ours)
+        ours.add_last(UnknownMethods())
 
     def _add_work(
-        self, work: LedgerWork | None, welcome: holdfast_pb2.Welcome, ours: TolerantServer
+        self, work: LedgerWork | None, welcome: holdfast_pb2.Welcome, ours: GuardedServer
     ) -> WorkService | None:
         """What workers connect to, or who tells them that it is not here."""
         if work is None:
-            self._server.add_generic_rpc_handlers((_WorkElsewhere(),))
+            ours.add_last(_WorkElsewhere())
             return None
         calls = CoordinatorService(work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms))
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(calls, ours)
@@ -75,7 +90,7 @@ class GrpcServer:
 
     async def start(self, host: str, port: int) -> str:
         """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
-        address = bind(self._server, host, port)
+        address = bind(self._server, host, port, self._certificates)
         await self._server.start()
         for service in ("", *self._services):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)

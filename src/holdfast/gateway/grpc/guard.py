@@ -1,0 +1,183 @@
+"""The guard in front of every gRPC method, asked before a request is decoded.
+
+Deny by default: a method that names no right cannot be registered. What a stream began with is asked again whenever
+something changes: a token that is revoked ends it.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from holdfast.errors import HoldfastError, UnauthenticatedError
+from holdfast.gateway.calls import Table
+from holdfast.gateway.grpc.decoding import tolerant
+from holdfast.gateway.grpc.status import Context, refuse
+from holdfast.gateway.guarding import Guard, Open, Right, Scope
+from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
+
+METADATA_KEY = "authorization"
+_SCHEME = "bearer "
+_METHOD_CHARS_MAX = 200
+Behaviour = Callable[..., Awaitable[Any]]
+
+
+def rights(table: Table) -> dict[str, Right]:
+    """What each method needs, by its path."""
+    package = holdfast_pb2.DESCRIPTOR.package
+    public = taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name
+    workers = taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name
+    return {
+        **{f"/{package}.{path}": method.scope for path, method in table.items()},
+        f"/{package}.JobService/Converse": Open.CALLERS,
+        f"/{package}.WorkService/Work": Scope.WORK,
+        f"/{public}/SubmitJob": Scope.SUBMIT,
+        f"/{public}/GetJobStatus": Scope.READ,
+        f"/{public}/GetJobResult": Scope.READ,
+        f"/{public}/CancelJob": Scope.SUBMIT,
+        f"/{public}/ListJobs": Scope.READ,
+        f"/{workers}/WorkerHeartbeat": Scope.WORK,
+        f"/{workers}/FetchWork": Scope.WORK,
+        f"/{workers}/ReportWorkOutcome": Scope.WORK,
+        f"/{health.SERVICE_NAME}/Check": Open.EVERYBODY,
+        f"/{health.SERVICE_NAME}/Watch": Open.EVERYBODY,
+        f"/{health.SERVICE_NAME}/List": Open.EVERYBODY,
+        f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": Scope.READ,
+    }
+
+
+class GuardedServer:
+    """What the generated registration takes for a server: every handler it brings asks the guard, then decodes."""
+
+    def __init__(self, server: grpc.aio.Server, guard: Guard, known: Mapping[str, Right]) -> None:
+        self._server = server
+        self._guard = guard
+        self._rights = known
+
+    def add_generic_rpc_handlers(self, _: object) -> None:
+        """The same handlers come once more, by name."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Registers the methods of one service; `TypeError` for one that names no right."""
+        changed = {name: self._guarded(f"/{service}/{name}", handler) for name, handler in handlers.items()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, changed),))
+
+    def add_last(self, handlers: grpc.GenericRpcHandler) -> None:  # type: ignore[type-arg]  # not generic at run time
+        """Those that refuse whatever they are asked: strangers are not even told that."""
+        self._server.add_generic_rpc_handlers((_Known(handlers, self._guard),))
+
+    def _guarded(self, path: str, handler: Any) -> Any:  # noqa: ANN401 - a named tuple that grpc does not type
+        right = self._rights.get(path)
+        if right is None:
+            raise TypeError(f"{path} names no scope")
+        if right is Open.EVERYBODY:
+            return handler
+        if handler.unary_unary is not None:
+            assert isinstance(right, Scope), path
+            return _unary(self._guard, handler, right)
+        return _staying(self._guard, handler, right)
+
+
+def _unary(guard: Guard, handler: Any, scope: Scope) -> Any:  # noqa: ANN401 - as above
+    """Lets in for one call; the request stays bytes until then."""
+    behave, decode, name = handler.unary_unary, tolerant(handler.request_deserializer), handler.unary_unary.__name__
+
+    async def guarded(data: bytes, context: Context) -> object:
+        try:
+            guard.admit(token_of(context), context.peer(), scope)
+        except HoldfastError as error:
+            await refuse(context, error, name)
+        return await behave(decode(data), context)
+
+    return handler._replace(unary_unary=guarded, request_deserializer=None)
+
+
+def _staying(guard: Guard, handler: Any, right: Right) -> Any:  # noqa: ANN401 - as above
+    """Lets in for as long as the right lasts; whoever takes calls in between is told who asks."""
+    decode = tolerant(handler.request_deserializer)
+    if handler.stream_stream is not None:
+        lasting = _lasting(guard, handler.stream_stream, right, None)
+        return handler._replace(request_deserializer=decode, stream_stream=lasting)
+    lasting = _lasting(guard, handler.unary_stream, right, decode)
+    return handler._replace(request_deserializer=None, unary_stream=lasting)
+
+
+def _lasting(guard: Guard, behave: Behaviour, right: Right, decode: Callable[[bytes], object] | None) -> Behaviour:
+    run = _written(behave) if inspect.isasyncgenfunction(behave) else behave
+    name = getattr(behave, "__name__", "")
+
+    async def guarded(request: Any, context: Context) -> None:  # noqa: ANN401 - bytes, or a stream
+        lost: list[HoldfastError] = []
+        task = asyncio.current_task()
+        assert task is not None
+
+        def end(error: HoldfastError) -> None:
+            lost.append(error)
+            task.cancel()
+
+        try:
+            visit = guard.enter(token_of(context), context.peer(), right, end)
+        except HoldfastError as error:
+            await refuse(context, error, name)
+        try:
+            given = (decode(request) if decode is not None else request, context)
+            await (run(*given, visit) if right is Open.CALLERS else run(*given))
+        except asyncio.CancelledError:
+            if not lost:
+                raise
+            task.uncancel()
+            await refuse(context, lost[0], name)
+        finally:
+            visit.leave()
+
+    return guarded
+
+
+def _written(behave: Callable[..., Any]) -> Behaviour:
+    """A handler that yields, as one that writes."""
+
+    async def written(request: object, context: Context) -> None:
+        async with aclosing(behave(request, context)) as messages:
+            async for message in messages:
+                await context.write(message)
+
+    return written
+
+
+def token_of(context: Context) -> str:
+    """What the caller shows; nothing, if it shows nothing. Who shows two things shows neither."""
+    shown = [value for key, value in context.invocation_metadata() or () if key == METADATA_KEY]
+    if len(shown) > 1:
+        raise UnauthenticatedError(f"expected one token, got {len(shown)}", reason="TOKEN_AMBIGUOUS")
+    if not shown or not isinstance(shown[0], str) or shown[0][: len(_SCHEME)].lower() != _SCHEME:
+        return ""
+    return shown[0][len(_SCHEME) :].strip()
+
+
+class _Known(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
+    """Handlers for those who would be let in for something."""
+
+    def __init__(self, handlers: grpc.GenericRpcHandler, guard: Guard) -> None:  # type: ignore[type-arg]
+        self._handlers = handlers
+        self._guard = guard
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
+        """The handler, if there is one."""
+        handler: Any = self._handlers.service(handler_call_details)
+        if handler is None:
+            return None
+        behave, name = handler.stream_stream, handler_call_details.method[:_METHOD_CHARS_MAX]
+
+        async def guarded(requests: object, context: Context) -> None:
+            try:
+                self._guard.enter(token_of(context), context.peer(), Open.CALLERS, lambda _: None).leave()
+            except HoldfastError as error:
+                await refuse(context, error, name)
+            await behave(requests, context)
+
+        return handler._replace(stream_stream=guarded)
