@@ -21,7 +21,7 @@ _KEY = {
     "in": "header",
     "required": False,
     "description": "a request that is repeated under the same key has its effect once",
-    "schema": {"type": "string", "maxLength": limits.REQUEST_ID_CHARS_MAX, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "maxLength": limits.REQUEST_ID_CHARS_MAX, "pattern": "^[ -~]*$"},
 }
 _LAST_EVENT = {
     "name": "Last-Event-ID",

@@ -20,6 +20,8 @@ _ENCODER = msgspec.json.Encoder()
 _HEAD_S = limits.HTTP_HEAD_MS_MAX / 1_000
 _BODY_S = limits.HTTP_BODY_MS_MAX / 1_000
 _UNREAD_S = limits.HTTP_UNREAD_MS_MAX / 1_000
+#: How long a client that was cut off may take to read why.
+_LINGER_S = 2.0
 #: A body that was refused is still read to its end, so that the client gets to read why; but not for ever.
 _BODY_BYTES_MAX = 4 * limits.MESSAGE_BYTES_MAX
 
@@ -57,6 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_used = False
         self._unread_since: float | None = None
         self._is_cut = False
+        self._cut_at: float | None = None
 
     # -- the connection
 
@@ -85,6 +88,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes of a request; not more of a head than its bound."""
         if self._is_cut:
+            self._body_bytes += len(data)
+            if self._body_bytes > _BODY_BYTES_MAX:
+                self.transport.abort()
             return
         if not self._is_head_there:
             self._head_bytes += len(data)
@@ -94,7 +100,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """Cuts the connection off if its client has had its time."""
-        if self._unread_since is not None and now - self._unread_since > _UNREAD_S:
+        is_over = self._cut_at is not None and now - self._cut_at > _LINGER_S
+        if is_over or (self._unread_since is not None and now - self._unread_since > _UNREAD_S):
             self.transport.abort()
         elif self._awaited_since is not None and not self._is_cut:
             waited = now - self._awaited_since
@@ -180,7 +187,15 @@ class BoundedProtocol(HttpToolsProtocol):
                 f"content-length: {len(body)}\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
-        self.transport.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Closes in the one direction, and for a moment lets the other go on: else the client might not read why."""
+        if self.transport.can_write_eof():
+            self._cut_at = self.loop.time()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
 
 def _head_too_large() -> HttpError:

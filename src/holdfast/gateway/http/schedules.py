@@ -47,6 +47,12 @@ class ScheduleBody(shapes.KindBody, frozen=True, forbid_unknown_fields=True, kw_
     jitter_s: Annotated[float, _SPAN] = 0
 
 
+class NamedScheduleBody(ScheduleBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same, with its name."""
+
+    name: shapes.Name
+
+
 class PreviewBody(TimesBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which ticks to look ahead to."""
 
@@ -136,8 +142,6 @@ class ScheduleRoutes:
 
     async def create(self, asked: Asked) -> Answer:
         """Makes or replaces the schedule that the body names."""
-        if not asked.content.name:
-            raise InvalidArgumentError("expected the body to name the schedule", reason="SCHEDULE_NAME_INVALID")
         return await self.make(asked.content, asked.content.name)
 
     async def make(self, body: ScheduleBody, name: str) -> Answer:
@@ -272,7 +276,7 @@ def routes(schedules: ScheduleRoutes) -> list[Route]:
             _PATH,
             schedules.create,
             "Make or replace a schedule",
-            body=ScheduleBody,
+            body=NamedScheduleBody,
             answers={201: Schedule},
             problems=(*_CHANGED, 429),
             examples=examples.SCHEDULE,

@@ -64,7 +64,7 @@ _NAMES = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=
 def _check_depth(value: object) -> None:
     """Level by level; the decoder's own bound depends on who calls it, and this one does not."""
     level = [value]
-    for _ in range(limits.JSON_DEPTH_MAX + 1):
+    for _ in range(limits.JSON_DEPTH_MAX):
         level = [part for holder in level for part in _parts(holder) if isinstance(part, _HOLDERS)]
         if not level:
             return

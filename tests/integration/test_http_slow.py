@@ -1,0 +1,161 @@
+"""Clients that are slow, or do not read: they are cut off, and nobody else notices."""
+
+import asyncio
+import contextlib
+
+import msgspec
+import pytest
+
+from holdfast import limits
+from holdfast.backends.ports import JobDraft
+from holdfast.core.model import Template
+from holdfast.gateway.http import protocol, server, telling
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.conftest import Start
+from tests.integration.http_client import Line, connected, get, post, request
+
+JOBS = "/api/v1/jobs"
+
+
+@pytest.fixture
+async def impatient(start: Start, monkeypatch: pytest.MonkeyPatch) -> LedgerServer:
+    """A server that waits for nobody for long."""
+    for name in ("_HEAD_S", "_BODY_S", "_UNREAD_S"):
+        monkeypatch.setattr(protocol, name, 0.2)
+    monkeypatch.setattr(server, "_SWEEP_S", 0.05)
+    return await start(no_http=False, http_port=0)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET /livez",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nX-A: b\r\n",
+        b"POST /api/v1/jobs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+        b"POST /api/v1/jobs HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_request_that_does_not_arrive_is_cut_off(impatient: LedgerServer, begun: bytes) -> None:
+    """Nothing, half a head or half a body: in the end the connection is closed."""
+    async with connected(impatient.http_address) as line:
+        line.writer.write(begun)
+        said = await line.end()
+    assert not said or said.startswith(b"HTTP/1.1 408 ")
+    assert (await get(impatient.http_address, "/livez")).status == 200
+
+
+async def test_trickle_does_not_count_as_progress(impatient: LedgerServer) -> None:
+    """A byte now and then keeps no request alive."""
+    async with connected(impatient.http_address) as line:
+        ended = asyncio.create_task(line.end())
+        with contextlib.suppress(ConnectionError):
+            line.writer.write(b"GET /livez HTTP/1.1\r\n")
+            while not ended.done():
+                line.writer.write(b"X")
+                await line.writer.drain()
+                await asyncio.wait([ended], timeout=0.02)
+        with contextlib.suppress(ConnectionError):
+            assert (await ended)[:13] in {b"", b"HTTP/1.1 408 "}
+
+
+async def test_idle_connection_may_wait_between_requests(impatient: LedgerServer) -> None:
+    """The deadline is for requests that have begun."""
+    async with connected(impatient.http_address) as line:
+        for _ in range(3):
+            line.writer.write(request("GET", "/livez"))
+            assert (await line.reply()).status == 200
+            await asyncio.sleep(0.5)  # longer than a request may take: nothing shows that it was not cut but time
+
+
+async def test_client_that_does_not_read_is_cut_off(impatient: LedgerServer) -> None:
+    """Answers that nobody takes are not kept for ever."""
+    address = impatient.http_address
+    job_id = (await post(address, JOBS, {"type": "echo", "payload": "x" * 1_000_000})).json["id"]
+    async with connected(address) as line:
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        line.writer.write(request("GET", f"{JOBS}/{job_id}") * 40)
+        await _few(impatient, 0)
+    assert (await get(address, "/livez")).status == 200
+
+
+async def test_many_slow_connections_give_way(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many connect and say nothing, whoever asks is answered."""
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 20)
+    running = await start(no_http=False, http_port=0)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(100):
+            line = await stack.enter_async_context(connected(running.http_address))
+            line.writer.write(b"GET /")
+            assert (await get(running.http_address, "/livez")).status == 200
+        assert len(_connections(running)) <= 20
+
+
+async def test_connections_that_are_all_busy_refuse_another(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 503 and when to come back; nobody who is being answered is sent away."""
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 2)
+    running = await start(no_http=False, http_port=0)
+    async with connected(running.http_address) as one, connected(running.http_address) as two:
+        for line in (one, two):
+            line.writer.write(request("GET", "/api/v1/events"))
+            assert (await _headers(line)).startswith(b"HTTP/1.1 200 ")
+        async with connected(running.http_address) as third:
+            reply = await third.reply()
+            assert (reply.status, reply.reason, reply.headers["retry-after"]) == (503, "TOO_MANY_CONNECTIONS", "1")
+        await post_over_grpc(running)
+        assert b"submitted" in await _until(one, b"submitted")
+
+
+async def test_listener_that_does_not_read_is_dropped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing piles up for it, and the others hear everything."""
+    monkeypatch.setattr(telling, "UNSENT_BYTES_MAX", 1_000)
+    running = await start(no_http=False, http_port=0)
+    async with connected(running.http_address) as deaf, connected(running.http_address) as keen:
+        deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for line in (deaf, keen):
+            line.writer.write(request("GET", "/api/v1/events?kind=entries"))
+        await _until(keen, b"id: ")
+        heard = 0
+        while len(_connections(running)) > 1:
+            jobs = [{"type": "echo", "labels": {"k": "x" * 1_000}}] * 500
+            async with connected(running.http_address) as other:
+                other.writer.write(request("POST", JOBS, _json({"jobs": jobs}), {"Content-Type": "application/json"}))
+                assert (await other.reply()).status == 202
+            heard += (await _until(keen, b"entries")).count(b"job_id")
+        assert heard > 0
+
+
+async def post_over_grpc(running: LedgerServer) -> None:
+    """A job that does not come over HTTP."""
+    await running.jobs.submit([Template("echo")], [JobDraft()])
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _connections(running: LedgerServer) -> list[object]:
+    http = running._http
+    assert http is not None
+    return list(http._state.connections)
+
+
+async def _few(running: LedgerServer, count: int) -> None:
+    """Until there are no more connections than this."""
+    async with asyncio.timeout(30):
+        while len(_connections(running)) > count:  # noqa: ASYNC110 - connections tell nobody of their end
+            await asyncio.sleep(0.01)
+
+
+async def _headers(line: Line) -> bytes:
+    async with asyncio.timeout(30):
+        return await line.reader.readuntil(b"\r\n\r\n")
+
+
+async def _until(line: Line, word: bytes) -> bytes:
+    """What is heard until the word is."""
+    heard = b""
+    async with asyncio.timeout(30):
+        while word not in heard:
+            heard += await line.reader.read(65_536)
+    return heard

@@ -1,0 +1,134 @@
+"""The table of routes: every row has a scope, and finds its requests."""
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from holdfast.backends.ports import JobApi
+from holdfast.errors import PermissionDeniedError
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.guarding import Caller, Scope
+from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.asking import Answer, Asked
+from holdfast.gateway.http.routing import EVERYBODY, Route, Router
+
+OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json"}
+#: No route may get as far as to use it.
+BACKEND = Backend(cast("JobApi", None))
+
+
+class Nobody:
+    """A guard that lets nobody in, and remembers who asked for what."""
+
+    def __init__(self) -> None:
+        self.asked: list[Scope] = []
+
+    def admit(self, token: str, peer: str, scope: Scope) -> Caller:
+        self.asked.append(scope)
+        raise PermissionDeniedError("nobody may")
+
+
+async def nothing(_: Asked) -> Answer:
+    return Answer(204)
+
+
+def row(path: str, method: str = "GET", scope: Any = Scope.READ) -> Route:  # noqa: ANN401 - also what is no scope
+    return Route(method=method, path=path, scope=scope, handler=nothing, summary="")
+
+
+async def status_of(application: Application, method: str, path: str) -> int:
+    """What the application answers; a body that is asked for fails the test."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:  # noqa: ANN401 - as ASGI says
+        raise AssertionError("the body was read before the caller was let in")
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - as ASGI says
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+    scope = {"method": method, "raw_path": path.encode(), "headers": headers, "client": None, "scheme": "http"}
+    await application({**scope, "query_string": b""}, receive, send)
+    return int(sent[0]["status"])
+
+
+def test_row_without_a_scope_is_refused() -> None:
+    """What names no scope cannot be served."""
+    with pytest.raises(TypeError, match="names no scope"):
+        Router([row("/x", scope=None)])
+    with pytest.raises(TypeError):
+        Route(method="GET", path="/x", handler=nothing, summary="")  # type: ignore[call-arg]
+
+
+def test_row_that_is_there_twice_is_refused() -> None:
+    """One of them would never be found."""
+    with pytest.raises(TypeError, match="twice"):
+        Router([row("/x/{a}"), row("/x/{a}")])
+
+
+async def test_every_route_asks_the_guard_before_it_reads_the_body() -> None:
+    """Whoever is not let in gets 403 from every route, by its own scope, and nothing of what it sent is read."""
+    guard = Nobody()
+    application = Application(BACKEND, guard)
+    for route in application.router.routes:
+        if route.scope is EVERYBODY:
+            assert route.path in OPEN_TO_EVERYBODY or route.path == "/" or route.path.startswith("/assets/")
+            continue
+        path = route.path.replace("{id}", "x").replace("{name}", "x")
+        assert await status_of(application, route.method, path) == 403, route.path
+        assert guard.asked.pop() is route.scope
+    assert await status_of(application, "HEAD", "/api/v1/jobs") == 403
+
+
+def test_what_changes_nothing_is_read_and_what_changes_something_is_not() -> None:
+    """No route that changes something can be used with the right to read."""
+    looking = {"/api/v1/schedule-preview"}
+    for route in Application(BACKEND).router.routes:
+        if isinstance(route.scope, Scope):
+            assert (route.scope is Scope.READ) == (route.method == "GET" or route.path in looking), route.path
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("/x", {}),
+        ("/x/", {}),
+        ("/x/a", {"id": "a"}),
+        ("/x/a/", {"id": "a"}),
+        ("/x/fixed", {}),
+        ("/x/a/do", {"id": "a"}),
+        ("/x/a%2Fb", {"id": "a/b"}),
+        ("/x/%C3%A9", {"id": "é"}),
+        ("/x/..", {"id": ".."}),
+    ],
+)
+def test_path_finds_its_row(path: str, params: dict[str, str]) -> None:
+    """Fixed paths before shapes; parts are decoded one by one, so that none becomes two."""
+    router = Router([row("/x"), row("/x/fixed"), row("/x/{id}"), row("/x/{id}/do")])
+    found = router.find(path)
+    assert found is not None
+    assert found.params == params
+
+
+@pytest.mark.parametrize("path", ["/", "", "/y", "/x//", "//x", "/x//do", "/x/a/do/more", "/X"])
+def test_path_of_nothing_finds_nothing(path: str) -> None:
+    """An empty part is no name."""
+    assert Router([row("/x/{id}"), row("/x/{id}/do")]).find(path) is None
+
+
+def test_document_names_the_scope_of_each_route() -> None:
+    """The OpenAPI document is made from the same table, with an example for each body."""
+    application = Application(BACKEND)
+    document = next(route for route in application.router.routes if route.path == "/openapi.json")
+    holder: Any = document.handler.__self__  # type: ignore[attr-defined]
+    paths = msgspec.json.decode(holder.document)["paths"]
+    shown = [route for route in application.router.routes if not route.is_short_form]
+    assert {(path, method.upper()) for path, methods in paths.items() for method in methods} == {
+        (route.path, route.method) for route in shown
+    }
+    for route in shown:
+        operation = paths[route.path][route.method.lower()]
+        assert operation["x-holdfast-scope"] == route.scope.value
+        if route.body is not None and route.method == "POST":
+            assert operation["requestBody"]["content"]["application/json"]["examples"], route.path
