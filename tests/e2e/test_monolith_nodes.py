@@ -145,7 +145,8 @@ def test_worker_goes_on_with_the_nodes_that_are_there(nodes: NodeSet, fleet: Fle
     nodes.programs[1].kill()
     eventually(lambda: worker.lines("node_away"), what="the loss of a node")
     for _ in range(3):
-        assert shell.run("job", "submit", "echo", '"on"', "--wait").stdout == '"on"'
+        done = shell.run("job", "submit", "echo", '"on"', "--wait")
+        assert done.stdout == '"on"', done.stderr
     nodes.start_again(1)
     eventually(lambda: worker.lines("node_back"), what="the return of a node")
     key = key_of(1)

@@ -22,8 +22,7 @@ def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path) 
     ready = program.ready()
     addresses = ready["nodes"]
     assert (len(addresses), ready["grpc"]) == (6, ",".join(addresses))
-    children = program.children()
-    assert len(children) == 6
+    assert len(program.children()) == 6
     wires = [fleet.wire(address) for address in addresses]
     ids = [wire.new(ms=1) for wire in wires]
     for index, (wire, job_id) in enumerate(zip(wires, ids, strict=True)):
@@ -36,9 +35,11 @@ def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path) 
     assert [line.split()[0].rpartition("-")[0] for line in workers] == [f"node-{index}" for index in range(6)]
     assert all("0/1" in line for line in workers)
 
-    os.kill(children[2], signal.SIGKILL)
+    (victim,) = [line["pid"] for line in program.lines("role_ready") if line["role"] == "node-2"]
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: _status(wires[2], ids[2]), lambda status: status == -1, what="its end")
     eventually(lambda: _status(wires[2], ids[2]), lambda status: status == public.DONE, what="its return")
-    assert len(eventually(program.children, lambda now: len(now) == 6 and children[2] not in now)) == 6
+    assert len(eventually(program.children, lambda now: len(now) == 6 and victim not in now)) == 6
     with Holdfast(f"holdfast://{ready['grpc']}") as app:
         jobs = [app.submit("echo", [number]) for number in range(12)]
         assert [job.result(30) for job in jobs] == [[number] for number in range(12)]

@@ -112,9 +112,9 @@ class Connection:
         """Several nodes, if that is what was named."""
         if not isinstance(self._place, list):
             return None
-        from holdfast.client.routed import RoutedJobs
+        from holdfast.client.routed import UnnamedJobs
 
-        return RoutedJobs(self._place)
+        return UnnamedJobs(self._place)
 
     async def _carrier(self, *, may_open: bool) -> "Carrier":
         """Whoever waits for a job does not open its directory: a server that is started again would find it in use."""

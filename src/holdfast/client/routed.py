@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from typing import Self
 
+import msgspec
+
 from holdfast import limits
 from holdfast.backends.ports import (
     Explanation,
@@ -174,6 +176,14 @@ class RoutedJobs:
         if silent:
             raise missing(silent)
         raise next(answer for answer in answers if answer is not None)
+
+
+class UnnamedJobs(RoutedJobs):
+    """For callers that name every draft only so that it can be repeated: here the router does both."""
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """In turn, or where their keys belong; the ids are made for the nodes that are chosen."""
+        return await super().submit(templates, [msgspec.structs.replace(draft, id="") for draft in drafts])
 
 
 def _is_silence(answer: object) -> bool:

@@ -3,27 +3,15 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-import msgspec
-
-from holdfast.backends.ports import JobDraft, WorkApi
-from holdfast.client.routed import RoutedJobs
+from holdfast.backends.ports import WorkApi
+from holdfast.client.routed import UnnamedJobs
 from holdfast.client.routed_work import RoutedWork
-from holdfast.core.commands import Submitted
-from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
 from holdfast.logs import get_logger
 from holdfast.topology.link import Near, Ports
 from holdfast.topology.patience import Patience, patiently
 
 T = TypeVar("T")
-
-
-class _Unnamed(RoutedJobs):
-    """For callers that name every draft, so that it can be repeated: here the router does both."""
-
-    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """In turn, or where their keys belong; the ids are made for the nodes that are chosen."""
-        return await super().submit(templates, [msgspec.structs.replace(draft, id="") for draft in drafts])
 
 
 def tell(address: str, error: HoldfastError | None) -> None:
@@ -40,7 +28,7 @@ class Routed:
     def __init__(self, addresses: Sequence[str]) -> None:
         """In their fixed order."""
         self._addresses = addresses
-        self._jobs = _Unnamed(addresses)
+        self._jobs = UnnamedJobs(addresses)
         self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
 
     async def call(
