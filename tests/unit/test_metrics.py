@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.core import events
+from holdfast.core import commands, events
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import FIXED, Backoff, QueueMode, Template
+from holdfast.core.model import FIXED, Backoff, QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
 from holdfast.observe import endpoint as endpoint_module
 from holdfast.observe.endpoint import Endpoint
@@ -62,6 +62,20 @@ def test_submitted_jobs_are_counted_by_queue_and_type(desk: MeteredDesk) -> None
     samples = told(desk.meter)
     assert of(samples, "holdfast_jobs_submitted_total", queue="default", type="echo") == 2
     assert of(samples, "holdfast_jobs_submitted_total", queue="slow", type="mail") == 1
+
+
+def test_ticks_are_counted_by_what_became_of_them(desk: MeteredDesk) -> None:
+    """Fired, skipped, triggered and each that was missed; a job that a schedule makes is one that was accepted."""
+    spec = ScheduleSpec("s", Template("echo"), every_ms=10_000, overlap="skip", catch_up="latest")
+    desk.do(commands.SetSchedule(spec))
+    for job_id, wait_ms in (("first", 11_000), ("second", 10_000), ("third", 100_000)):
+        desk.pass_ms(wait_ms)
+        desk.do(commands.Tick(job_id))
+    desk.do(commands.TriggerSchedule("s", "by-hand"))
+    samples = told(desk.meter)
+    ticks = {name: of(samples, "holdfast_schedule_ticks_total", outcome=name) for name in desk.meter.ticks}
+    assert ticks == {"fired": 1, "skipped": 2, "missed": 9, "triggered": 1}
+    assert of(samples, "holdfast_jobs_submitted_total", queue="default", type="echo") == 2
 
 
 def test_every_way_to_end_is_an_outcome(desk: MeteredDesk) -> None:

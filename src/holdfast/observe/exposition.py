@@ -31,6 +31,7 @@ class MeterCollector(Collector):
         """Every family, all of them as of now."""
         yield from self._of_jobs()
         yield from _of_queues(_bounded(self._queues()))
+        yield self._of_schedules()
         yield from self._of_the_journal()
         yield InfoMetricFamily("holdfast_build", "Which build this is.", value=self._build)
         yield GaugeMetricFamily("holdfast_leader", "Whether this process decides about its jobs.", value=1)
@@ -52,6 +53,13 @@ class MeterCollector(Collector):
             wait.add_metric(pair, *_buckets(series.wait_ms, 1_000))
             run.add_metric(pair, *_buckets(series.run_ms, 1_000))
         yield from (submitted, finished, wait, run)
+
+    def _of_schedules(self) -> Metric:
+        text = "Ticks of schedules, by what became of them."
+        ticks = CounterMetricFamily("holdfast_schedule_ticks", text, labels=("outcome",))
+        for outcome, count in self._meter.ticks.items():
+            ticks.add_metric((outcome,), count)
+        return ticks
 
     def _of_the_journal(self) -> Iterator[Metric]:
         meter = self._meter

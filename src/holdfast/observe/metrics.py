@@ -8,10 +8,11 @@ are counted under `other`, so that a client who makes names up cannot fill the m
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from holdfast.core.events import AnyEvent, Created, Granted, Reported, Revoked
+from holdfast.core.events import AnyEvent, Created, Granted, Reported, Revoked, Ticked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import Job, Template
+from holdfast.core.schedules import FIRED, MISSED, SKIPPED, TRIGGERED
 
 SERIES_MAX = 100
 OTHER = "other"
@@ -64,6 +65,7 @@ class Meter:
         self._other = Series(OTHER, OTHER)
         self.leases_expired = 0
         self.reports_fenced = 0
+        self.ticks = dict.fromkeys((FIRED, SKIPPED, MISSED, TRIGGERED), 0)
         self.sync_us = Distribution(SYNC_BOUNDS_US)
         self.journal_bytes = 0
 
@@ -85,6 +87,8 @@ class Meter:
             self._ended(moves)
             if isinstance(event, Revoked) and event.reason == "expired":
                 self.leases_expired += len(event.rows)
+            elif isinstance(event, Ticked):
+                self._ticked(event)
 
     def durable(self, position: int) -> None:
         """Counted already: were it not to become durable, this process and its numbers would be gone."""
@@ -106,6 +110,14 @@ class Meter:
                 template = job.template
                 series = self._of(template)
             series.submitted += 1
+
+    def _ticked(self, event: Ticked) -> None:
+        """Ticks that were passed over are counted one by one, whatever became of the one that says so."""
+        self.ticks[MISSED] += event.missed
+        if event.outcome != MISSED:
+            self.ticks[event.outcome] += 1
+        if event.job is not None and event.template is not None:
+            self._of(event.template).submitted += 1
 
     def _granted(self, moves: Moves, at_ms: int) -> None:
         template, series = None, self._other
