@@ -1,0 +1,139 @@
+// The page: which view is shown, what all views share, and whether the server is there.
+
+import { get } from "./api.js";
+import { h, replace, say, set } from "./dom.js";
+import { bytes, count } from "./format.js";
+import { Live } from "./live.js";
+import { Series } from "./series.js";
+import { JobView } from "./view_job.js";
+import { JobsView } from "./view_jobs.js";
+import { LoginView } from "./view_login.js";
+import { Overview } from "./view_overview.js";
+import { QueuesView } from "./view_queues.js";
+import { SchedulesView } from "./view_schedules.js";
+import { WorkersView } from "./view_workers.js";
+
+const VIEWS = { overview: Overview, queues: QueuesView, workers: WorkersView, schedules: SchedulesView };
+const LINK_WORDS = { waiting: "connecting", live: "live", lost: "no connection" };
+
+/** What every view may look at. */
+export class Page {
+  constructor() {
+    this.live = new Live();
+    this.series = new Series();
+    this.queues = null;
+    this.workers = null;
+    this.main = document.getElementById("main");
+    this.link = document.getElementById("link");
+    this.foot = document.getElementById("foot");
+    this.view = null;
+    this.path = null;
+    this.isAsking = false;
+    this.live.addEventListener("stats", () => this.#stats());
+    this.live.addEventListener("state", () => this.#state());
+    this.live.addEventListener("entries", (event) => this.view?.heard?.(event.detail));
+    this.live.addEventListener("open", () => this.view?.opened?.());
+    window.addEventListener("hashchange", () => this.route());
+    document.addEventListener("holdfast:login", () => this.#login());
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault();
+      this.main.focus();
+    });
+  }
+
+  /** The time of the server, as far as is known. */
+  get now() {
+    return this.live.stats && this.live.state === "live" ? this.live.stats.now_ms : Date.now();
+  }
+
+  start() {
+    this.live.start();
+    this.route();
+  }
+
+  route() {
+    const hash = location.hash.replace(/^#/, "") || "/";
+    const [path, query = ""] = hash.split("?");
+    const parts = path.split("/").filter(Boolean);
+    const isFirst = this.view === null;
+    const name = parts[0] ?? "overview";
+    if (this.path === path && this.view?.filter) {
+      this.view.filter(new URLSearchParams(query)); // the same list, other filters
+      return;
+    }
+    this.path = path;
+    this.view?.close?.();
+    this.view = this.#made(name, parts[1], new URLSearchParams(query));
+    this.#mark(name);
+    replace(this.main, this.view.node);
+    document.title = `${this.view.title} · Holdfast`;
+    this.live.follow(this.view.job ?? "");
+    this.view.open?.();
+    if (!isFirst) this.main.querySelector("h1")?.focus();
+    window.scrollTo(0, 0);
+  }
+
+  #made(name, id, query) {
+    if (name === "jobs") return id ? new JobView(this, decodeURIComponent(id)) : new JobsView(this, query);
+    return new (VIEWS[name] ?? Overview)(this);
+  }
+
+  #mark(name) {
+    for (const link of document.querySelectorAll("nav a")) {
+      set(link, "aria-current", link.dataset.view === name ? "page" : null);
+    }
+  }
+
+  #login() {
+    if (this.view instanceof LoginView) return;
+    this.live.stop();
+    this.view?.close?.();
+    this.path = null;
+    this.view = new LoginView(() => {
+      this.view = null;
+      this.start();
+    });
+    replace(this.main, this.view.node);
+    document.title = `${this.view.title} · Holdfast`;
+    this.view.open();
+  }
+
+  async #stats() {
+    const stats = this.live.stats;
+    this.series.add(stats);
+    say(
+      this.foot,
+      `Holdfast ${stats.version} · ${stats.backend} · epoch ${count(stats.epoch)} · position ${count(stats.position)}` +
+        ` · ${bytes(stats.bytes_held)} held`,
+    );
+    await this.look();
+    this.view?.stats?.(stats);
+  }
+
+  /** Queues and workers, as all views see them. */
+  async look() {
+    if (this.isAsking) return;
+    this.isAsking = true;
+    try {
+      const [queues, workers] = await Promise.all([get("/queues"), get("/workers")]);
+      this.queues = queues.queues;
+      this.workers = workers.workers;
+    } catch (error) {
+      if (error.isMissing) [this.queues, this.workers] = [[], []];
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  #state() {
+    set(this.link, "data-state", this.live.state);
+    say(this.link, LINK_WORDS[this.live.state]);
+    this.view?.stats?.(this.live.stats);
+  }
+}
+
+const page = new Page();
+window.addEventListener("error", () => {
+  page.foot.append(h("span", {}, " · a part of this page failed; reload it"));
+});
+page.start();

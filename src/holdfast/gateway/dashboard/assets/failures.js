@@ -1,0 +1,26 @@
+// What fails and why: the newest failed jobs, grouped by type and by what their reasons have in common.
+
+const VARYING = [
+  [/0x[0-9a-f]+/gi, "0x…"],
+  [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi, "…"],
+  [/\b[0-9a-f]{16,}\b/gi, "…"],
+  [/\d+(\.\d+)?/g, "#"],
+];
+
+/** The reason without what differs from job to job. */
+export function kind(reason) {
+  return VARYING.reduce((text, [pattern, instead]) => text.replace(pattern, instead), reason.slice(0, 300)).trim();
+}
+
+/** Groups of failed jobs, the largest first. */
+export function grouped(jobs) {
+  const groups = new Map();
+  for (const job of jobs) {
+    const key = JSON.stringify([job.type, kind(job.failure_reason)]);
+    const group = groups.get(key) ?? { key, type: job.type, queue: job.queue, count: 0, newest: job };
+    group.count += 1;
+    if (job.finished_at_ms > group.newest.finished_at_ms) group.newest = job;
+    groups.set(key, group);
+  }
+  return [...groups.values()].sort((one, two) => two.count - one.count || two.newest.finished_at_ms - one.newest.finished_at_ms);
+}

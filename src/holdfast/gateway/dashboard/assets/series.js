@@ -1,0 +1,78 @@
+// The last minutes in numbers: each sample is what the server has counted, and a rate is the difference of two.
+
+const KEPT = 600;
+const RATE_MS = 5_000;
+const LATENCY_MS = 30_000;
+
+/** Samples of the server's numbers, oldest first. */
+export class Series {
+  constructor() {
+    this.samples = [];
+    this.started = 0;
+  }
+
+  add(stats) {
+    const last = this.samples.at(-1);
+    if (last !== undefined && stats.now_ms <= last.at) return;
+    if (stats.started_at_ms !== this.started) this.samples = []; // counted from nothing again
+    this.started = stats.started_at_ms;
+    const totals = stats.totals;
+    this.samples.push({
+      at: stats.now_ms,
+      queued: stats.states.QUEUED ?? 0,
+      running: stats.states.RUNNING ?? 0,
+      submitted: totals ? totals.submitted : null,
+      done: totals ? totals.finished.done : null,
+      failed: totals ? totals.finished.failed : null,
+      expired: totals ? totals.leases_expired : 0,
+      totals,
+    });
+    if (this.samples.length > KEPT) this.samples.splice(0, this.samples.length - KEPT);
+  }
+
+  /** So many a second at a sample, over the seconds before it; nothing where nothing was counted. */
+  rate(name, index = this.samples.length - 1) {
+    const [before, now] = this.#pair(index, RATE_MS);
+    if (before === null || now[name] === null || before[name] === null) return null;
+    return (Math.max(0, now[name] - before[name]) * 1_000) / (now.at - before.at);
+  }
+
+  /** How many more within so many milliseconds. */
+  grown(name, withinMs) {
+    const [before, now] = this.#pair(this.samples.length - 1, withinMs);
+    return before === null ? 0 : Math.max(0, now[name] - before[name]);
+  }
+
+  /** The time below which this share of jobs stayed, of those of the last half minute. */
+  quantile(kind, share, index = this.samples.length - 1) {
+    const [before, now] = this.#pair(index, LATENCY_MS);
+    if (before === null || !now.totals || !before.totals) return null;
+    const [bounds, counts] = [now.totals[`${kind}_ms_bounds`], now.totals[`${kind}_ms_counts`]];
+    const old = before.totals[`${kind}_ms_counts`];
+    return quantile(bounds, counts.map((value, place) => value - old[place]), share);
+  }
+
+  #pair(index, withinMs) {
+    const now = this.samples[index];
+    if (now === undefined || index === 0) return [null, now];
+    let first = index - 1;
+    while (first > 0 && now.at - this.samples[first - 1].at <= withinMs) first -= 1;
+    return [this.samples[first], now];
+  }
+}
+
+/** From a histogram, evenly within a bound; nothing if it is empty. */
+export function quantile(bounds, counts, share) {
+  const all = counts.reduce((sum, value) => sum + value, 0);
+  if (all <= 0) return null;
+  let below = 0;
+  for (const [place, value] of counts.entries()) {
+    if (below + value >= share * all) {
+      const low = place ? bounds[place - 1] : 0;
+      const high = bounds[place] ?? low;
+      return low + (high - low) * ((share * all - below) / value);
+    }
+    below += value;
+  }
+  return bounds.at(-1);
+}

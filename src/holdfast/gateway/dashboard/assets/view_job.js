@@ -1,0 +1,256 @@
+// One job: where it is and why, its life as a drawing, what it was given, what it said, and how it ended.
+
+import { get } from "./api.js";
+import { confirm, toast } from "./dialog.js";
+import { cut, h, Keyed, replace, say, set, shown } from "./dom.js";
+import { count, full, moment, span } from "./format.js";
+import { badge, button, cell, empty, jobLink, jobsPath, setBadge, table } from "./parts.js";
+import { Timeline } from "./timeline.js";
+import { actOn, tookOf } from "./view_jobs.js";
+
+const ENDED = new Set(["DONE", "FAILED", "CANCELED"]);
+const TEXT_SHOWN = 100_000;
+const ENTRIES_SHOWN = 200;
+const LINES_SHOWN = 500;
+
+export class JobView {
+  constructor(page, id) {
+    this.page = page;
+    this.title = "Job";
+    this.job = id; // the stream tells the entries of this job
+    this.found = null;
+    this.entries = [];
+    this.timer = 0;
+    this.isClosed = false;
+    this.#build(id);
+  }
+
+  #build(id) {
+    this.state = badge("QUEUED");
+    this.cancel = button("Cancel job", () => this.#act("cancel"), { class: "danger", disabled: true });
+    this.retry = button("Retry job", () => this.#act("retry"), { disabled: true });
+    this.typeName = h("h1", { tabindex: -1 }, "Job");
+    this.why = h("p", { class: "why", role: "status" });
+    this.bar = h("progress", { max: 1000, "aria-label": "Progress" });
+    this.barText = h("span", { class: "muted" });
+    this.progress = h("p", { class: "progress" }, this.bar, this.barText);
+    this.facts = h("dl", { class: "pairs" });
+    this.timeline = new Timeline();
+    const { node, body } = table("History", [["Time", "num"], "What", "State", "Worker", "Reason"], { class: "tight stack" });
+    this.history = node;
+    this.rows = new Keyed(body, (entry) => entry.key, entryRow);
+    this.logs = h("pre", { class: "data", tabindex: 0, "aria-label": "Log lines" });
+    this.payload = h("pre", { class: "data", tabindex: 0, "aria-label": "Payload" });
+    this.result = h("pre", { class: "data", tabindex: 0, "aria-label": "Result" });
+    this.trace = h("pre", { class: "data trace", tabindex: 0, "aria-label": "Traceback" });
+    const card = (title, ...parts) => h("section", { class: "card", "aria-label": title }, h("h2", {}, title), ...parts);
+    this.cards = {
+      life: card("Timeline", this.timeline.node),
+      trace: card("Traceback", this.trace),
+      result: card("Result", this.result),
+      payload: card("Payload", this.payload),
+      logs: card("Log lines", this.logs),
+      history: card("History", this.history),
+    };
+    for (const name of ["trace", "result", "logs"]) this.cards[name].hidden = true;
+    this.body = h("div", { class: "job" },
+      h("section", { class: "card", "aria-label": "Facts" }, this.why, this.progress, this.facts),
+      this.cards.life, this.cards.trace, h("div", { class: "columns" }, this.cards.payload, this.cards.result), this.cards.logs, this.cards.history);
+    this.trouble = empty("", "trouble");
+    this.trouble.hidden = true;
+    this.node = h("div", {},
+      h("div", { class: "heading" }, this.typeName, this.state, h("span", { class: "grow" }), this.retry, this.cancel),
+      h("p", { class: "job-id" }, h("a", { href: "#/jobs" }, "Jobs"), " / ", h("span", { class: "mono", id: "job-id" }, cut(id, 80)),
+        button("Copy id", () => this.#copy(id), { class: "quiet" })),
+      this.trouble, this.body);
+  }
+
+  open() {
+    this.#load();
+  }
+
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.timer);
+  }
+
+  /** The stream began anew: something may have been missed. */
+  opened() {
+    this.#soon();
+  }
+
+  /** Something happened to this job. */
+  heard(entries) {
+    this.entries = this.entries.concat(entries);
+    this.#soon();
+  }
+
+  stats(stats) {
+    if (stats === null || this.found === null || ENDED.has(this.found.status)) return;
+    this.#moving();
+    this.#whyNot();
+  }
+
+  async #copy(id) {
+    try {
+      await navigator.clipboard.writeText(id);
+      toast("The id is copied.");
+    } catch {
+      getSelection().selectAllChildren(document.getElementById("job-id"));
+    }
+  }
+
+  #soon() {
+    clearTimeout(this.timer);
+    if (!this.isClosed) this.timer = setTimeout(() => this.#load(), 100);
+  }
+
+  async #load() {
+    const path = `/jobs/${encodeURIComponent(this.job)}`;
+    try {
+      const [job, history] = await Promise.all([get(path, {}, { exact: true }), this.#past(path)]);
+      if (this.isClosed) return;
+      this.found = job;
+      this.entries = history;
+      this.trouble.hidden = true;
+      this.body.hidden = false;
+      this.#show();
+      this.#whyNot();
+      if (ENDED.has(job.status)) this.#ended(await get(`${path}/result`, {}, { exact: true }));
+    } catch (error) {
+      if (this.isClosed) return;
+      say(this.trouble, error.status === 404 ? "There is no such job; it may have been forgotten after it ended." : error.message);
+      this.trouble.hidden = false;
+      this.body.hidden = this.found === null;
+    }
+  }
+
+  /** A backend without history shows the job all the same. */
+  async #past(path) {
+    try {
+      return (await get(`${path}/history`)).entries;
+    } catch (error) {
+      if (error.isMissing || error.status === 404) return [];
+      throw error;
+    }
+  }
+
+  async #whyNot() {
+    try {
+      const why = await get(`/jobs/${encodeURIComponent(this.job)}/why`);
+      const text = why.explanation.charAt(0).toUpperCase() + why.explanation.slice(1);
+      say(this.why, cut(`${text}.`, 600));
+      set(this.why, "data-reason", why.reason);
+    } catch {
+      // the rest of the page says that something is wrong
+    }
+  }
+
+  #show() {
+    const job = this.found;
+    this.title = job.type;
+    document.title = `${shown(job.type)} · Holdfast`;
+    say(this.typeName, shown(job.type));
+    setBadge(this.state, job.status, job.cancel_requested && !ENDED.has(job.status) ? "asked to stop" : job.status.toLowerCase());
+    this.cancel.disabled = ENDED.has(job.status);
+    this.retry.disabled = !ENDED.has(job.status);
+    replace(this.facts, pairsOf(job, this.page.now).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
+    say(this.payload, data(job.payload, job.payload_base64, "It was called with nothing."));
+    const steps = this.entries.filter((entry) => entry.what !== "log");
+    const lines = this.entries.filter((entry) => entry.what === "log");
+    this.cards.logs.hidden = lines.length === 0;
+    say(this.logs, lines.slice(-LINES_SHOWN).map((line) => `${moment(line.at_ms, this.page.now)}  ${shown(line.reason)}`).join("\n"));
+    this.cards.history.hidden = steps.length === 0;
+    this.rows.show(steps.slice(-ENTRIES_SHOWN).map((entry, place) => ({ ...entry, key: `${entry.position}-${entry.what}-${entry.token}-${place}` })));
+    this.#moving();
+  }
+
+  /** What changes while it waits or runs. */
+  #moving() {
+    const job = this.found;
+    this.cards.life.hidden = this.entries.length === 0;
+    this.timeline.show(this.entries, this.page.now);
+    this.progress.hidden = !job.progress || job.status !== "RUNNING";
+    if (this.progress.hidden) return;
+    set(this.bar, "value", null);
+    if (job.progress.permille >= 0) this.bar.value = job.progress.permille;
+    else this.bar.removeAttribute("value");
+    say(this.barText, `${job.progress.permille >= 0 ? `${job.progress.permille / 10} % ` : ""}${cut(job.progress.message, 200)}`);
+  }
+
+  #ended(result) {
+    if (this.isClosed || !result.ready) return;
+    const failure = result.status === "FAILED" && result.output && typeof result.output === "object" ? result.output : null;
+    const trace = typeof failure?.traceback === "string" ? failure.traceback : "";
+    this.cards.trace.hidden = !trace;
+    say(this.trace, shown(trace.slice(-TEXT_SHOWN)));
+    this.cards.result.hidden = false;
+    const words = result.summary && !trace ? `${shown(result.summary)}\n\n` : "";
+    say(this.result, trace ? shown(`${failure.type}: ${failure.message}`) : words + data(result.output, result.output_base64, words ? "" : "It returned nothing."));
+  }
+
+  async #act(verb) {
+    const isCancel = verb === "cancel";
+    const answer = await confirm({
+      title: isCancel ? "Cancel this job?" : "Retry this job?",
+      text: isCancel
+        ? "If it waits it never runs; if it runs it is asked to stop. This cannot be undone."
+        : "It is submitted again as a new job of the same type, with the same payload.",
+      act: isCancel ? "Cancel job" : "Retry job",
+      isDanger: isCancel,
+      asksReason: isCancel,
+    });
+    if (answer === null) return;
+    try {
+      const done = await actOn(this.job, verb, answer.reason);
+      if (!isCancel) location.hash = `#/jobs/${encodeURIComponent(done.id)}`;
+      toast(isCancel ? (done.was_terminal ? "It had already ended." : done.status === "RUNNING" ? "It was asked to stop." : "The job is canceled.") : "Submitted again; this is the new job.");
+      this.#soon();
+    } catch (error) {
+      toast(error.message, true);
+    }
+  }
+}
+
+function entryRow(entry) {
+  const state = entry.status ? badge(entry.status) : "";
+  return {
+    node: h("tr", {}, h("td", { "data-label": "Time", class: "num", title: full(entry.at_ms) }, moment(entry.at_ms)), cell("What", "", cut(entry.what, 60)),
+      cell("State", "", state), cell("Worker", "", cut(entry.worker_id, 60)), cell("Reason", "wide", cut(entry.reason, 400))),
+    update() {},
+  };
+}
+
+function pairsOf(job, now) {
+  const words = Object.entries(job.labels).map(([name, value]) => h("a", { class: "label", href: jobsPath({ label: `${name}:${value}` }) }, cut(`${name}:${value}`, 120)));
+  const headers = Object.entries(job.headers).map(([name, value]) => h("span", { class: "label" }, cut(`${name}: ${value}`, 160)));
+  const losses = job.losses ? `, ${count(job.losses)} lost` : "";
+  const all = [
+    ["Queue", h("a", { href: jobsPath({ queue: job.queue }) }, cut(job.queue, 60))],
+    ["Priority", String(job.priority)],
+    ["Created", full(job.created_at_ms)],
+    ["Due", job.not_before_ms > job.created_at_ms ? full(job.not_before_ms) : ""],
+    ["Started", job.started_at_ms ? full(job.started_at_ms) : ""],
+    ["Finished", job.finished_at_ms ? full(job.finished_at_ms) : ""],
+    ["Waited", job.started_at_ms ? span(job.started_at_ms - job.created_at_ms) : ""],
+    ["Ran", job.started_at_ms ? tookOf(job, now) : ""],
+    ["Attempts", `${count(job.attempts)} (${count(job.failures)} of ${count(job.max_attempts)} failed${losses})`],
+    ["Timeout", job.timeout_s ? span(job.timeout_s * 1_000) : ""],
+    ["Worker", job.worker_id ? cut(job.worker_id, 80) : ""],
+    ["Failure", job.failure_reason ? h("span", { class: "trouble" }, cut(job.failure_reason, 600)) : ""],
+    ["Labels", words.length ? h("span", {}, words) : ""],
+    ["Headers", headers.length ? h("span", {}, headers) : ""],
+    ["Unique key", cut(job.unique_key, 120)],
+    ["Request id", cut(job.request_id, 120)],
+    ["Retry of", job.retry_of ? jobLink(job.retry_of) : ""],
+  ];
+  return all.filter(([, value]) => value !== "");
+}
+
+/** What a job was given or gave, as text that is never too long for the page. */
+function data(value, base64, nothing) {
+  if (base64) return `${base64.slice(0, TEXT_SHOWN)}\n\n(base64: it is not JSON)`;
+  if (value === null || value === undefined) return nothing;
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return text.length > TEXT_SHOWN ? `${shown(text.slice(0, TEXT_SHOWN))}\n\n… ${count(text.length - TEXT_SHOWN)} more characters` : shown(text);
+}

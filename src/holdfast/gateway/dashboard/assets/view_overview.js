@@ -1,0 +1,198 @@
+// What a person on call wants first: is it healthy, how deep, how old, how fast, what fails and why.
+
+import { get } from "./api.js";
+import { cut, h, Keyed, replace, say, set } from "./dom.js";
+import { grouped } from "./failures.js";
+import { brief, count, rate, span } from "./format.js";
+import { health } from "./health.js";
+import { cell, empty, heading, jobLink, jobsPath, setAgo, setBadge, table } from "./parts.js";
+import { Plot } from "./plot.js";
+
+const FAILED_LOOKED_AT = 200;
+const FAILED_AGAIN_MS = 3_000;
+const GROUPS_SHOWN = 8;
+
+export class Overview {
+  constructor(page) {
+    this.page = page;
+    this.title = "Overview";
+    this.failedSeen = -1;
+    this.failedAt = 0;
+    this.word = h("strong", {}, "Looking");
+    this.since = h("span", { class: "muted" });
+    this.findings = h("ul", { class: "findings" });
+    this.health = h("section", { class: "health", "data-level": "idle", "aria-label": "Health" },
+      h("p", { class: "verdict", role: "status" }, h("i", { class: "lamp", "aria-hidden": "true" }), this.word), this.since, this.findings);
+    this.facts = Object.fromEntries(FACTS.map(([key, label, href]) => [key, fact(label, href)]));
+    this.plots = {
+      throughput: new Plot("Throughput, jobs a second", [
+        { name: "submitted", tone: "tone-plain" }, { name: "done", tone: "tone-good", isFilled: true }, { name: "failed", tone: "tone-bad" },
+      ], rate),
+      latency: new Plot("Latency, 95 of 100 stay below", [
+        { name: "waiting", tone: "tone-plain" }, { name: "running", tone: "tone-run", isFilled: true },
+      ], span),
+      depth: new Plot("Depth, jobs", [
+        { name: "queued", tone: "tone-plain", isFilled: true }, { name: "running", tone: "tone-run" },
+      ], brief),
+    };
+    this.queues = queueTable();
+    this.failures = failureTable();
+    this.failuresNote = h("p", { class: "hint" });
+    this.node = h("div", { class: "overview" },
+      heading("Overview"),
+      this.health,
+      h("dl", { class: "facts" }, Object.values(this.facts).map((one) => one.node)),
+      h("div", { class: "plots" }, Object.values(this.plots).map((plot) => plot.node)),
+      h("div", { class: "columns" },
+        h("section", { class: "card", "aria-label": "Queues" }, h("h2", {}, "Queues"), this.queues.node, this.queues.none),
+        h("section", { class: "card", "aria-label": "What fails" }, h("h2", {}, "What fails, and why"), this.failures.node, this.failuresNote)));
+  }
+
+  open() {
+    this.stats(this.page.live.stats);
+  }
+
+  stats(stats) {
+    const { live, series, queues, workers } = this.page;
+    this.#health(health({ live, stats, queues, workers, series }), stats);
+    if (stats === null || queues === null) return;
+    this.#numbers(stats, queues);
+    this.#draw(series);
+    this.queues.show(queues);
+    this.#failing(stats);
+  }
+
+  #health(verdict, stats) {
+    set(this.health, "data-level", verdict.level);
+    say(this.word, verdict.word);
+    say(this.since, stats ? `running for ${span(stats.now_ms - stats.started_at_ms)}` : "");
+    const texts = verdict.findings.map((finding) => finding.text).join("\n");
+    if (texts === this.findingsShown) return;
+    this.findingsShown = texts;
+    replace(this.findings, verdict.findings.slice(0, 6).map((finding) =>
+      h("li", { "data-level": finding.level }, h("a", { href: finding.href }, cut(finding.text, 300)))));
+  }
+
+  #numbers(stats, queues) {
+    const { series } = this.page;
+    const sum = (name) => queues.reduce((total, queue) => total + queue[name], 0);
+    const oldest = queues.reduce((best, queue) => (queue.ready && queue.oldest_age_ms > (best?.oldest_age_ms ?? -1) ? queue : best), null);
+    const failed = series.grown("failed", 60_000);
+    const show = (key, value, note = "") => this.facts[key].show(value, note);
+    show("ready", brief(sum("ready")), sum("delayed") ? `${brief(sum("delayed"))} not due yet` : "");
+    show("oldest", oldest ? span(oldest.oldest_age_ms) : "–", oldest ? `in ${oldest.name}` : "nothing waits");
+    show("running", `${brief(stats.leases)}`, `of ${count(stats.slots)} slots, ${count(stats.workers)} worker${stats.workers === 1 ? "" : "s"}`);
+    show("done", rate(series.rate("done")), "a second");
+    show("failed", brief(failed), "in the last minute");
+    show("wait", span(series.quantile("wait", 0.95)), "95 of 100 start sooner");
+    this.facts.failed.tone(failed ? "bad" : "");
+    this.facts.oldest.tone(oldest && oldest.oldest_age_ms > 60_000 ? "warn" : "");
+  }
+
+  #draw(series) {
+    const each = (values) => series.samples.map((sample, index) => ({ at: sample.at, values: values(sample, index) }));
+    this.plots.throughput.show(each((_, i) => [series.rate("submitted", i), series.rate("done", i), series.rate("failed", i)]));
+    this.plots.latency.show(each((_, i) => [series.quantile("wait", 0.95, i), series.quantile("run", 0.95, i)]));
+    this.plots.depth.show(each((sample) => [sample.queued, sample.running]));
+  }
+
+  async #failing(stats) {
+    const failed = stats.states.FAILED ?? 0;
+    if (failed === this.failedSeen || Date.now() - this.failedAt < FAILED_AGAIN_MS) return;
+    this.failedAt = Date.now();
+    this.failedSeen = failed;
+    try {
+      const found = (await get("/jobs", { status: "FAILED", limit: FAILED_LOOKED_AT })).jobs;
+      const groups = grouped(found);
+      this.failures.show(groups.slice(0, GROUPS_SHOWN), this.page.now);
+      const part = failed > found.length ? `the newest ${count(found.length)} of ${count(failed)}` : count(failed);
+      say(this.failuresNote, failed ? `From ${part} failed job${failed === 1 ? "" : "s"} that ${failed === 1 ? "is" : "are"} kept.` : "No failed job is kept.");
+    } catch {
+      this.failedSeen = -1;
+    }
+  }
+}
+
+const FACTS = [
+  ["ready", "Waiting", "#/jobs?status=QUEUED"],
+  ["oldest", "Oldest job", "#/jobs?status=QUEUED&oldest_first=true"],
+  ["running", "Running", "#/jobs?status=RUNNING"],
+  ["done", "Done", "#/jobs?status=DONE"],
+  ["failed", "Failed", "#/jobs?status=FAILED"],
+  ["wait", "Time to start", "#/queues"],
+];
+
+function fact(label, href) {
+  const value = h("span", { class: "number" }, "–");
+  const note = h("span", { class: "note" });
+  const node = h("div", { class: "fact" }, h("dt", {}, h("a", { href }, label)), h("dd", {}, value, note));
+  return {
+    node,
+    show(text, words) {
+      say(value, text);
+      say(note, words);
+    },
+    tone(name) {
+      set(node, "data-tone", name || null);
+    },
+  };
+}
+
+function queueTable() {
+  const { node, body } = table("Queues", ["Queue", ["Waiting", "num"], ["Not due", "num"], ["Running", "num"], ["Oldest", "num"]], { class: "tight" });
+  const none = empty("No queue has jobs.");
+  const rows = new Keyed(body, (queue) => queue.name, (queue) => {
+    const mode = h("span", { class: "badge" });
+    const cells = ["Waiting", "Not due", "Running", "Oldest"].map((label) => cell(label, "num"));
+    return {
+      node: h("tr", {}, h("th", { scope: "row" }, h("a", { href: jobsPath({ queue: queue.name }) }, cut(queue.name, 60)), " ", mode), cells),
+      update(now) {
+        mode.hidden = now.mode === "OPEN";
+        setBadge(mode, now.mode);
+        const texts = [brief(now.ready), brief(now.delayed), brief(now.running), now.ready ? span(now.oldest_age_ms) : "–"];
+        cells.forEach((one, place) => say(one, texts[place]));
+      },
+    };
+  });
+  return {
+    node,
+    none,
+    show(queues) {
+      node.hidden = queues.length === 0;
+      none.hidden = queues.length > 0;
+      rows.show([...queues].sort((one, two) => two.ready - one.ready).slice(0, 12));
+    },
+  };
+}
+
+function failureTable() {
+  const { node, body } = table("Reasons", [["Jobs", "num"], "Type", "Reason", ["Latest", "num"]], { class: "tight" });
+  const rows = new Keyed(body, (group) => group.key, (group) => {
+    const number = cell("Jobs", "num");
+    const reason = h("span", { class: "reason" });
+    const latest = cell("Latest", "num");
+    const link = h("td", { "data-label": "Reason", class: "wide" });
+    return {
+      node: h("tr", {}, number, cell("Type", "", h("a", { href: jobsPath({ status: "FAILED", type: group.type }) }, cut(group.type, 60))), link, latest),
+      update(now) {
+        say(number, count(now.count));
+        const text = cut(now.newest.failure_reason || "no reason given", 160);
+        if (reason.textContent !== text) {
+          say(reason, text);
+          const to = jobLink(now.newest.id, text);
+          set(to, "class", "reason");
+          replace(link, to);
+        }
+        setAgo(latest, now.newest.finished_at_ms, now.at);
+      },
+    };
+  });
+  return {
+    node,
+    show(groups, at) {
+      node.hidden = groups.length === 0;
+      rows.show(groups.map((group) => ({ ...group, at })));
+    },
+  };
+}
+
