@@ -1,0 +1,216 @@
+"""The feed over HTTP: everything, in order, without a gap."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.backends.ports import JobDraft
+from holdfast.core.model import Template
+from holdfast.gateway.http import telling
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.conftest import Start
+from tests.integration.http_client import Line, ask, connected, get, request
+
+EVENTS = "/api/v1/events"
+
+
+class Feed:
+    """A feed as a browser reads it."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._text = ""
+        self.last_id = ""
+        self.heard: list[tuple[str, Any]] = []
+        self.comments: list[str] = []
+
+    async def more(self) -> bool:
+        """Reads a part; False at the end."""
+        part = await self._line.chunk()
+        self._text += part.decode()
+        *messages, self._text = self._text.split("\n\n")
+        for message in messages:
+            self._take(message)
+        return bool(part)
+
+    def _take(self, message: str) -> None:
+        fields: dict[str, str] = {}
+        for line in message.split("\n"):
+            name, _, value = line.partition(": ")
+            if not name:
+                self.comments.append(value)
+            else:
+                assert name in {"id", "event", "data", "retry"}, line
+                fields[name] = value
+        self.last_id = fields.get("id", self.last_id)
+        if "data" in fields:
+            self.heard.append((fields["event"], json.loads(fields["data"])))
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        return [entry for kind, data in self.heard if kind == "entries" for entry in data]
+
+    async def until(self, count: int) -> list[dict[str, Any]]:
+        """All entries, once there are so many."""
+        while len(self.entries) < count:
+            assert await self.more()
+        return self.entries
+
+
+@asynccontextmanager
+async def listening(server: LedgerServer, query: str = "", **headers: str) -> AsyncIterator[Feed]:
+    """A feed that has begun."""
+    async with connected(server.http_address) as line:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        line.writer.write(request("GET", f"{EVENTS}?{query}", None, named))
+        reply = await line.reply()
+        assert reply.status == 200
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        feed = Feed(line)
+        await feed.more()
+        yield feed
+
+
+@pytest.fixture
+async def server(start: Start) -> LedgerServer:
+    """A server without a worker."""
+    return await start(no_http=False, http_port=0)
+
+
+async def submit(server: LedgerServer, count: int = 1) -> list[str]:
+    """Jobs, as one event."""
+    return (await server.jobs.submit([Template("echo")], [JobDraft()] * count)).job_ids
+
+
+async def test_listener_hears_what_happens_from_now_on(server: LedgerServer) -> None:
+    """Nothing of before, and each thing once."""
+    await submit(server)
+    async with listening(server) as feed:
+        assert feed.last_id == str(server.coordinator.ledger.position)
+        ids = await submit(server, 3)
+        await server.jobs.cancel(ids[0], "why not")
+        entries = await feed.until(4)
+    assert [entry["job_id"] for entry in entries] == [*ids, ids[0]]
+    assert [entry["what"] for entry in entries] == ["submitted"] * 3 + ["canceled"]
+    assert feed.last_id == str(entries[-1]["position"])
+
+
+async def test_listener_that_comes_back_misses_nothing(server: LedgerServer) -> None:
+    """By the header or by the query; the past comes first, then the present, and the seam cannot be seen."""
+    made = [(await submit(server))[0] for _ in range(20)]
+    for query, headers in (("after=0", {}), ("", {"Last_Event_ID": "0"}), ("after=19", {"Last_Event_ID": "0"})):
+        async with listening(server, query, **headers) as feed:
+            more = [(await submit(server))[0] for _ in range(5)]
+            entries = await feed.until(len(made) + 5)
+        assert [entry["job_id"] for entry in entries] == made + more
+        made += more
+    async with listening(server, Last_Event_ID=feed.last_id) as later:
+        last = await submit(server)
+        assert [entry["job_id"] for entry in await later.until(1)] == last
+
+
+async def test_many_who_come_and_go_hear_each_thing_once(server: LedgerServer) -> None:
+    """While jobs are made, listeners leave and come back; together each hears every job, in order."""
+    made: list[str] = []
+    is_over = asyncio.Event()
+
+    async def make() -> None:
+        for _ in range(60):
+            made.extend(await submit(server, 3))
+            await asyncio.sleep(0)
+        is_over.set()
+
+    async def listen() -> list[str]:
+        heard: list[str] = []
+        position = "0"
+        while not is_over.is_set() or len(heard) < len(made):
+            async with listening(server, Last_Event_ID=position) as feed:
+                await feed.until(1)
+                heard += [entry["job_id"] for entry in feed.entries]
+                position = feed.last_id
+        return heard
+
+    heard, *others = (await asyncio.gather(*(listen() for _ in range(5)), make()))[:-1]
+    assert heard == made
+    assert all(other == made for other in others)
+
+
+async def test_filters_leave_out_what_nobody_wants(server: LedgerServer) -> None:
+    """By job, by what happened, by status; where to go on is told all the same."""
+    first, second = await submit(server, 2)
+    await server.jobs.cancel(second, "")
+    await submit(server)
+    for query, wanted in (
+        (f"job={first}", [(first, "submitted")]),
+        (f"job={second}&job={first}", [(first, "submitted"), (second, "submitted"), (second, "canceled")]),
+        (f"job={second}&what=canceled", [(second, "canceled")]),
+        ("status=cancelled", [(second, "canceled")]),
+        ("what=canceled", [(second, "canceled")]),
+    ):
+        async with listening(server, f"after=0&{query}") as feed:
+            entries = await feed.until(len(wanted))
+        assert sorted((entry["job_id"], entry["what"]) for entry in entries) == sorted(wanted)
+    async with listening(server, "worker=nobody") as feed:
+        await submit(server)
+        async with listening(server, "after=0") as other:
+            await other.until(4)
+        assert feed.entries == []
+
+
+async def test_silence_is_broken_by_comments(server: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which also say where to go on."""
+    monkeypatch.setattr(telling, "_BEAT_S", 0.05)
+    async with listening(server, "worker=nobody") as feed:
+        await submit(server)
+        position = server.coordinator.ledger.position
+        while feed.last_id != str(position):
+            await feed.more()
+        assert "alive" in feed.comments
+
+
+async def test_numbers_come_every_second(server: LedgerServer) -> None:
+    """For who asks for them, with or without the entries."""
+    async with listening(server, "kind=stats") as feed:
+        await submit(server, 7)
+        while not feed.heard or feed.heard[-1][1]["states"]["QUEUED"] != 7:
+            await feed.more()
+        assert {kind for kind, _ in feed.heard} == {"stats"}
+        assert feed.heard[-1][1]["totals"]["submitted"] == 7
+
+
+async def test_position_that_is_not_there_is_404(server: LedgerServer) -> None:
+    """Not yet, or no position at all."""
+    reply = await get(server.http_address, f"{EVENTS}?after=1000")
+    assert (reply.status, reply.reason) == (404, "POSITION_UNKNOWN")
+    reply = await get(server.http_address, f"{EVENTS}?after=-1")
+    assert (reply.status, reply.reason) == (400, "POSITION_INVALID")
+
+
+async def test_head_of_a_feed_ends(server: LedgerServer) -> None:
+    """It is told what it would be, and nothing is opened."""
+    reply = await ask(server.http_address, "HEAD", EVENTS)
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
+async def test_stop_ends_every_feed(server: LedgerServer) -> None:
+    """In good order, so that clients come back elsewhere."""
+    async with listening(server) as one, listening(server, "after=0") as two:
+        await server.stop()
+        for feed in (one, two):
+            while await feed.more():
+                pass
+
+
+async def test_nothing_is_read_when_nobody_listens(server: LedgerServer) -> None:
+    """The last one who leaves ends it, and the next one begins anew."""
+    for _ in range(3):
+        async with listening(server) as feed:
+            ids = await submit(server)
+            assert [entry["job_id"] for entry in await feed.until(1)] == ids
+        async with asyncio.timeout(30):
+            while server.feed._readers:  # noqa: ASYNC110 - readers tell nobody of their end
+                await asyncio.sleep(0.01)

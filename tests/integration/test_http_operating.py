@@ -1,0 +1,144 @@
+"""Queues, workers, schedules, probes and short forms over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.conftest import Start
+from tests.integration.http_client import ask, get, post
+
+API = "/api/v1"
+
+
+@pytest.fixture
+async def server(start: Start) -> LedgerServer:
+    """A server without a worker."""
+    return await start(no_http=False, http_port=0)
+
+
+@pytest.fixture
+def address(server: LedgerServer) -> str:
+    return server.http_address
+
+
+async def queues(address: str) -> dict[str, Any]:
+    return {queue["name"]: queue for queue in (await get(address, f"{API}/queues")).json["queues"]}
+
+
+async def test_queue_is_paused_resumed_and_drained(address: str) -> None:
+    """Each shows in the list, with its reason."""
+    await post(address, f"{API}/jobs", {"type": "echo", "queue": "q"})
+    assert (await queues(address))["q"]["mode"] == "OPEN"
+    assert (await queues(address))["q"]["ready"] == 1
+    for verb, mode in (("pause", "PAUSED"), ("drain", "DRAINING"), ("resume", "OPEN")):
+        reply = await post(address, f"{API}/queues/q/{verb}", {"reason": verb})
+        assert reply.json == {"name": "q", "mode": mode, "reason": verb}
+        assert (await queues(address))["q"]["mode"] == mode
+    bad = await post(address, f"{API}/queues/a%20b/pause")
+    assert (bad.status, bad.reason) == (400, "NAME_INVALID")
+
+
+async def test_purge_cancels_what_waits(address: str) -> None:
+    """In that queue alone."""
+    for queue in ("a", "a", "b"):
+        await post(address, f"{API}/jobs", {"type": "echo", "queue": queue})
+    assert (await post(address, f"{API}/queues/a/purge")).json == {"name": "a", "canceled": 2}
+    assert set(await queues(address)) == {"b"}
+
+
+async def test_worker_that_is_not_there_cannot_be_drained(address: str) -> None:
+    """404, and the list is empty."""
+    assert (await get(address, f"{API}/workers")).json == {"workers": []}
+    assert (await post(address, f"{API}/workers/w1/drain")).reason == "WORKER_NOT_FOUND"
+
+
+async def test_schedule_lives_its_life(address: str) -> None:
+    """Made, looked at, paused, resumed, triggered, replaced, deleted."""
+    plan = {"name": "daily", "type": "echo", "payload": {"a": 1}, "cron": "0 9 * * *", "timezone": "Europe/Paris"}
+    made = await post(address, f"{API}/schedules", plan)
+    assert (made.status, made.headers["location"]) == (201, f"{API}/schedules/daily")
+    assert {name: made.json[name] for name in plan} == plan
+    assert (made.json["status"], made.json["next_at_ms"] > 0) == ("active", True)
+    assert (await post(address, f"{API}/schedules/daily/pause")).json["status"] == "paused"
+    for status, count in (("paused", 1), ("active", 0), ("ended", 0), ("", 1)):
+        listed = (await get(address, f"{API}/schedules?status={status}")).json["schedules"]
+        assert len(listed) == count
+    assert (await post(address, f"{API}/schedules/daily/resume")).json["status"] == "active"
+    triggered = await post(address, f"{API}/schedules/daily/trigger")
+    assert triggered.status == 202
+    job = (await get(address, triggered.headers["location"])).json
+    assert (job["payload"], job["headers"]["holdfast-schedule"]) == ({"a": 1}, "daily")
+    replaced = await ask(address, "PUT", f"{API}/schedules/daily", {"type": "echo", "every_s": 10})
+    assert (replaced.status, replaced.json["every_s"], replaced.json["cron"]) == (200, 10.0, "")
+    assert (await get(address, f"{API}/schedules/daily")).json["last_job_id"] == job["id"]
+    assert (await ask(address, "DELETE", f"{API}/schedules/daily")).status == 204
+    assert (await get(address, f"{API}/schedules/daily")).reason == "SCHEDULE_NOT_FOUND"
+
+
+async def test_preview_tells_the_next_ticks(address: str) -> None:
+    """Of a schedule that is there, and of one that is not; across the change to summer time."""
+    body = {"cron": "30 2 * * *", "timezone": "Europe/Paris", "after": "2026-03-27T12:00:00Z", "count": 3}
+    ticks = (await post(address, f"{API}/schedule-preview", body)).json["ticks_ms"]
+    assert ticks == [1_774_661_400_000, 1_774_746_000_000, 1_774_830_600_000]
+    await post(address, f"{API}/schedules", {"name": "preview", "type": "echo", "every_s": 60})
+    found = (await get(address, f"{API}/schedules/preview/preview?count=2")).json["ticks_ms"]
+    assert found[1] - found[0] == 60_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "SCHEDULE_TIME_INVALID"),
+        ({"cron": "* * * * *", "every_s": 1}, "SCHEDULE_TIME_INVALID"),
+        ({"cron": "61 * * * *"}, "CRON_INVALID"),
+        ({"cron": "* * * * *", "timezone": "Mars/Olympus"}, "TIMEZONE_INVALID"),
+        ({"every_s": 0.5}, "EVERY_INVALID"),
+        ({"cron": "* * * * *", "overlap": "maybe"}, "BODY_INVALID"),
+        ({"cron": "* * * * *", "name": "a b"}, "BODY_INVALID"),
+    ],
+)
+async def test_schedule_that_makes_no_sense_is_refused(address: str, fields: dict[str, Any], reason: str) -> None:
+    """With what is wrong."""
+    reply = await post(address, f"{API}/schedules", {"name": "x", "type": "echo", **fields})
+    assert (reply.status, reply.reason) == (400, reason)
+
+
+async def test_short_form_submits_once(address: str) -> None:
+    """`once` is no type of job; priorities have names; the id is also called job_id."""
+    reply = await post(address, "/api/jobs", {"type": "once", "payload": "high priority one time", "priority": "high"})
+    assert (reply.status, reply.json["job_id"]) == (202, reply.json["id"])
+    job = (await get(address, f"/job?job_id={reply.json['job_id']}")).json
+    assert (job["type"], job["payload"], job["priority"]) == ("echo", "high priority one time", 8)
+    assert [one["id"] for one in (await get(address, "/jobs")).json["jobs"]] == [job["id"]]
+    assert [one["id"] for one in (await get(address, "/jobs?status=pending")).json["jobs"]] == [job["id"]]
+    assert (await get(address, "/jobs?status=completed")).json["jobs"] == []
+    assert (await get(address, "/job?job_id=nothing")).status == 404
+    assert (await get(address, "/job")).status == 400
+
+
+async def test_short_form_makes_a_cron_job(address: str) -> None:
+    """It is a schedule, active among the jobs; said again, it is the same."""
+    body = {"type": "cron", "cron_expr": "*/2 *", "payload": "run every 2 minutes"}
+    first, again = [await post(address, "/api/jobs", body) for _ in range(2)]
+    assert (first.status, again.json["job_id"]) == (201, first.json["job_id"])
+    for query in ("", "?status=active"):
+        (one,) = (await get(address, f"/jobs{query}")).json["jobs"]
+        assert (one["type"], one["cron_expr"], one["status"]) == ("cron", "*/2 *", "active")
+    assert (await get(address, f"/job?job_id={one['id']}")).json["payload"] == "run every 2 minutes"
+    assert (await post(address, "/api/jobs", {"type": "cron", "payload": 1})).reason == "CRON_INVALID"
+
+
+async def test_probes_and_metrics_are_beside_the_api(server: LedgerServer, address: str) -> None:
+    """The same as on a port of their own; a server that goes away soon says so."""
+    await post(address, f"{API}/jobs", {"type": "echo"})
+    metrics = await get(address, "/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b'holdfast_jobs_submitted_total{queue="default",type="echo"} 1.0' in metrics.body
+    stats = (await get(address, f"{API}/stats")).json
+    assert (stats["states"]["QUEUED"], stats["totals"]["submitted"]) == (1, 1)
+    assert (await get(address, "/readyz")).status == 200
+    await server.drain()
+    reply = await get(address, "/readyz")
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    assert (await get(address, "/livez")).status == 200
