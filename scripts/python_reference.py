@@ -21,7 +21,10 @@ _CALLED: Mapping[str, type] = {
     "Backoff": holdfast.Backoff,
 }
 #: Public for other parts of Holdfast, not for its users.
-_INNER = frozenset({"connection", "handlers", "work_api", "rule", "has_said", "take_note", "add_note"})
+_INNER = frozenset(
+    {"connection", "handlers", "work_api", "declared_schedules", "info", "plan", "rule"}
+    | {"has_said", "take_note", "add_note"}
+)
 
 
 def python() -> list[str]:
@@ -46,7 +49,8 @@ def _methods(name: str, kind: type) -> Iterator[str]:
         yield "| `job.id` |  | Its id, for ever. |"
         yield "| `job.is_existing` |  | Whether the submit found this job by a key, instead of making it. |"
         yield "| `job.seen` |  | What `get` and `find` saw of it, a `JobView`; else None. |"
-    members = [one for one in vars(kind) if not one.startswith("_") and one not in _INNER]
+    parts = [part for part in kind.__mro__ if part.__module__.startswith("holdfast.")]
+    members = [one for part in parts for one in vars(part) if not one.startswith("_") and one not in _INNER]
     for member in members:
         twin = f"a{member}"
         if member[:1] == "a" and member[1:] in members:
