@@ -14,6 +14,7 @@ import structlog
 
 from holdfast import limits
 from holdfast.backends.microservices.jobs import ServiceJobs
+from holdfast.backends.microservices.mapping import report_row
 from holdfast.backends.microservices.owners import Owners
 from holdfast.backends.ports import JobDraft
 from holdfast.coordinator.timekeeper import STALL_MS
@@ -26,7 +27,6 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.services.coordinator import Coordinator, Terms, heard_message
 from holdfast.services.job import JobService
 from holdfast.services.queue import QueueService
-from holdfast.services.reporting import row_of
 from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
 from tests.unit.services.owner_server import DEADLINE_S, served
@@ -188,7 +188,7 @@ class World:
     ) -> str:
         """Why the report does not count, or nothing."""
         request = pb.ReportWorkOutcomeRequest(job_id=work.job_id, outcome=outcome, **({"token": work.token} | fields))
-        return await self.coordinator.report(worker, row_of(request))
+        return await self.coordinator.report(worker, report_row(request))
 
     async def beat(
         self,

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.client.retrying import RETRYABLE
 from holdfast.client.routed_nodes import Node, Nodes
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Template
-from holdfast.errors import HoldfastError, InvalidArgumentError, error_class
+from holdfast.core.validation import check_batch
+from holdfast.errors import HoldfastError, error_class
 
 #: Drafts of one node, each with its place in the submission.
 Part = list[tuple[int, JobDraft]]
@@ -25,10 +25,8 @@ Part = list[tuple[int, JobDraft]]
 
 async def submit(nodes: Nodes, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
     """The answer about all drafts; of those whose node did not answer it is said that this is unknown."""
-    if not 0 < len(drafts) <= limits.BATCH_JOBS_MAX:
-        rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
-        message = f"expected a submission to have {rule}, got {len(drafts)}"
-        raise InvalidArgumentError(message, reason="BATCH_SIZE_INVALID")
+    if refusal := check_batch([draft.payload for draft in drafts], len(templates)):
+        raise refusal.error()
     parts = await split(nodes, drafts)
     answers = await asyncio.gather(
         *(_send(nodes[index], templates, part) for index, part in parts.items()), return_exceptions=True

@@ -18,7 +18,18 @@ LOSSES_SPENT = "WORKER_LOST"
 OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
 
 
-class Tried(Protocol):
+class Counted(Protocol):
+    """What of a job its budgets are counted by."""
+
+    @property
+    def grants(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def losses(self) -> int: ...
+
+
+class Tried(Counted, Protocol):
     """What of a job its outcome depends on."""
 
     @property
@@ -27,12 +38,6 @@ class Tried(Protocol):
     def template(self) -> Template: ...
     @property
     def token(self) -> int: ...
-    @property
-    def grants(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def losses(self) -> int: ...
     @property
     def cancel_requested(self) -> bool: ...
     @property
@@ -64,9 +69,14 @@ def result_of(
     return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now_ms + wait_ms)
 
 
+def is_endless(job: Counted) -> bool:
+    """Whether a job went round so often without spending anything that the next time counts as a loss."""
+    return job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
+
+
 def revocation_of(job: Tried, *, is_spent: bool) -> Revocation:
     """What a lost lease leads to: another worker, or the end of a job that costs too many."""
-    is_spent |= job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
+    is_spent |= is_endless(job)
     if job.cancel_requested:
         return Revocation(job.token, CANCELED, is_spent)
     if is_spent and job.losses >= job.template.max_losses:

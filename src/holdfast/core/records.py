@@ -24,6 +24,7 @@ from holdfast.core.ledger import wanted_states
 from holdfast.core.lifecycle import CANCELED, FAILED, LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.listing import Place, Scan
 from holdfast.core.model import Job, NewJob, Now, Result, Template
+from holdfast.core.outcomes import is_endless
 from holdfast.core.record_events import (
     CancelRequested,
     CreateReply,
@@ -187,9 +188,8 @@ class Records:
         if command.source == QUEUED:
             return Moved(now_ms, job.id, command.target, reason=reason)
         spends = command.spends
-        is_endless = job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
-        if command.target == QUEUED and spends == Spends.NOTHING and is_endless:
-            spends = Spends.LOSS  # the same rule as in core/outcomes.py: no job goes round for ever
+        if command.target == QUEUED and spends == Spends.NOTHING and is_endless(job):
+            spends = Spends.LOSS
         return Moved(now_ms, job.id, command.target, job.token, "", reason, command.not_before_ms, spends)
 
     def request_cancel(self, job_id: str, reason: str, now_ms: int) -> Decided | Refusal:

@@ -11,7 +11,7 @@ from holdfast.core.intake import Intake
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Extra, Job, Now, Result, Template
 from holdfast.core.ready_queue import FRESH
-from holdfast.core.validation import check_reason, check_template, invalid
+from holdfast.core.validation import check_batch, check_reason, check_template, invalid
 from holdfast.errors import Code
 
 #: How many jobs one event forgets, so that no single apply holds the loop up.
@@ -30,18 +30,15 @@ class TaskManager:
 
     def submit(self, command: Submit, now: Now) -> Decision | Refusal:
         """One event for all that is new; a repeated submission gets the job it made before."""
-        if not 0 < len(command.jobs) <= limits.BATCH_JOBS_MAX:
-            rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
-            return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(command.jobs)}")
-        if sum(len(job.payload) for job in command.jobs) > limits.BATCH_BYTES_MAX:
-            return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
-        refusal = self._check_templates(command.templates) or self.no_room(len(command.jobs), len(command.templates))
+        refusal = (
+            check_batch([job.payload for job in command.jobs], len(command.templates))
+            or self._check_templates(command.templates)
+            or self.no_room(len(command.jobs), len(command.templates))
+        )
         return refusal or Intake(self._book, command, now).decide()
 
     def _check_templates(self, templates: list[Template]) -> Refusal | None:
         """Equal templates that were accepted before need no second look."""
-        if len(templates) > limits.BATCH_JOBS_MAX:
-            return invalid("TEMPLATES_TOO_MANY", f"expected at most {limits.BATCH_JOBS_MAX} templates")
         for template in templates:
             refusal = None if self._book.is_known(template) else check_template(template)
             if refusal:

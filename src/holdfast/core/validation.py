@@ -1,6 +1,7 @@
 """What a submission may look like. Pure checks with one sentence each; every gateway shares them."""
 
 import re
+from collections.abc import Sequence
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
@@ -24,6 +25,18 @@ def expected(what: str, rule: str, got: object) -> str:
     text = repr(got)
     shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}..."
     return f"expected {what} to be {rule}, got {shown}"
+
+
+def check_batch(payloads: Sequence[bytes], templates: int) -> Refusal | None:
+    """What is wrong with a submission as a whole, if anything is."""
+    if not 0 < len(payloads) <= limits.BATCH_JOBS_MAX:
+        rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
+        return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(payloads)}")
+    if sum(map(len, payloads)) > limits.BATCH_BYTES_MAX:
+        return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
+    if templates > limits.BATCH_JOBS_MAX:
+        return invalid("TEMPLATES_TOO_MANY", f"expected at most {limits.BATCH_JOBS_MAX} templates")
+    return None
 
 
 def check_template(template: Template) -> Refusal | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast import limits
+from holdfast.backends.microservices.mapping import report_row
 from holdfast.backends.microservices.owners import Owners
 from holdfast.coordinator.ports import Clock
 from holdfast.coordinator.timekeeper import Timekeeper
@@ -27,7 +28,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.dispatch import Dispatcher, wanted_of
 from holdfast.services.heartbeats import Heard, Heartbeats
 from holdfast.services.lease_table import LeaseTable
-from holdfast.services.reporting import Reporter, row_of
+from holdfast.services.reporting import Reporter
 from holdfast.services.rounds import Rounds
 from holdfast.services.settling import Settler
 from holdfast.services.sweeping import Sweeper, SweepTimer
@@ -214,7 +215,7 @@ class CoordinatorService(rpc.CoordinatorInternalServiceServicer):
         self, request: pb.ReportWorkOutcomeRequest, context: Context
     ) -> pb.ReportWorkOutcomeResponse:
         """How an attempt ended; not accepted, without an error, if it does not count."""
-        row = row_of(request)
+        row = report_row(request)
         reason = await self._coordinator.report(checked_worker(request.worker_id), row)
         return pb.ReportWorkOutcomeResponse(accepted=not reason, reason=reason)
 

@@ -9,21 +9,14 @@ from collections.abc import Callable
 
 from holdfast import limits
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL
+from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Now, Result
 from holdfast.core.outcomes import LOSSES_SPENT, OUTPUT_TOO_LARGE, result_of
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.services.lease_table import EXPIRED, Lease, LeaseTable
 from holdfast.services.settling import Settler, Tried
-
-_OUTCOMES: dict[int, int] = {
-    public_pb.JOB_OUTCOME_SUCCEEDED: DONE,
-    public_pb.JOB_OUTCOME_FAILED: FAILED,
-    public_pb.JOB_OUTCOME_CANCELED: CANCELED,
-}
 
 
 class Reporter:
@@ -110,21 +103,3 @@ class Reporter:
             return await self._settler.end(
                 lease, Result(lease.token, FAILED, b"", error.message, OUTPUT_TOO_LARGE, result.runtime_ms)
             )
-
-
-def row_of(request: pb.ReportWorkOutcomeRequest) -> ReportRow:
-    """What a worker says of an attempt that ended."""
-    state = _OUTCOMES.get(request.outcome)
-    if state is None:
-        raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
-    return ReportRow(
-        request.job_id,
-        request.token,
-        state,
-        request.output_bytes,
-        request.output_summary,
-        request.failure_reason,
-        request.runtime_ms,
-        not request.is_final,
-        request.retry_after_ms,
-    )

@@ -10,6 +10,7 @@ from holdfast.backends.ledger.searching import cursor_of, place_of, wanted_by
 from holdfast.backends.ledger.views import job_view, result_view
 from holdfast.backends.ledger.waiting import Settled, Waiters
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.backends.repeating import refusal_to_repeat, repeated
 from holdfast.coordinator.loop import STOPPING, Coordinator, Lane
 from holdfast.core import commands
 from holdfast.core.commands import CancelReply, Submitted
@@ -21,7 +22,7 @@ from holdfast.core.progress import ProgressBoard
 from holdfast.core.tasks import unknown_job
 from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
-from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.errors import InvalidArgumentError
 
 #: How many slices one call of `find` looks through before it answers with what it has.
 _FIND_SLICES_MAX = 20
@@ -187,29 +188,15 @@ class LedgerJobs:
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """Same template, payload, labels and headers; under a request id the same call finds the same job."""
         template, payload, extra = cast("_Again", await self._ask(job_id, _again))
-        again = Extra(
-            request_id=request_id,
-            labels=extra.labels,
-            headers=extra.headers,
-            work_duration_ms=extra.work_duration_ms,
-            payload_size_bytes=extra.payload_size_bytes,
-            retry_of=job_id,
-        )
-        submitted = await self.submit([template], [JobDraft(payload=payload, extra=again)])
+        submitted = await self.submit([template], [repeated(job_id, payload, extra, request_id)])
         for refusal in submitted.refusals.values():
             raise refusal.error()
         return submitted.job_ids[0]
 
 
-_Again = tuple[Template, bytes, Extra]
+_Again = tuple[Template, bytes, Extra | None]
 
 
 def _again(_ledger: Ledger, job: Job, _now: Now) -> object:
     """What makes a job like this one, if it has ended."""
-    if job.state not in TERMINAL:
-        return commands.Refusal(
-            FailedPreconditionError.code,
-            "JOB_NOT_ENDED",
-            f"job {job.id!r} is {State(job.state).name}; only a job that has ended can be retried",
-        )
-    return job.template, job.payload, job.extra or Extra()
+    return refusal_to_repeat(job.id, job.state) or (job.template, job.payload, job.extra)

@@ -13,14 +13,15 @@ from holdfast import limits
 from holdfast.backends.microservices.canceling import Canceling
 from holdfast.backends.microservices.mapping import extra_of, job_view, summary_view, template_of
 from holdfast.backends.microservices.owners import Owners
-from holdfast.backends.microservices.submitting import InFlight, Submission, check_batch
+from holdfast.backends.microservices.submitting import InFlight, Submission, check_submission
 from holdfast.backends.microservices.why import why
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.backends.repeating import refusal_to_repeat, repeated
 from holdfast.client.views import made
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import CANCELED, TERMINAL, State
-from holdfast.core.model import Extra, Template
-from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from holdfast.core.model import Template
+from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
@@ -57,7 +58,7 @@ class ServiceJobs:
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """A record and a place in the queue for each; brought to its end even if the client is gone."""
-        if refusal := check_batch(templates, drafts):
+        if refusal := check_submission(templates, drafts):
             raise refusal.error()
         submission = Submission(self._owners, templates, drafts, self._now_ms())
         submitted = await self._to_its_end(submission.run(self._in_flight))
@@ -156,21 +157,10 @@ class ServiceJobs:
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """Same template, payload, labels and headers; under a request id the same call finds the same job."""
         record = await self._record(job_id, without_payload=False)
-        state = State(record.summary.status)
-        if state not in TERMINAL:
-            message = f"job {job_id!r} is {state.name}; only a job that has ended can be retried"
-            raise FailedPreconditionError(message, reason="JOB_NOT_ENDED")
-        extra = extra_of(record.spec, record.options) or Extra()
-        again = Extra(
-            request_id=request_id,
-            labels=extra.labels,
-            headers=extra.headers,
-            work_duration_ms=extra.work_duration_ms,
-            payload_size_bytes=extra.payload_size_bytes,
-            retry_of=job_id,
-        )
-        template = template_of(record.spec, record.options)
-        submitted = await self.submit([template], [JobDraft(payload=record.options.payload, extra=again)])
+        if refusal := refusal_to_repeat(job_id, record.summary.status):
+            raise refusal.error()
+        template, extra = template_of(record.spec, record.options), extra_of(record.spec, record.options)
+        submitted = await self.submit([template], [repeated(job_id, record.options.payload, extra, request_id)])
         for refusal in submitted.refusals.values():
             raise refusal.error()
         return submitted.job_ids[0]

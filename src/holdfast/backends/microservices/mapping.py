@@ -232,8 +232,27 @@ def report_request(worker_id: str, row: ReportRow) -> pb.ReportWorkOutcomeReques
     )
 
 
+def report_row(request: pb.ReportWorkOutcomeRequest) -> ReportRow:
+    """The other way round; `InvalidArgumentError` for an outcome that is none."""
+    state = _OUTCOMES_BACK.get(request.outcome)
+    if state is None:
+        raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
+    return ReportRow(
+        request.job_id,
+        request.token,
+        state,
+        request.output_bytes,
+        request.output_summary,
+        request.failure_reason,
+        request.runtime_ms,
+        not request.is_final,
+        request.retry_after_ms,
+    )
+
+
 _OUTCOMES: dict[int, public_pb.JobOutcome] = {
     State.DONE: public_pb.JOB_OUTCOME_SUCCEEDED,
     State.FAILED: public_pb.JOB_OUTCOME_FAILED,
     State.CANCELED: public_pb.JOB_OUTCOME_CANCELED,
 }
+_OUTCOMES_BACK: dict[int, int] = {outcome: state for state, outcome in _OUTCOMES.items()}

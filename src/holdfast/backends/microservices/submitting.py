@@ -9,13 +9,12 @@ Invariants:
 import asyncio
 from collections.abc import Sequence
 
-from holdfast import limits
 from holdfast.backends.microservices.mapping import create_request, enqueue_again, enqueue_request
 from holdfast.backends.microservices.owners import Owners
 from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import NewJob, Template
-from holdfast.core.validation import bad_given_id, check_job, check_template, invalid, is_given_id
+from holdfast.core.validation import bad_given_id, check_batch, check_job, check_template, is_given_id
 from holdfast.errors import Code, HoldfastError, UnavailableError
 from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -42,16 +41,10 @@ class InFlight:
         self._keys -= mine
 
 
-def check_batch(templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Refusal | None:
+def check_submission(templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Refusal | None:
     """What is wrong with a submission as a whole, if anything is."""
-    if not 0 < len(drafts) <= limits.BATCH_JOBS_MAX:
-        rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
-        return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(drafts)}")
-    if sum(len(draft.payload) for draft in drafts) > limits.BATCH_BYTES_MAX:
-        return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
-    if len(templates) > limits.BATCH_JOBS_MAX:
-        return invalid("TEMPLATES_TOO_MANY", f"expected at most {limits.BATCH_JOBS_MAX} templates")
-    return next(filter(None, map(check_template, templates)), None)
+    refusal = check_batch([draft.payload for draft in drafts], len(templates))
+    return refusal or next(filter(None, map(check_template, templates)), None)
 
 
 class Submission:

@@ -4,10 +4,10 @@ import asyncio
 
 from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
-from holdfast.core.commands import GrantedLease, ReportRow
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.backends.microservices.mapping import report_row
+from holdfast.core.commands import GrantedLease
 from holdfast.core.model import SIM_TYPE, Extra
-from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.errors import HoldfastError
 from holdfast.gateway.checks import checked_name
 from holdfast.gateway.grpc.status import Context, answered, refuse_undecodable
 from holdfast.gateway.grpc.streams import Streams
@@ -17,12 +17,6 @@ from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-
-_OUTCOMES: dict[int, int] = {
-    public_pb.JOB_OUTCOME_SUCCEEDED: DONE,
-    public_pb.JOB_OUTCOME_FAILED: FAILED,
-    public_pb.JOB_OUTCOME_CANCELED: CANCELED,
-}
 
 
 class WorkService(rpc.WorkServiceServicer):
@@ -130,18 +124,7 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
         self, request: internal_pb.ReportWorkOutcomeRequest, context: Context
     ) -> internal_pb.ReportWorkOutcomeResponse:
         """How an attempt ended; not accepted, without an error, if the lease is no longer the worker's."""
-        state = _OUTCOMES.get(request.outcome)
-        if state is None:
-            raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
-        row = ReportRow(
-            request.job_id,
-            request.token,
-            state,
-            request.output_bytes,
-            request.output_summary,
-            request.failure_reason,
-            request.runtime_ms,
-        )
+        row = report_row(request)
         refused = await self._work.report(checked_worker(request.worker_id), [row])
         return internal_pb.ReportWorkOutcomeResponse(accepted=not refused[0])
 
