@@ -10,7 +10,11 @@ import pytest
 
 from holdfast.backends.ports import JobDraft
 from holdfast.core.model import Template
+from holdfast.errors import UnauthenticatedError
+from holdfast.gateway.guarding import Caller, Ended, OpenGuard, Right, Scope, Visit
 from holdfast.gateway.http import telling
+from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.server import HttpServer
 from holdfast.topology.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, ask, connected, get, request
@@ -203,6 +207,55 @@ async def test_stop_ends_every_feed(server: LedgerServer) -> None:
         for feed in (one, two):
             while await feed.more():
                 pass
+
+
+class Staying:
+    """Somebody who was let in."""
+
+    def __init__(self, guard: "Visitors") -> None:
+        self._guard = guard
+
+    def admit(self, scope: Scope) -> Caller:
+        return self._guard.admit("", "", scope)
+
+    def leave(self) -> None:
+        self._guard.left += 1
+
+
+class Visitors(OpenGuard):
+    """A guard that lets everybody in, and sends all who stay away."""
+
+    def __init__(self) -> None:
+        self.staying: list[Ended] = []
+        self.left = 0
+
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+        self.staying.append(ended)
+        return Staying(self)
+
+    def send_away(self) -> None:
+        for ended in self.staying:
+            ended(UnauthenticatedError("revoked"))
+
+
+async def test_right_that_is_lost_ends_the_feed(server: LedgerServer) -> None:
+    """A token that is revoked hears no more; whoever leaves is no longer watched."""
+    guard = Visitors()
+    http = HttpServer(Application(server.backend, guard))
+    address = await http.start("127.0.0.1", 0)
+    try:
+        async with connected(address) as line:
+            line.writer.write(request("GET", f"{EVENTS}?after=0"))
+            await line.reply()
+            feed = Feed(line)
+            await feed.more()
+            guard.send_away()
+            while await feed.more():
+                pass
+        assert (await get(address, f"{EVENTS}?after=1000")).status == 404
+        assert guard.left == len(guard.staying) == 2
+    finally:
+        await http.stop(1)
 
 
 async def test_nothing_is_read_when_nobody_listens(server: LedgerServer) -> None:

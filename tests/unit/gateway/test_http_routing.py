@@ -8,7 +8,7 @@ import pytest
 from holdfast.backends.ports import JobApi
 from holdfast.errors import PermissionDeniedError
 from holdfast.gateway.backend import Backend
-from holdfast.gateway.guarding import Caller, Scope
+from holdfast.gateway.guarding import Caller, Ended, Right, Scope, Visit
 from holdfast.gateway.http.app import Application
 from holdfast.gateway.http.asking import Answer, Asked
 from holdfast.gateway.http.routing import EVERYBODY, Route, Router
@@ -26,6 +26,10 @@ class Nobody:
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
         self.asked.append(scope)
+        raise PermissionDeniedError("nobody may")
+
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+        self.asked.append(cast("Scope", right))
         raise PermissionDeniedError("nobody may")
 
 

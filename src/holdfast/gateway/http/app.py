@@ -4,8 +4,9 @@ Every request goes this one way. Nothing is read of a body before its caller was
 problem; a bug is logged, and told to nobody.
 """
 
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,13 +14,14 @@ from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Guard, OpenGuard, Scope
 from holdfast.gateway.http import assets, events, jobs, openapi, queues, schedules, short_forms, system
-from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Receive, Send
+from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Receive, Send, Streamed
 from holdfast.gateway.http.problems import PROBLEM_TYPE, HttpError, headers_of, problem_of, status_of
-from holdfast.gateway.http.routing import Found, Router
+from holdfast.gateway.http.routing import Found, Route, Router
 from holdfast.gateway.http.shielding import PlainShield, Shield
 from holdfast.gateway.http.system import Probes
 from holdfast.gateway.refusing import hidden, log_refusal
 
+Stay = Callable[[Receive, Send, Headers], Awaitable[None]]
 _ENCODER = msgspec.json.Encoder()
 _LOGGED_CHARS_MAX = 128
 #: Answers that have no body.
@@ -73,7 +75,7 @@ class Application:
             headers = self._shield.headers(head)
             answer = await self._answer(head, scope, receive)
             if not isinstance(answer, Answer):
-                await answer.run(receive, send, headers, is_head=head.method == "HEAD")
+                await answer(receive, send, headers)
                 return
         except HoldfastError as error:
             answer = self._refused(error, head)
@@ -93,12 +95,31 @@ class Application:
         self._shield.check(head, route)
         asked = Asked(head, scope["query_string"], receive, found.params)
         asked.line = scope.get("holdfast.line")
+        if route.is_stream and head.method != "HEAD":
+            return self._staying(asked, route)
         if isinstance(route.scope, Scope):
-            asked.caller = self._guard.admit(self._shield.token(head), head.peer, route.scope)
+            self._guard.admit(self._shield.token(head), head.peer, route.scope)
         asked.read_query(route.query)
+        if route.is_stream:
+            return Answer(HTTPStatus.OK, b"", events.EVENT_STREAM)
         if route.body is not None:
             await asked.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
         return await route.handler(asked)
+
+    def _staying(self, asked: Asked, route: Route) -> Stay:
+        """Somebody who is let in to stay, and loses its place with its right."""
+        head = asked.head
+        visit = self._guard.enter(self._shield.token(head), head.peer, route.scope, lambda _: asked.expired.set())
+
+        async def stay(receive: Receive, send: Send, headers: Headers) -> None:
+            try:
+                asked.read_query(route.query)
+                stream = cast("Streamed", await route.handler(asked))
+                await stream.run(receive, send, headers)
+            finally:
+                visit.leave()
+
+        return stay
 
     @staticmethod
     def _refused(error: HoldfastError, head: Head) -> Answer:

@@ -4,6 +4,7 @@ The head is there first: who asks, for what, and with which filters. The body is
 beyond its bound.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -13,7 +14,6 @@ import msgspec
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.gateway.guarding import Caller
 from holdfast.gateway.http.problems import HttpError
 from holdfast.gateway.http.strict_json import parse
 
@@ -47,7 +47,7 @@ class Head(msgspec.Struct, frozen=True):
 class Asked:
     """A request that was let in."""
 
-    __slots__ = ("_receive", "caller", "content", "head", "line", "params", "query", "query_string")
+    __slots__ = ("_receive", "content", "expired", "head", "line", "params", "query", "query_string")
 
     def __init__(self, head: Head, query_string: bytes, receive: Receive, params: Mapping[str, str]) -> None:
         self.head = head
@@ -55,7 +55,8 @@ class Asked:
         self._receive = receive
         self.params = params
         self.query: Any = None
-        self.caller: Caller
+        #: Of somebody who stays: set when its right is lost.
+        self.expired = asyncio.Event()
         #: The connection itself, for answers that never end.
         self.line: Any = None
         #: The body, once it was read.
@@ -183,7 +184,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Streamed(Protocol):
     """An answer that goes on until the client leaves or the server stops."""
 
-    async def run(self, receive: Receive, send: Send, headers: Headers, *, is_head: bool) -> None:
+    async def run(self, receive: Receive, send: Send, headers: Headers) -> None:
         """Sends everything, the head of the answer included."""
         ...
 

@@ -64,10 +64,8 @@ class EventRoutes:
             filters.worker,
         )
         listener = Listener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
-        past = None
-        if asked.head.method != "HEAD":
-            past = await teller.join(listener, _after(asked, filters))
-        return Stream(self, teller, listener, past)
+        past = await teller.join(listener, _after(asked, filters))
+        return Stream(self, teller, listener, past, asked.expired)
 
     def _told(self) -> Teller:
         feed = self._backend.capability(self._backend.feed, "feed")
@@ -89,28 +87,31 @@ class Stream:
     """One open feed."""
 
     def __init__(
-        self, routes: EventRoutes, teller: Teller, listener: Listener, past: AsyncGenerator[FeedPart, None] | None
+        self,
+        routes: EventRoutes,
+        teller: Teller,
+        listener: Listener,
+        past: AsyncGenerator[FeedPart, None] | None,
+        expired: asyncio.Event,
     ) -> None:
         self._routes = routes
         self._teller = teller
         self._listener = listener
         self._past = past
+        self._expired = expired
 
-    async def run(self, receive: Receive, send: Send, headers: Headers, *, is_head: bool) -> None:
-        """Until the client leaves, or does not read, or the server stops."""
+    async def run(self, receive: Receive, send: Send, headers: Headers) -> None:
+        """Until the client leaves, does not read or loses its right, or the server stops."""
         kind = [(b"content-type", EVENT_STREAM), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": [*kind, *headers]})
-        if is_head:
-            await send({"type": "http.response.body", "body": b""})
-            return
         self._routes.count(1)
         listener = self._listener
         try:
             first = _RETRY + b"id: %d\n\n" % listener.position
             await send({"type": "http.response.body", "body": first, "more_body": True})
-            waits = {asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(listener.ended.wait())}
-            if self._past is not None:
-                waits.add(asyncio.ensure_future(self._then(self._past)))
+            ends = [_gone(receive), listener.ended.wait(), self._expired.wait()]
+            ends += [self._then(self._past)] if self._past is not None else []
+            waits = [asyncio.ensure_future(end) for end in ends]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
@@ -154,6 +155,7 @@ def routes(events: EventRoutes) -> list[Route]:
             query=EventFilters,
             answers={200: None},
             content="text/event-stream",
+            is_stream=True,
             problems=(404, 501),
         )
     ]

@@ -5,26 +5,20 @@ document its words. What names no scope cannot stand in it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from enum import Enum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.gateway.guarding import Scope
+from holdfast.gateway.guarding import Open, Right, Scope
 from holdfast.gateway.http.asking import Answer, Asked, Streamed
 
 Handler = Callable[[Asked], Awaitable[Answer | Streamed]]
 
 
-class Public(Enum):
-    """Instead of a scope: what everybody may see, such as whether the server lives."""
-
-    EVERYBODY = "everybody"
-
-
-EVERYBODY = Public.EVERYBODY
+#: Instead of a scope: what everybody may see, such as whether the server lives.
+EVERYBODY = Open.EVERYBODY
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +26,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    scope: Scope | Public
+    scope: Right
     handler: Handler
     summary: str
     #: Which part of the API it belongs to.
@@ -47,6 +41,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[int, Any] = {}
     #: The content type of those answers.
     content: str = "application/json"
+    #: Whoever is let in stays, until its right is lost.
+    is_stream: bool = False
     #: Statuses of problems beside those that every route may have.
     problems: tuple[int, ...] = ()
     examples: Mapping[str, Any] = {}
@@ -72,7 +68,7 @@ class Router:
             self._add(route)
 
     def _add(self, route: Route) -> None:
-        if not isinstance(route.scope, Scope | Public):
+        if not isinstance(route.scope, Scope) and route.scope is not EVERYBODY:
             raise TypeError(f"{route.method} {route.path} names no scope")
         methods = self._methods(route.path)
         if route.method in methods:
