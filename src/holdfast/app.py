@@ -16,7 +16,7 @@ from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
 from holdfast.sdk.lifetimes import OPEN
 from holdfast.sdk.locating import path_of
-from holdfast.sdk.opening import opener
+from holdfast.sdk.opening import opener, without_secrets
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.scheduling import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
@@ -45,12 +45,18 @@ class Holdfast(SchedulingFaces):
         self,
         url: str | os.PathLike[str] = "./holdfast-data",
         *,
+        token: str = "",
         settings: Mapping[str, object] | None = None,
         clock: "Clock | None" = None,
     ) -> None:
-        """`settings` are those of a server, for a directory or memory; a `clock` of one's own is for tests."""
-        self.url = os.fspath(url)
-        self._connection = Connection(opener(self.url, dict(settings or {}), clock))
+        """A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN).
+
+        `settings` are those of a server, for a directory or memory; a `clock` of one's own is for tests.
+        """
+        given = os.fspath(url)
+        #: Where the jobs are, without what is secret.
+        self.url = without_secrets(given)
+        self._connection = Connection(opener(given, dict(settings or {}), clock, token))
         self._submitter = Submitter(self._connection)
         self._functions: dict[str, FunctionInfo] = {}
         self._declared: dict[Callable[..., Any], JobFunction[Any, Any, Any]] = {}

@@ -150,6 +150,9 @@ class InternalError(HoldfastError):
     code = Code.INTERNAL
 
 
+#: What no other session with the same server can mend, as a worker sees it.
+FINAL = (AbortedError, InvalidArgumentError, UnauthenticatedError, PermissionDeniedError)
+
 _ERRORS: Mapping[Code, type[HoldfastError]] = MappingProxyType(
     {
         error.code: error

@@ -122,6 +122,10 @@ HTTP_UNREAD_MS_MAX: Final = 20 * _SECOND_MS
 HTTP_IDLE_MS_MAX: Final = 60 * _SECOND_MS
 # How long one request may wait for a result; longer waits are several requests.
 HTTP_WAIT_MS_MAX: Final = 60 * _SECOND_MS
+# Requests a second of one caller: about what one process can answer at all, so that only a flood is held up.
+REQUESTS_PER_S_DEFAULT: Final = 20_000
+# Heartbeats, reports and leases are counted apart: whoever floods with submits must not lose jobs for it.
+WORK_PER_S_DEFAULT: Final = 20_000
 # A client keeps a connection to every node, and asks all of them for a list.
 NODES_MAX: Final = 64
 

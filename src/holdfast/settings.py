@@ -14,7 +14,10 @@ from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 
 MEMORY = "memory://"
+TOKENS_NAME = "tokens.json"
 SERVER = "holdfast://"
+#: The same over TLS.
+SECURE_SERVER = "holdfasts://"
 DEFAULT_CONNECT = "127.0.0.1:50051"
 
 _DAY_MS = 86_400_000
@@ -28,6 +31,11 @@ def _whole(minimum: int, maximum: int, unit: str) -> msgspec.Meta:
 
 def _purpose(text: str) -> msgspec.Meta:
     return msgspec.Meta(title=text)
+
+
+#: Marks a setting whose value is shown to nobody.
+SECRET = msgspec.Meta(extra={"secret": True})
+MASK = "********"
 
 
 Data = Annotated[
@@ -44,6 +52,12 @@ Connect = Annotated[
         description="host:port, holdfast://host:port, several of them with commas, or the directory of a server",
     ),
 ]
+Token = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*$", description="a token as it was shown when it was made")]
+FilePath = Annotated[str, msgspec.Meta(pattern=r"^[^\0]*$", description="the path of a file")]
+HostNames = Annotated[
+    str, msgspec.Meta(pattern=r"^[^\s/@]*$", description="names of hosts with commas, without ports, or *")
+]
+PerSecond = Annotated[int, _whole(0, 1_000_000_000, "requests a second")]
 Queues = Annotated[
     str,
     msgspec.Meta(
@@ -108,6 +122,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
     log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
     dedup_keys_max: Annotated[Count, _purpose("how many request ids to remember; 0: each as long as its job")] = 0
+    tokens: Annotated[FilePath, _purpose("the file of tokens; if empty, tokens.json in the data directory")] = ""
+    tls_cert: Annotated[FilePath, _purpose("the server's certificate, as PEM, with those in between")] = ""
+    tls_key: Annotated[FilePath, _purpose("the key of that certificate, as PEM")] = ""
+    tls_client_ca: Annotated[FilePath, _purpose("who must have signed the certificates that clients show")] = ""
+    allowed_hosts: Annotated[HostNames, _purpose("names by which browsers may reach HTTP, beside the address")] = ""
+    rate_limit: Annotated[PerSecond, _purpose("requests a second of one caller; 0: any number")] = (
+        limits.REQUESTS_PER_S_DEFAULT
+    )
+    work_rate_limit: Annotated[PerSecond, _purpose("the same for the calls of workers")] = limits.WORK_PER_S_DEFAULT
     insecure: Annotated[Switch, _purpose("listen beyond loopback, where nothing protects the jobs")] = False
     reflection: Annotated[Switch, _purpose("let clients such as grpcurl ask which calls there are")] = False
     worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
@@ -120,11 +143,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def is_in_memory(self) -> bool:
         return self.data == MEMORY
 
+    @property
+    def tokens_file(self) -> str:
+        """Where the tokens are; nothing if there can be none."""
+        return self.tokens or ("" if self.is_in_memory else f"{self.data.rstrip('/') or '/'}/{TOKENS_NAME}")
+
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a worker can be told."""
 
     connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
+    token: Annotated[Token, _purpose("what to show a server that wants one"), SECRET] = ""
     queues: Annotated[Queues, _purpose("the queues to serve; all if none is named")] = ""
     slots: Annotated[Slots, _purpose("how many jobs to run at a time")] = 8
     worker_id: Annotated[WorkerId, _purpose("a name of its own; if empty, made from the host's name")] = ""
@@ -147,6 +176,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands need that ask a server for something."""
 
     connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
+    token: Annotated[Token, _purpose("what to show a server that wants one"), SECRET] = ""
 
 
 class SettingsError(InvalidArgumentError):
@@ -186,17 +216,17 @@ def choices(name: str, fields: Fields = FIELDS) -> tuple[str, ...]:
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
-#: Marks a setting whose value is shown to nobody.
-SECRET = msgspec.Meta(extra={"secret": True})
-MASK = "********"
-
-
 def shown(field: msgspec.structs.FieldInfo, value: object) -> object:
     """A value that may be shown: secrets are masked, and so is what stands before the @ of an address."""
     is_secret = any((meta.extra or {}).get("secret") for meta in get_args(field.type)[1:])
     if is_secret and value != field.default:
         return MASK
-    return _CREDENTIALS.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
+    return masked(value) if isinstance(value, str) else value
+
+
+def masked(text: str) -> str:
+    """The text without what stands before the @ of an address."""
+    return _CREDENTIALS.sub(rf"\1{MASK}@", text)
 
 
 _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
@@ -210,11 +240,28 @@ def contradictions(settings: Settings) -> Iterator[str]:
             f"got {settings.worker_timeout_ms}"
         )
     yield from _shared_ports(settings)
-    if not (settings.insecure or is_loopback(settings.host)):
+    yield from _half_certificates(settings)
+    if settings.insecure or is_loopback(settings.host):
+        return
+    if not settings.tls_cert:
         yield (
             f"expected host to be a loopback address unless --insecure is given, got {settings.host!r}; "
-            "there is no TLS or token here to protect the jobs"
+            "there is no TLS here to protect the jobs: give --tls-cert and --tls-key, and make tokens"
         )
+    if settings.metrics_port:
+        yield (
+            "expected metrics_port to be 0 beyond loopback unless --insecure is given, because it speaks in the clear "
+            f"to everybody, got {settings.metrics_port}; /metrics of HTTP asks for a token"
+        )
+
+
+def _half_certificates(settings: Settings) -> Iterator[str]:
+    """TLS of which something is missing."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        given = "tls_cert" if settings.tls_cert else "tls_key"
+        yield f"expected tls_cert and tls_key to be given together, got {given} alone"
+    if settings.tls_client_ca and not settings.tls_cert:
+        yield "expected tls_client_ca to come with tls_cert and tls_key, got it alone"
 
 
 def _shared_ports(settings: Settings) -> Iterator[str]:
@@ -227,20 +274,36 @@ def _shared_ports(settings: Settings) -> Iterator[str]:
         taken.setdefault(port, name)
 
 
-_ADDRESS = re.compile(r"(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:@\[\]]+):(?P<port>[0-9]{1,5}))/?")
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:@?\[\]]+):(?P<port>[0-9]{1,5})")
+_TARGET = re.compile(r"(?:holdfasts?://(?:[^/@\s]*@)?)?(?P<addresses>[^/@?]+)/?(?:\?[^\s]*)?")
 _PORT_MAX = 65_535
 
 
 def address_of(target: str) -> str:
     """The `host:port` of `host:port` or `holdfast://host:port`; nothing if it is neither."""
-    found = _ADDRESS.fullmatch(target.removeprefix(SERVER))
-    return found["address"] if found is not None and 0 < int(found["port"]) <= _PORT_MAX else ""
+    addresses = addresses_of(target)
+    return addresses[0] if len(addresses) == 1 else ""
 
 
 def addresses_of(target: str) -> list[str]:
-    """The addresses of `host:port,host:port`, with the scheme or not; nothing if one of them is none, or is twice."""
-    found = [address_of(part.strip()) for part in target.split(",")]
-    return found if all(found) and len(set(found)) == len(found) <= limits.NODES_MAX else []
+    """The addresses of `host:port,host:port`, with the scheme or not; nothing if one of them is none, or is twice.
+
+    A scheme may stand before each of them. What else a URL says is no part of the addresses.
+    """
+    found = [_TARGET.fullmatch(part.strip()) for part in _parts(target)]
+    addresses = [part.strip() for one in found if one is not None for part in one["addresses"].split(",")]
+    are_good = None not in found and all(map(_is_address, addresses))
+    return addresses if are_good and len(set(addresses)) == len(addresses) <= limits.NODES_MAX else []
+
+
+def _parts(target: str) -> list[str]:
+    """One for each scheme that is said again."""
+    return re.split(r",\s*(?=holdfasts?://)", target)
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found["port"]) <= _PORT_MAX
 
 
 def is_loopback(host: str) -> bool:

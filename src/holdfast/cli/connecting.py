@@ -11,10 +11,11 @@ import typer
 from holdfast.cli.places import holds_journal, nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.settings import DEFAULT_CONNECT, ClientSettings, addresses_of
+from holdfast.settings import DEFAULT_CONNECT, ClientSettings, WorkerSettings, addresses_of, masked
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
+    from holdfast.client.access import Access
     from holdfast.client.carriers import Carrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
@@ -55,6 +56,7 @@ class Connection:
         loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
         self._is_told = loaded.origins["connect"] != "default"
         self._place = place_of(loaded.settings.connect)
+        self._access = access_to(loaded.settings)
         if isinstance(self._place, Path) and not holds_journal(self._place.parent):
             raise _no_jobs(self._place.parent)
         # One loop for all questions: gRPC does not bear a second one in its process.
@@ -114,14 +116,14 @@ class Connection:
             return None
         from holdfast.client.routed import UnnamedJobs
 
-        return UnnamedJobs(self._place)
+        return UnnamedJobs(self._place, self._access)
 
     async def _carrier(self, *, may_open: bool) -> "Carrier":
         """Whoever waits for a job does not open its directory: a server that is started again would find it in use."""
         if isinstance(self._place, str):
             from holdfast.client.grpc_carrier import GrpcCarrier
 
-            return GrpcCarrier(self._place)
+            return GrpcCarrier(self._place, self._access)
         assert isinstance(self._place, Path)
         from holdfast.client.socket_carrier import SocketCarrier
 
@@ -185,6 +187,13 @@ def _for_example() -> str:
     return f", for example --connect {found}" if (found := nearby()) else ""
 
 
+def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
+    """What to show a server, as its URL and the settings say."""
+    from holdfast.client.access import access_of
+
+    return access_of(settings.connect, fallback=settings.token)
+
+
 def place_of(target: str) -> str | list[str] | Path:
     """The address of a server, those of several nodes, or the socket of a directory; an error for what is neither."""
     addresses = addresses_of(target)
@@ -197,6 +206,6 @@ def place_of(target: str) -> str | list[str] | Path:
     missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
         "expected --connect to be host:port, holdfast://host:port, several of them with commas, each once,"
-        f" or the directory of a server, got {target!r}{missing}",
+        f" or the directory of a server, got {masked(target)!r}{missing}",
         reason="ADDRESS_INVALID",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.connecting import place_of
+from holdfast.cli.connecting import access_to, place_of
 from holdfast.cli.text import say
 from holdfast.errors import UnimplementedError
 from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, addresses_of, fields_of, purpose
@@ -124,12 +124,12 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
     if isinstance(place, str):
         from holdfast.client.work_stream import StreamWork
 
-        return StreamWork(place), place
+        return StreamWork(place, access_to(loaded.settings)), place
     if isinstance(place, list):
         from holdfast.client.routed_work import RoutedWork
         from holdfast.topology.routed import tell
 
-        return RoutedWork(place, tell), ",".join(place)
+        return RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place)
     from holdfast.client.socket_work import SocketWork
 
     return SocketWork(place.absolute()), target

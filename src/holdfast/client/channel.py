@@ -3,6 +3,7 @@
 import grpc
 
 from holdfast import limits
+from holdfast.client.access import ANYBODY, Access
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
@@ -16,6 +17,10 @@ _OPTIONS = (
 )
 
 
-def open_channel(target: str) -> grpc.aio.Channel:
+def open_channel(target: str, access: Access = ANYBODY) -> grpc.aio.Channel:
     """A channel of its own (not shared with others in this process) to `host:port`."""
-    return grpc.aio.insecure_channel(target, (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)))
+    options = (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
+    if not access.is_secure:
+        return grpc.aio.insecure_channel(target, options)
+    credentials = grpc.ssl_channel_credentials(access.ca or None, access.key or None, access.cert or None)
+    return grpc.aio.secure_channel(target, credentials, options)

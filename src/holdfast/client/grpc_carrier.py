@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.carriers import Response, raise_refusal
 from holdfast.client.channel import open_channel
 from holdfast.client.pending import PendingCalls
@@ -16,21 +17,23 @@ from holdfast.errors import Code, HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 
+Metadata = tuple[tuple[str, str], ...]
 _PACKAGE = pb.DESCRIPTOR.package
 
 
 class GrpcCarrier:
     """A channel to `host:port`; nothing is opened before the first call."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, access: Access = ANYBODY) -> None:
         self._target = target
-        self._channel = open_channel(target)
+        self._metadata = access.metadata
+        self._channel = open_channel(target, access)
         self._stream: _Stream | None = None
 
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
         """The answer, over the stream that all calls share."""
         if self._stream is None or self._stream.is_over:
-            self._stream = _Stream(self._channel, self._target)
+            self._stream = _Stream(self._channel, self._target, self._metadata)
         reply = await self._stream.call(method, request.SerializeToString(), deadline_s)
         raise_refusal(reply)
         return response.FromString(reply.body)
@@ -44,7 +47,7 @@ class GrpcCarrier:
         """The answers, over a stream of their own."""
         path = f"/{_PACKAGE}.{method}"
         start = self._channel.unary_stream(path, lambda message: message.SerializeToString(), response.FromString)
-        call: Any = start(request)
+        call: Any = start(request, metadata=self._metadata)
         try:
             async for message in call:
                 yield message
@@ -63,9 +66,9 @@ class GrpcCarrier:
 class _Stream:
     """One `Converse` call: replies are matched with calls until it breaks."""
 
-    def __init__(self, channel: grpc.aio.Channel, target: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, target: str, metadata: Metadata) -> None:
         self._target = target
-        self._call: Any = rpc.JobServiceStub(channel).Converse()
+        self._call: Any = rpc.JobServiceStub(channel).Converse(metadata=metadata)
         self._pending = PendingCalls()
         self._unsent: deque[pb.Call] = deque()
         self._wake = asyncio.Event()

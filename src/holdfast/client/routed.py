@@ -26,6 +26,7 @@ from holdfast.backends.ports import (
     WorkerView,
 )
 from holdfast.client import routed_search, routed_submits, routed_views
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.routed_nodes import Node, Nodes, missing
 from holdfast.client.routed_schedules import RoutedSchedules
 from holdfast.client.tokens import Tokens
@@ -39,9 +40,9 @@ from holdfast.errors import NotFoundError, UnavailableError, UnimplementedError
 class RoutedJobs:
     """Everything that can be asked of several nodes. Use it as a context manager, or close it."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
         """The addresses in their fixed order: another order means other owners."""
-        self._nodes = Nodes(addresses)
+        self._nodes = Nodes(addresses, access)
         self._tokens = Tokens(len(addresses))
         self.schedules = RoutedSchedules(self._nodes)
 

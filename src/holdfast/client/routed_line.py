@@ -19,7 +19,7 @@ from holdfast.client.work_session import StreamSession
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
-from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.errors import FINAL, HoldfastError, UnavailableError
 
 
 class Listener(Protocol):
@@ -73,7 +73,7 @@ class Line:
             began_s = time.monotonic()
             try:
                 await self._live(introduction)
-            except (AbortedError, InvalidArgumentError) as error:
+            except FINAL as error:
                 self._listener.refused(error)
                 return
             except HoldfastError as error:

@@ -7,11 +7,12 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retrying import RETRYABLE, Once
 from holdfast.core.owner import mint_owned, owner_index
-from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.errors import HoldfastError, InvalidArgumentError, PermissionDeniedError, UnavailableError
 
 T = TypeVar("T")
 
@@ -19,10 +20,10 @@ T = TypeVar("T")
 class Node:
     """One node, and a connection to it that is opened when it is first asked."""
 
-    def __init__(self, index: int, nodes: int, address: str) -> None:
+    def __init__(self, index: int, nodes: int, address: str, access: Access) -> None:
         self.index = index
         self.address = address
-        self._carrier = GrpcCarrier(address)
+        self._carrier = GrpcCarrier(address, access)
         self.jobs = RemoteJobs(self._carrier)
         self._probe = RemoteJobs(self._carrier, Once())
         #: The line on which it has answered.
@@ -43,6 +44,8 @@ class Node:
             return True
         try:
             await self._probe.stats()
+        except PermissionDeniedError:
+            """It answers, and only does not tell."""
         except HoldfastError as error:
             if error.code not in RETRYABLE:
                 raise
@@ -58,8 +61,8 @@ class Node:
 class Nodes:
     """All of them. The order is that of the addresses, and the same for everybody who routes."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._nodes = [Node(index, len(addresses), address) for index, address in enumerate(addresses)]
+    def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
+        self._nodes = [Node(index, len(addresses), address, access) for index, address in enumerate(addresses)]
         self._turn = random.randrange(len(addresses))  # many clients of one job each must not all begin with the same
 
     def __getitem__(self, index: int) -> Node:

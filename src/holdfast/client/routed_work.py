@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from holdfast.backends.ports import Assignment, Directive, Introduction
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.routed_line import Line, closed
 from holdfast.client.routed_room import Room
 from holdfast.client.tokens import Tokens
@@ -36,14 +37,15 @@ Told = Callable[[str, HoldfastError | None], None]
 class RoutedWork:
     """Opens sessions with several nodes, named in their fixed order."""
 
-    def __init__(self, addresses: Sequence[str], told: Told | None = None) -> None:
+    def __init__(self, addresses: Sequence[str], told: Told | None = None, access: Access = ANYBODY) -> None:
         """`told` hears which node went away, and which is back."""
         self._addresses = addresses
+        self._access = access
         self._told: Told = told or (lambda _address, _error: None)
 
     async def open(self, introduction: Introduction) -> "RoutedSession":
         """Begins with every node that answers; `UnavailableError` if none does."""
-        session = RoutedSession(self._addresses, self._told)
+        session = RoutedSession(self._addresses, self._told, self._access)
         try:
             await session.start(introduction)
         except BaseException:
@@ -55,12 +57,13 @@ class RoutedWork:
 class RoutedSession:
     """One worker, and all the nodes it works for."""
 
-    def __init__(self, addresses: Sequence[str], told: Told) -> None:
+    def __init__(self, addresses: Sequence[str], told: Told, access: Access) -> None:
         self._addresses = addresses
         self._told = told
         self._away: set[int] = set()
         self._tokens = Tokens(len(addresses))
-        self._lines = [Line(index, StreamWork(address), self._tokens, self) for index, address in enumerate(addresses)]
+        works = [StreamWork(address, access) for address in addresses]
+        self._lines = [Line(index, work, self._tokens, self) for index, work in enumerate(works)]
         self._tasks: list[asyncio.Task[None]] = []
         self._room = Room(self._deliver, self._look_again)
         self._inbox: list[Directive] = []

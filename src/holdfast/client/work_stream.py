@@ -6,10 +6,11 @@ from typing import Any
 import grpc
 
 from holdfast.backends.ports import Introduction
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.channel import open_channel
 from holdfast.client.refusals import error_of
 from holdfast.client.work_session import StreamSession
-from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 
@@ -17,12 +18,13 @@ from holdfast.proto import holdfast_pb2_grpc as rpc
 class StreamWork:
     """Opens sessions with one server."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, access: Access = ANYBODY) -> None:
         self._target = target
+        self._access = access
 
     async def open(self, introduction: Introduction) -> StreamSession:
         """Connects and says hello; each session has a channel of its own, so that none inherits a bad one."""
-        session = StreamSession(_GrpcLine(open_channel(self._target)))
+        session = StreamSession(_GrpcLine(open_channel(self._target, self._access), self._access))
         try:
             await session.start(introduction)
         except BaseException:
@@ -34,9 +36,9 @@ class StreamWork:
 class _GrpcLine:
     """One call of `Work`."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, access: Access) -> None:
         self._channel = channel
-        self._call: Any = rpc.WorkServiceStub(channel).Work()
+        self._call: Any = rpc.WorkServiceStub(channel).Work(metadata=access.metadata)
         self._reading: asyncio.Future[Any] | None = None
 
     async def send(self, message: pb.WorkerMessage) -> None:
@@ -83,6 +85,6 @@ class _GrpcLine:
 def _error(error: grpc.aio.AioRpcError) -> HoldfastError:
     """What no new session can mend stays what it is; of everything else it is worth trying again."""
     known = error_of(error)
-    if isinstance(known, AbortedError | InvalidArgumentError):
+    if isinstance(known, FINAL):
         return known
     return UnavailableError(known.message, reason=known.reason)

@@ -1,5 +1,9 @@
-"""From a URL to a link: a path, `memory://`, `holdfast://host:port`, or `holdfast://host:port,host:port` for nodes."""
+"""From a URL to a link: a path, `memory://`, `holdfast://host:port`, or `holdfast://host:port,host:port` for nodes.
 
+A server may want a token: `holdfast://TOKEN@host:port`; and over TLS it is `holdfasts://`.
+"""
+
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,19 +15,27 @@ if TYPE_CHECKING:
     from holdfast.topology.link import Link
 
 MEMORY = "memory://"
-_SERVER = "holdfast://"
+_SERVERS = ("holdfast://", "holdfasts://")
+_TOKEN = "HOLDFAST_TOKEN"  # noqa: S105 - the name of a variable
 
 
-def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Callable[[], Link]":
+def opener(url: str, settings: Mapping[str, object], clock: "Clock | None", token: str = "") -> "Callable[[], Link]":
     """What opens the link, later and on the portal's loop; a URL or setting that cannot be is refused now."""
-    if url.startswith(_SERVER):
+    if url.startswith(_SERVERS):
         addresses = _addresses(url)
         if settings or clock:
             raise InvalidArgumentError("a server has settings of its own; give none here", reason="SETTINGS_INVALID")
-        return lambda: _to_servers(addresses)
+        from holdfast.topology.reaching import reaching
+
+        return reaching(url, addresses, token=token, fallback=os.environ.get(_TOKEN, ""))
+    if token:
+        raise InvalidArgumentError("only a server wants a token; give none here", reason="SETTINGS_INVALID")
     if "://" in url and url != MEMORY:
+        from holdfast.settings import masked
+
         raise InvalidArgumentError(
-            f"expected the URL to be a path, memory:// or holdfast://host:port, got {url!r}", reason="URL_INVALID"
+            f"expected the URL to be a path, memory:// or holdfast://host:port, got {masked(url)!r}",
+            reason="URL_INVALID",
         )
     if not url or "\0" in url:
         raise InvalidArgumentError(f"expected the path of a directory, got {url!r}", reason="URL_INVALID")
@@ -31,6 +43,15 @@ def opener(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "
     if settings:
         _settings(url, settings)
     return lambda: _to_ledger(url, settings, clock)
+
+
+def without_secrets(url: str) -> str:
+    """The URL as it may be shown."""
+    if "@" not in url:
+        return url
+    from holdfast.settings import masked
+
+    return masked(url)
 
 
 def _refuse_bare_address(url: str) -> None:
@@ -47,12 +68,12 @@ def _refuse_bare_address(url: str) -> None:
 
 
 def _addresses(url: str) -> list[str]:
-    from holdfast.settings import addresses_of
+    from holdfast.settings import addresses_of, masked
 
     addresses = addresses_of(url)
     if not addresses:
         form = "holdfast://host:port, or holdfast://host:port,host:port for different nodes"
-        raise InvalidArgumentError(f"expected {form}, got {url!r}", reason="URL_INVALID")
+        raise InvalidArgumentError(f"expected {form}, got {masked(url)!r}", reason="URL_INVALID")
     return addresses
 
 
@@ -70,13 +91,3 @@ def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") 
     from holdfast.topology.directory import Directory
 
     return Directory(_settings(url, settings), clock)
-
-
-def _to_servers(addresses: list[str]) -> "Link":
-    if len(addresses) > 1:
-        from holdfast.topology.routed import Routed
-
-        return Routed(addresses)
-    from holdfast.topology.remote import Remote
-
-    return Remote(addresses[0])

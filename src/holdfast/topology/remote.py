@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.backends.ports import Stats, WorkApi
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retrying import Once
@@ -24,9 +25,10 @@ T = TypeVar("T")
 class Remote:
     """One channel for everything; calls are repeated by the client's own profile."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access = ANYBODY) -> None:
         self._address = address
-        self._carrier = GrpcCarrier(address)
+        self._access = access
+        self._carrier = GrpcCarrier(address, access)
         self._jobs = RemoteJobs(self._carrier)
         self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
         self._is_here = is_loopback(address.rpartition(":")[0].strip("[]"))
@@ -77,7 +79,7 @@ class Remote:
 
     async def work(self) -> WorkApi:
         """Sessions over streams of their own."""
-        return StreamWork(self._address)
+        return StreamWork(self._address, self._access)
 
     async def close(self) -> None:
         """Ends the channel."""

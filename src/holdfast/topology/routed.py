@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from holdfast.backends.ports import WorkApi
+from holdfast.client.access import ANYBODY, Access
 from holdfast.client.routed import UnnamedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.errors import HoldfastError
@@ -25,10 +26,11 @@ def tell(address: str, error: HoldfastError | None) -> None:
 class Routed:
     """One connection to each node; calls are repeated by the client's own profile."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
         """In their fixed order."""
         self._addresses = addresses
-        self._jobs = UnnamedJobs(addresses)
+        self._access = access
+        self._jobs = UnnamedJobs(addresses, access)
         self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
 
     async def call(
@@ -58,7 +60,7 @@ class Routed:
 
     async def work(self) -> WorkApi:
         """Sessions with all nodes."""
-        return RoutedWork(self._addresses, tell)
+        return RoutedWork(self._addresses, tell, self._access)
 
     async def close(self) -> None:
         """Ends all connections."""

@@ -18,7 +18,7 @@ from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSessio
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import FAILED
 from holdfast.core.workers import beat_ms
-from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
+from holdfast.errors import FINAL, HoldfastError
 from holdfast.logs import get_logger
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import JobContext
@@ -100,14 +100,14 @@ class Worker:
         while True:
             try:
                 session = await self._api.open(self._introduction())
-            except (AbortedError, InvalidArgumentError):
+            except FINAL:
                 raise
             except HoldfastError as error:
                 failures = await self._back_off(failures, error)
             else:
                 try:
                     return await self._serve(session)
-                except (AbortedError, InvalidArgumentError):
+                except FINAL:
                     raise
                 except HoldfastError as error:
                     failures = await self._back_off(0 if self.attached.is_set() else failures, error)
