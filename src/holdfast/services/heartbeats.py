@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Now
-from holdfast.errors import HoldfastError
+from holdfast.errors import Code, HoldfastError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
 from holdfast.services.lease_table import LEFT, NOT_RUNNING, RELEASED, Lease, LeaseTable, Verdict
@@ -24,6 +24,8 @@ from holdfast.services.settling import Settler
 FETCH_GRACE_MS = 2_000
 #: How long the answer waits for other services; a worker waits no longer than a second.
 _PATIENCE_S = 0.3
+#: Records that are looked up at a time, however many a heartbeat names.
+_TOGETHER = 32
 
 Named = tuple[str, int]
 
@@ -87,8 +89,12 @@ class Heartbeats:
     async def _look_up(self, worker: str, named: Sequence[Named]) -> list[Named]:
         """Adopts what is named and not known here; gives what the worker no longer has."""
         unknown = [job for job in named if self._table.held_by(worker, *job) is None]
-        have = await asyncio.gather(*(self._has(worker, *job) for job in unknown))
-        return [job for job, has in zip(unknown, have, strict=True) if not has]
+        revoked: list[Named] = []
+        for start in range(0, len(unknown), _TOGETHER):
+            part = unknown[start : start + _TOGETHER]
+            have = await asyncio.gather(*(self._has(worker, *job) for job in part))
+            revoked += [job for job, has in zip(part, have, strict=True) if not has]
+        return revoked
 
     async def _has(self, worker: str, job_id: str, token: int) -> bool:
         known = self._table.get(job_id)
@@ -96,8 +102,9 @@ class Heartbeats:
             return self._table.held_by(worker, job_id, token) is not None
         try:
             record = await self._settler.record(job_id)
-        except HoldfastError:
-            return True  # it may well have it; who knows will be asked again with the next heartbeat
+        except HoldfastError as error:
+            # It may well have it, and who knows will be asked again; but what cannot be an id is no job.
+            return error.code is not Code.INVALID_ARGUMENT
         if record is None or record.summary.status != job_status(RUNNING) or token not in {0, record.token}:
             return False
         if record.worker_id != worker:
