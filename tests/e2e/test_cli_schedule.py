@@ -184,3 +184,54 @@ def test_schedules_of_a_directory_need_no_server(shell: Shell, fleet: Fleet) -> 
     shell.environment["HOLDFAST_CONNECT"] = str(fleet.folder / "jobs")
     assert told(shell, "create", "later", "--every", "1h", "--type", "echo")["every_ms"] == 3_600_000
     assert [one["name"] for one in told(shell, "list")] == ["later"]
+
+
+APP = """
+from holdfast import Holdfast, current
+
+app = Holdfast("./elsewhere")
+
+
+@app.schedule(every=1)
+def beat() -> str:
+    return f"{current().schedule} {current().scheduled_for:%Y}"
+
+
+@app.schedule("0 3 * * *", tz="Europe/Paris", name="nightly", args=("x",))
+@app.job(queue="slow")
+def report(kind: str) -> str:
+    return kind
+"""
+
+
+def test_worker_sets_the_schedules_of_its_app_where_it_works(fleet: Fleet) -> None:
+    """Before it is ready: with `up -A`, and once more by another worker, which changes nothing."""
+    (fleet.folder / "timed.py").write_text(APP)
+    program, _ = fleet.up("-A", "timed:app")
+    shell = Shell(fleet.folder, program.ready()["grpc"])
+    first = eventually(lambda: told(shell, "list"), lambda found: len(found) == 2)
+    assert [(one["name"], one["type"], one["queue"]) for one in first] == [
+        ("beat", "beat", "default"),
+        ("nightly", "report", "slow"),
+    ]
+    assert first[1]["payload"] == '{"kind":"x"}'
+    beat = eventually(lambda: told(shell, "show", "beat"), lambda one: one["last_job_id"])
+    assert shell.run("job", "result", beat["last_job_id"]).stdout.startswith('"beat 20')
+    fleet.worker(shell.environment["HOLDFAST_CONNECT"], "-A", "timed:app")
+    assert told(shell, "show", "nightly") == first[1]
+
+
+def test_several_nodes_keep_each_schedule_at_its_owner(fleet: Fleet) -> None:
+    """Set by whichever node owns its name, found and looked after through all of them."""
+    (fleet.folder / "timed.py").write_text(APP)
+    program = fleet.start(
+        "up", "--topology", "monolith", "--nodes", "2", "--data", "nodes", "--port", "0", "-A", "timed:app"
+    )
+    line = program.ready()
+    shell = Shell(fleet.folder, line["grpc"])
+    names = eventually(lambda: [one["name"] for one in told(shell, "list")], lambda found: len(found) == 2)
+    assert names == ["beat", "nightly"]
+    beat = eventually(lambda: told(shell, "show", "beat"), lambda one: one["fired"] >= 2)
+    assert shell.run("job", "result", beat["last_job_id"]).stdout.startswith('"beat 20')
+    job_id = shell.run("schedule", "trigger", "nightly").stdout.strip()
+    assert shell.run("job", "result", job_id).stdout == '"x"'
