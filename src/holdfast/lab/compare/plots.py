@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from holdfast.lab.compare.document import Picture
 from holdfast.lab.compare.figures import BIN_S, SHARES, Spread, Trial
@@ -25,6 +25,9 @@ _COLORS = ("#2f7fd0", "#e07b1a", "#2a9d6f", "#b5539c", "#8a7f00", "#7a6ff0")
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _COLUMNS = 2
 _WIDTH, _HEIGHT = 5.6, 3.3
+_WIDTH_MAX = 13.0
+#: Topologies beside each other in one row.
+_BESIDE_MAX = 3
 
 
 def pictures(results: Results) -> list[tuple[Picture, bytes]]:
@@ -49,11 +52,14 @@ def _picture(name: str, title: str, canvas: Canvas) -> tuple[Picture, bytes]:
     return Picture(file, title, inline), drawn.getvalue()
 
 
-def _panels(results: Results, titles: Sequence[str], rows_each: int = 1) -> tuple[Canvas, list[list[Any]]]:
+def _panels(
+    results: Results, titles: Sequence[str], rows_each: int = 1, columns_max: int = _COLUMNS
+) -> tuple[Canvas, list[list[Any]]]:
     """A panel for each title, in columns; below them who is who."""
-    columns = min(_COLUMNS, len(titles))
+    columns = min(columns_max, len(titles))
     rows = -(-len(titles) // columns)
-    canvas = Canvas(figsize=(_WIDTH * columns, _HEIGHT * rows * rows_each + 0.9), layout="constrained")
+    width = min(_WIDTH * columns, _WIDTH_MAX)
+    canvas = Canvas(figsize=(width, _HEIGHT * rows * rows_each + 0.9), layout="constrained")
     grid: Any = canvas.subplots(rows * rows_each, columns, squeeze=False)
     found = []
     for place, title in enumerate(titles):
@@ -159,6 +165,7 @@ def _curves(results: Results, workloads: Sequence[Workload], read: Callable[[Tri
                     )
         _dress(panel, "milliseconds (logarithmic)", "% of all")
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("")
         panel.set_ylim(0, 101)
@@ -170,7 +177,7 @@ def _timeline(results: Results) -> Canvas | None:
     workloads = [one for one in results.plan.workloads if one.has_fault]
     if not workloads:
         return None
-    canvas, panels = _panels(results, list(results.plan.topologies), rows_each=2)
+    canvas, panels = _panels(results, list(results.plan.topologies), rows_each=2, columns_max=_BESIDE_MAX)
     for index, name in enumerate(results.plan.topologies):
         upper, lower = panels[index]
         for trial in results.of(name, workloads[0].name):
