@@ -1,0 +1,133 @@
+"""The checker of schedules: each planted lie is noticed."""
+
+import pytest
+
+from holdfast.core import events
+from holdfast.core.model import Extra, NewJob, ScheduleSpec, Template
+from holdfast.testing.model import Model, ModelViolation
+
+TEMPLATE = Template("type")
+START, STEP = 1_767_225_600_000, 10_000
+NAMES = (("holdfast-schedule", "s"), ("holdfast-scheduled-for", "2026-01-01T00:00:10Z"))
+
+
+class Stream:
+    """Events as a journal would hold them, fed to the model one by one."""
+
+    def __init__(self) -> None:
+        self.model = Model()
+
+    def feed(self, *some: events.AnyEvent) -> "Stream":
+        for event in some:
+            self.model.feed(events.join([events.encode_one(event)]), self.model.position + 1)
+        return self
+
+
+def set_at(at_ms: int = START, next_ms: int = START + STEP, **rules: object) -> events.ScheduleSet:
+    fields = {"every_ms": STEP, **rules}
+    return events.ScheduleSet(at_ms, ScheduleSpec("s", TEMPLATE, **fields), next_ms)  # type: ignore[arg-type]
+
+
+def job(job_id: str = "a", headers: tuple[tuple[str, str], ...] = NAMES, not_before_ms: int = 0) -> NewJob:
+    return NewJob(job_id, 0, b"", not_before_ms, Extra(headers=headers))
+
+
+def tick(
+    at_ms: int = START + STEP,
+    tick_ms: int = START + STEP,
+    outcome: str = "fired",
+    next_ms: int = START + 2 * STEP,
+    missed: int = 0,
+    made: NewJob | None = None,
+    canceled: str = "",
+) -> events.Ticked:
+    made = made or (job() if outcome in ("fired", "triggered") else None)
+    template = TEMPLATE if made else None
+    return events.Ticked(at_ms, "s", tick_ms, outcome, next_ms, missed, template, made, canceled, 5 if canceled else 0)
+
+
+LATE = START + 20 * STEP
+
+
+@pytest.mark.parametrize(
+    ("rules", "lie", "words"),
+    [
+        ({}, tick(at_ms=START + STEP - 1), "before its time"),
+        ({}, tick(tick_ms=START), "before its next"),
+        ({}, tick(START + STEP + 1, START + STEP + 1, next_ms=START + 2 * STEP + 1), "which is wrong"),
+        ({}, tick(next_ms=START + 3 * STEP), "goes on at"),
+        ({}, tick(next_ms=START + STEP), "goes on at"),
+        ({}, tick(outcome="skipped"), "should have been fired"),
+        ({}, tick(outcome="missed", missed=1), "passed over too early"),
+        ({}, tick(at_ms=LATE), "made up for"),
+        ({}, tick(at_ms=LATE, outcome="missed", next_ms=START + 14 * STEP, missed=12), "which is wrong"),
+        ({}, tick(at_ms=LATE, outcome="missed", next_ms=START + 13 * STEP, missed=12), "late already"),
+        ({}, tick(at_ms=LATE, outcome="missed", next_ms=START + 15 * STEP, missed=14), "passed over too early"),
+        ({"catch_up": "latest"}, tick(at_ms=LATE), "not for"),
+        (
+            {"catch_up": "all"},
+            tick(at_ms=LATE, tick_ms=START + 2 * STEP, next_ms=START + 3 * STEP, missed=1),
+            "not for",
+        ),
+        ({"catch_up": "all", "catch_up_window_ms": 0}, tick(at_ms=LATE), "not for"),
+        ({}, tick(made=job(headers=())), "was told"),
+        ({}, tick(made=job(not_before_ms=START + STEP + 1)), "due 1 ms after"),
+        ({"jitter_ms": 5}, tick(made=job(not_before_ms=START + STEP + 6)), "due 6 ms after"),
+        ({"payload": b"x"}, tick(), "another payload"),
+        ({}, tick(outcome="triggered", tick_ms=START, next_ms=START), "moved the plan"),
+        ({"overlap": "cancel_running"}, tick(canceled="nobody"), "canceled 'nobody'"),
+    ],
+)
+def test_tick_that_must_not_be_is_noticed(rules: dict[str, object], lie: events.Ticked, words: str) -> None:
+    """Too early, too late, miscounted, or with another job than its schedule says."""
+    stream = Stream().feed(set_at(**rules))  # type: ignore[arg-type]
+    with pytest.raises(ModelViolation, match=words):
+        stream.feed(lie)
+
+
+def test_second_job_of_a_tick_is_noticed() -> None:
+    """Even where the plan is said to go back."""
+    stream = Stream().feed(set_at(), tick())
+    stream.model.schedules.kept["s"].next_ms = START + STEP
+    with pytest.raises(ModelViolation, match="made two jobs"):
+        stream.feed(tick(made=job("b")))
+
+
+@pytest.mark.parametrize(
+    ("overlap", "words"), [("skip", "should have been skipped"), ("cancel_running", "canceled ''")]
+)
+def test_overlap_that_is_not_looked_at_is_noticed(overlap: str, words: str) -> None:
+    """The last job waits, and the next is made as if it did not."""
+    headers = (("holdfast-schedule", "s"), ("holdfast-scheduled-for", "2026-01-01T00:00:20Z"))
+    stream = Stream().feed(set_at(overlap=overlap), tick())
+    second = tick(START + 2 * STEP, START + 2 * STEP, next_ms=START + 3 * STEP, made=job("b", headers))
+    with pytest.raises(ModelViolation, match=words):
+        stream.feed(second)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        (set_at(START + 1), "set to what it was"),
+        (set_at(START + 1, START + STEP, payload=b"x"), "was planned for"),
+        (events.SchedulePaused(START + 1, "s", is_paused=False, next_ms=START + STEP), "resumed twice"),
+        (events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + 2 * STEP), "goes on at"),
+        (events.ScheduleDeleted(START + 1, "t"), "no schedule t"),
+        (events.Ticked(START + STEP, "t", START + STEP, "fired", 0, 0, TEMPLATE, job()), "no schedule t"),
+    ],
+)
+def test_change_that_cannot_be_is_noticed(lie: events.AnyEvent, words: str) -> None:
+    """A schedule that is not there, changes nothing, or plans something else than it says."""
+    stream = Stream().feed(set_at())
+    with pytest.raises(ModelViolation, match=words):
+        stream.feed(lie)
+
+
+def test_tick_of_a_paused_schedule_is_noticed() -> None:
+    """And a resumed one may not make up for what fell into its pause."""
+    stream = Stream().feed(set_at(), events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + STEP))
+    with pytest.raises(ModelViolation, match="while it was paused"):
+        stream.feed(tick())
+    stream = Stream().feed(set_at(), events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + STEP))
+    with pytest.raises(ModelViolation, match="goes on at"):
+        stream.feed(events.SchedulePaused(LATE, "s", is_paused=False, next_ms=START + STEP))
