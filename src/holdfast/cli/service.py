@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -147,9 +148,12 @@ def _work(environment: "Environment", app_path: str, queues: str) -> None:
     from holdfast.cli.worker import load_handlers, run_to_the_end
     from holdfast.services.environment import WorkerEnvironment
     from holdfast.topology.service_worker import work
+    from holdfast.worker.loading import schedules_of
 
     assert isinstance(environment, WorkerEnvironment)
     app, handlers = load_handlers(app_path)
+    if planned := schedules_of(app):
+        say(f"holdfast: {len(planned)} schedules of {app_path} are not set: these services keep no schedules")
     try:
         ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues)))
     finally:
