@@ -22,6 +22,7 @@ from tests.e2e.fleet import clean_environment, stable_port
 from tests.e2e.waiting import DEADLINE_S, pause
 
 PORT = "50051"
+HTTP_PORT = "8080"
 _FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/.-]+\.(?:py|toml))\n")
 _PRINTED = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
@@ -65,15 +66,16 @@ class Reader:
     def __init__(self, document: Path, folder: Path) -> None:
         self._document = document
         self._folder = folder
-        self._port = str(stable_port())
+        self._port, self._http_port = str(stable_port()), str(stable_port())
         self._session: subprocess.Popen[str] | None = None
         self._background: list[subprocess.Popen[bytes]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._environment = clean_environment({"PATH": path, "COLUMNS": "160", "HOLDFAST_PORT": self._port})
+        ports = {"HOLDFAST_PORT": self._port, "HOLDFAST_HTTP_PORT": self._http_port}
+        self._environment = clean_environment({"PATH": path, "COLUMNS": "160", **ports})
 
     def run(self) -> int:
         """How many examples there were; raises ExampleError at the first one that does not work."""
-        blocks = blocks_of(self._document.read_text().replace(PORT, self._port))
+        blocks = blocks_of(self._document.read_text().replace(PORT, self._port).replace(HTTP_PORT, self._http_port))
         for block in blocks:
             if block.language == "console":
                 self._type_in(block)

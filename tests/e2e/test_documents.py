@@ -11,6 +11,7 @@ DOCUMENTS = (
     "README.md",
     "docs/tutorial.md",
     "docs/guide.md",
+    "docs/http.md",
     "docs/cookbook.md",
     "docs/coming-from/celery.md",
     "docs/coming-from/rq.md",

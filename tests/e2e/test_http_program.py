@@ -1,0 +1,139 @@
+"""The HTTP gateway of real processes: where it is, what runs, and how it ends."""
+
+import json
+import signal
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.fleet import Fleet, stable_port
+from tests.e2e.waiting import eventually
+
+
+def asked(address: str, path: str, content: object = None) -> Any:  # noqa: ANN401 - any JSON
+    """What is answered; a POST if there is something to say."""
+    data = None if content is None else json.dumps(content).encode()
+    request = urllib.request.Request(f"http://{address}{path}", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        return json.loads(answer.read())
+
+
+def test_job_that_is_posted_runs(fleet: Fleet) -> None:
+    """The ready line names the address; echo returns its payload, and the same job is there over gRPC."""
+    program, wire = fleet.up()
+    address = program.ready()["http"]
+    payload = {"text": "é\u2028<script>", "numbers": [1, 2.5, -0.0, 10**20], "nothing": None}
+    job_id = asked(address, "/api/v1/jobs", {"type": "echo", "payload": payload})["id"]
+    result = asked(address, f"/api/v1/jobs/{job_id}/result?wait_s=60")
+    assert (result["status"], result["output"]) == ("DONE", payload)
+    assert wire.status(job_id).status == public.DONE
+
+
+def test_posted_job_runs_a_function_of_an_app(fleet: Fleet) -> None:
+    """By names, in order, or with nothing; what does not fit fails, and says why."""
+    (fleet.folder / "posted.py").write_text(
+        "from holdfast import Holdfast\n\napp = Holdfast('memory://')\n\n\n"
+        "@app.job\ndef join(a: str, b: str = '!') -> str:\n    return a + b\n"
+    )
+    program, _ = fleet.up("-A", "posted:app")
+    address = program.ready()["http"]
+    payloads: list[object] = [{"a": "x", "b": "y"}, {"a": "x"}, ["x", "y"], ["x"], [], {"a": 1}]
+    jobs = [{"type": "join", "payload": payload} for payload in payloads]
+    rows = asked(address, "/api/v1/jobs", {"jobs": jobs})["jobs"]
+    ended = [asked(address, f"/api/v1/jobs/{row['id']}/result?wait_s=60") for row in rows]
+    assert [one["output"] for one in ended[:4]] == ["xy", "x!", "xy", "x!"]
+    assert [one["status"] for one in ended[4:]] == ["FAILED", "FAILED"]
+    assert "'a'" in ended[4]["failure_reason"]
+
+
+def test_port_that_is_taken_stops_the_start(fleet: Fleet) -> None:
+    """The server says which option to change, and ends; nothing of it stays."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        program = fleet.start("server", "--data", "data", "--port", "0", "--http-port", str(port))
+        assert program.wait() == 3
+    assert f"cannot serve HTTP on 127.0.0.1:{port}" in program.log
+    assert "--http-port" in program.log
+    fleet.server()
+
+
+def test_server_without_http_has_none(fleet: Fleet) -> None:
+    """GRPC alone, and no word of HTTP in the ready line."""
+    program, wire = fleet.server("--no-http")
+    assert "http" not in program.ready()
+    assert wire.new()
+
+
+def test_port_is_the_one_that_was_asked_for(fleet: Fleet) -> None:
+    """And one of the others cannot be the same."""
+    port = stable_port()
+    program, _ = fleet.server("--http-port", str(port))
+    assert program.ready()["http"] == f"127.0.0.1:{port}"
+    same = fleet.start("server", "--data", "other", "--port", str(port), "--http-port", str(port))
+    assert same.wait() == 2
+    assert "expected http_port to be another than port" in same.log
+
+
+@pytest.mark.parametrize("is_listening", [False, True])
+def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # noqa: FBT001
+    """Feeds are ended, and who waits for a result is told to come back; the exit status is 0."""
+    program, wire = fleet.server()
+    address = program.ready()["http"]
+    job_id = wire.new()
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as line:
+        path = "/api/v1/events" if is_listening else f"/api/v1/jobs/{job_id}/result?wait_s=60"
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        if is_listening:
+            assert line.recv(15) == b"HTTP/1.1 200 OK"
+        program.signal(signal.SIGTERM)
+        said = b""
+        while part := line.recv(65_536):
+            said += part
+    assert said.endswith(b"0\r\n\r\n") if is_listening else b"HTTP/1.1 503 " in said
+    assert program.wait() == 0
+
+
+def test_jobs_over_http_survive_a_kill(fleet: Fleet) -> None:
+    """What was answered with 202 is there after the server was killed, and so is its key."""
+    program, _ = fleet.server()
+    made = [
+        asked(program.ready()["http"], "/api/v1/jobs", {"type": "echo", "request_id": f"k{n}"})["id"] for n in range(20)
+    ]
+    program.kill()
+    again, _ = fleet.server()
+    address = again.ready()["http"]
+    assert [job["id"] for job in asked(address, "/api/v1/jobs?oldest_first=true")["jobs"]] == made
+    assert asked(address, "/api/v1/jobs", {"type": "echo", "request_id": "k7"})["id"] == made[7]
+
+
+def test_flood_of_nonsense_leaves_the_server_whole(fleet: Fleet) -> None:
+    """After thousands of bad requests nothing is held, and jobs run."""
+    program, _ = fleet.up()
+    address = program.ready()["http"]
+    host, _, port = address.rpartition(":")
+    before = _descriptors(program.pid)
+    for n in range(300):
+        with socket.create_connection((host, int(port)), timeout=60) as line:
+            line.sendall(b"GET / HTTP/1.1\r\nX: " + bytes([n % 256]) * n + b"\r\n" * (n % 3))
+    job_id = asked(address, "/api/v1/jobs", {"type": "echo", "payload": 1})["id"]
+    assert asked(address, f"/api/v1/jobs/{job_id}/result?wait_s=60")["output"] == 1
+    eventually(lambda: _descriptors(program.pid), lambda count: count <= before + 10, "the end of every connection")
+
+
+def _descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_unknown_path_is_a_problem(fleet: Fleet) -> None:
+    """For people and for programs."""
+    program, _ = fleet.server()
+    with pytest.raises(urllib.error.HTTPError) as error:
+        asked(program.ready()["http"], "/nothing")
+    with error.value:
+        assert json.loads(error.value.read())["reason"] == "PATH_UNKNOWN"

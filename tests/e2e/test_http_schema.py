@@ -1,0 +1,37 @@
+"""The served OpenAPI document holds for whatever is sent: no server error, and no answer that it does not know."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fleet import Fleet, clean_environment
+
+#: Not `positive_data_acceptance`: a schema cannot say everything that a request must be, such as a real time zone.
+CHECKS = (
+    *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance"),
+    *("response_schema_conformance", "negative_data_rejection", "unsupported_method", "allow_header_conformance"),
+    "missing_required_header",
+)
+
+
+@pytest.mark.slow
+def test_no_request_finds_an_undocumented_answer(fleet: Fleet, tmp_path: Path) -> None:
+    """Examples, edges and random requests, valid and not, on every route but the endless one."""
+    program, _ = fleet.up()
+    address = program.ready()["http"]
+    report = tmp_path / "report.json"
+    command = [
+        *(str(Path(sys.executable).with_name("schemathesis")), "run", f"http://{address}/openapi.json"),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", "6", "--no-shrink", "--no-color"),
+        *("--exclude-path", "/api/v1/events", "--checks", ",".join(CHECKS), "--request-timeout", "30"),
+        *("--warnings", "off", "--report-json-path", str(report)),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=clean_environment({}), capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
+    assert json.loads(report.read_text())
+    assert "bug" not in {line["event"] for line in program.lines()}
