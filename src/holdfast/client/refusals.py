@@ -7,13 +7,18 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from holdfast.errors import HoldfastError, code_of_grpc, error_class
+from holdfast.errors import HoldfastError, UnavailableError, code_of_grpc, error_class
 
 _DETAILS_KEY = "grpc-status-details-bin"
+#: What gRPC's own client says, as if it were the server, when a stream breaks in the instant of a write.
+_BROKEN_WRITE = "Internal error from Core"
 
 
 def error_of(error: grpc.aio.AioRpcError) -> HoldfastError:
     """The error with its code, its sentence and, where the server gave one, its reason."""
+    if error.code() is grpc.StatusCode.INTERNAL and error.details() == _BROKEN_WRITE:
+        message = "the connection broke while something was sent; whether it arrived is not known"
+        return UnavailableError(message, reason="CONNECTION_LOST")
     code = code_of_grpc(error.code().value[0])
     message = error.details() or f"the server answered {error.code().name} and said no more"
     return error_class(code)(message, reason=_reason(error))
