@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.lab import product
+from holdfast.lab import http_bench, product
 from holdfast.lab.load import BATCH, Client, Echo, Holder, rate
 from holdfast.lab.measures import Measure, at_least, at_most
 from holdfast.lab.processes import echo_server, holdfast_server, resident_bytes
@@ -26,7 +26,7 @@ from holdfast.lab.replaying import count_expired, replay_ratio
 _GIB = 1 << 30
 PARTS = (
     *("submits", "replay", "one-at-a-time", "round-trips", "embedded"),
-    *("throughput", "lost-worker", "starts", "million"),
+    *("throughput", "lost-worker", "starts", "million", "http", "listeners"),
 )
 
 
@@ -162,6 +162,8 @@ async def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> list
         "lost-worker": lambda: product.lost_worker(arguments.runs, say),
         "starts": lambda: product.starts(arguments.runs, say),
         "million": lambda: million(arguments.runs, say, arguments.jobs),
+        "http": lambda: http_bench.submits(arguments.runs, say),
+        "listeners": lambda: http_bench.listeners(arguments.runs, say),
     }
     measures: list[Measure] = []
     for name in arguments.only or parts:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 #: A Ctrl-C at the terminal is for the program that measures, which ends them.
 _APART = True
@@ -40,6 +41,20 @@ def echo_server() -> Iterator[str]:
 @contextmanager
 def holdfast_server(*options: str) -> Iterator[tuple[str, int, Path]]:
     """Address, process id and directory of a server with the product's defaults, its logs going to a file."""
+    with _server(*options) as (ready, data):
+        yield ready["grpc"], ready["pid"], data
+
+
+@contextmanager
+def holdfast_http_server() -> Iterator[tuple[str, str, Path]]:
+    """Its address for gRPC, that for HTTP, and its directory."""
+    with _server() as (ready, data):
+        yield ready["grpc"], ready["http"], data
+
+
+@contextmanager
+def _server(*options: str) -> Iterator[tuple[dict[str, Any], Path]]:
+    """What the server says once it is ready, and its directory."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         data = Path(folder) / "data"
         command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", "--http-port", "0"]
@@ -48,8 +63,7 @@ def holdfast_server(*options: str) -> Iterator[tuple[str, int, Path]]:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=_APART)
             with ended(process):
                 assert process.stdout is not None
-                ready = json.loads(process.stdout.readline())
-                yield ready["grpc"], process.pid, data
+                yield json.loads(process.stdout.readline()), data
 
 
 def resident_bytes(pid: int) -> int:

@@ -50,7 +50,7 @@ async def round_trips(runs: int, say: Say) -> list[Measure]:
     """An idle system: one job submitted and waited for, in round trips of the echo."""
     half: list[float] = []
     most: list[float] = []
-    with echo_server() as echo_address, holdfast_server() as (_, _, data), _worker(str(data)):
+    with echo_server() as echo_address, holdfast_server() as (_, _, data), worker_process(str(data)):
         echo = Echo(echo_address)
         for run in range(runs):
             say(f"one job at a time, run {run + 1} of {runs}")
@@ -88,9 +88,9 @@ async def throughput(runs: int, say: Say) -> list[Measure]:
             before = await rate(echo.echo, 6_400, 64)
             with holdfast_server() as (_, _, data):
                 await _run(str(data), "fill", _DRAIN_JOBS)
-                with _worker(str(data)):
+                with worker_process(str(data)):
                     drain = await _load(str(data), "drain", _DRAIN_JOBS, "jobs")
-            with holdfast_server() as (_, _, data), _worker(str(data)):
+            with holdfast_server() as (_, _, data), worker_process(str(data)):
                 jobs = await _load(str(data), "produce", _DRAIN_JOBS, "jobs")
             limit = (before + await rate(echo.echo, 6_400, 64)) / 2
             drained.append(drain / limit)
@@ -124,8 +124,8 @@ async def lost_worker(runs: int, say: Say) -> list[Measure]:
 
 def _kill_a_worker() -> tuple[float, int]:
     """Seconds from the kill until all are done, less what had been done before it; and how many are done."""
-    with holdfast_server() as (_, _, data), _worker(str(data), _CRASH_SLOTS):
-        with _worker(str(data), _CRASH_SLOTS) as victim:
+    with holdfast_server() as (_, _, data), worker_process(str(data), _CRASH_SLOTS):
+        with worker_process(str(data), _CRASH_SLOTS) as victim:
             program = [sys.executable, "-m", "holdfast.lab.lost_worker", str(_CRASH_JOBS), str(victim.pid)]
             output = subprocess.run(program, env=_environment(str(data)), capture_output=True, text=True, check=True)
         answer = json.loads(output.stdout)
@@ -160,7 +160,7 @@ def _best(command: Sequence[str], times: int = 5) -> float:
 
 
 @contextmanager
-def _worker(url: str, slots: int = 8) -> Iterator[subprocess.Popen[str]]:
+def worker_process(url: str, slots: int = 8) -> Iterator[subprocess.Popen[str]]:
     """One worker process on this url, once it can run jobs."""
     command = [sys.executable, "-m", "holdfast", "worker", "-A", "holdfast.lab.noop_app:app", "-c", str(slots)]
     process = subprocess.Popen(
@@ -174,6 +174,11 @@ def _worker(url: str, slots: int = 8) -> Iterator[subprocess.Popen[str]]:
 
 def _environment(url: str) -> dict[str, str]:
     return os.environ | {URL_VARIABLE: url}
+
+
+async def produced(url: str, count: int) -> float:
+    """Jobs a second, submitted and done, of a producer in a process of its own."""
+    return await _load(url, "produce", count, "jobs")
 
 
 async def _load(url: str, what: str, count: int, key: str) -> float:

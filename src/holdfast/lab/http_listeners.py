@@ -1,0 +1,52 @@
+"""Many who listen to the feed of a server, in a process of their own: `http_listeners ADDRESS COUNT`.
+
+Prints a line once all of them hear, and on TERM how much they have heard.
+"""
+
+import asyncio
+import signal
+import sys
+from typing import cast
+
+import uvloop
+
+_REQUEST = b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class _Listener(asyncio.Protocol):
+    """One connection; what it hears is counted and thrown away."""
+
+    def __init__(self) -> None:
+        self.heard = asyncio.Event()
+        self.size = 0
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).write(_REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        self.size += len(data)
+        self.heard.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self.is_lost = True
+
+
+async def listen(address: str, count: int) -> None:
+    """Until TERM."""
+    host, _, port = address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    listeners = [(await loop.create_connection(_Listener, host, int(port)))[1] for _ in range(count)]
+    for listener in listeners:
+        await listener.heard.wait()
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    print("listening", flush=True)
+    await stopped.wait()
+    size, lost = sum(listener.size for listener in listeners), sum(listener.is_lost for listener in listeners)
+    print(f"{count} listeners heard {size:,} bytes; {lost} were cut off", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(uvloop.run(listen(sys.argv[1], int(sys.argv[2]))))
