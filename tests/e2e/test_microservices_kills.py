@@ -80,7 +80,8 @@ def recovered(machine: Machine, directory: Path, digest_version: int) -> None:
 
 def check_journals(data: Path, stories: list[Story]) -> None:
     """What the three owners have written down says the same as what the clients heard."""
-    kept, stored, waiting = records.Records(), envelopes.Envelopes(envelopes.Retention()), line.Line(60_000)
+    everything = envelopes.Retention(age_ms=1 << 40, envelopes=1 << 30, bytes=1 << 40)
+    kept, stored, waiting = records.Records(), envelopes.Envelopes(everything), line.Line(60_000)
     recovered(kept, data / "job", records.DIGEST_VERSION)
     recovered(stored, data / "result", envelopes.DIGEST_VERSION)
     recovered(waiting, data / "queue", line.DIGEST_VERSION)
@@ -116,6 +117,7 @@ def test_kills_of_every_role_lose_nothing_that_was_acknowledged(fleet: Fleet, tm
     tell(siege, stories, answered, lost)
     assert siege.kills == dict.fromkeys(ROLES, KILLS)
     assert answered.keys() == lost.keys() == {"submit", "status", "result", "cancel"}, "every kind met a kill"
+    assert any(story.is_canceled for story in stories)
     assert {story.plan.name: problems for story in stories if (problems := story.problems())} == {}
     listed = {(job.job_type, job.job_id): job.status for job in wire.all_jobs()}
     acknowledged = {(story.plan.name, story.job_id): story.ends[0].status for story in stories}
@@ -135,9 +137,11 @@ def test_kills_of_every_role_lose_nothing_that_was_acknowledged(fleet: Fleet, tm
 def tell(siege: Siege, stories: list[Story], answered: Counter[str], lost: Counter[str]) -> None:
     """The numbers of a campaign, for whoever looks at them."""
     ends = Counter(public.JobStatus.Name(story.ends[0].status) for story in stories if story.ends)
+    at_once, before_a_run = sum(story.is_canceled for story in stories), sum(story.never_runs for story in stories)
     lines = (
         f"SEED={SEED} kills {dict(siege.kills)}, and while starting {dict(siege.kills_of_starting)}",
         f"jobs acknowledged {len(stories)}, ended {dict(ends)}",
+        f"told to be canceled {at_once}, and that it will be before it runs {before_a_run}",
         f"answered {dict(answered)}, lost {dict(lost)}",
         f"log {dict(siege.log.events)}",
     )
