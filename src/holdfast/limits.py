@@ -140,6 +140,12 @@ LANES_MAX: Final = 10_000
 QUEUES_CLOSED_MAX: Final = 1_000
 # Jobs that one slice of a search looks at: about the time of one batch, so that nobody waits longer behind it.
 SCAN_JOBS_MAX: Final = 5_000
+# What has ended is kept for those who come late for its result, bounded by each of these.
+RETAIN_MS_DEFAULT: Final = _DAY_MS
+RETAIN_JOBS_DEFAULT: Final = 1_000_000
+RETAIN_BYTES_DEFAULT: Final = 512 * _MIB
+# Waiting this long counts as one step of priority, so that nothing waits for ever.
+AGING_MS_DEFAULT: Final = 60 * _SECOND_MS
 # Part of the frozen contract, for storage in memory; on disk a key lives as long as its job.
 DEDUP_KEYS_DEFAULT: Final = 10_000
 

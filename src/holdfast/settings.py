@@ -112,10 +112,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker_timeout_ms: Annotated[PeriodMs, _purpose("a worker silent for so long gets no more jobs")] = (
         limits.WORKER_TIMEOUT_MS
     )
-    aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = 60_000
-    retain_ms: Annotated[SpanMs, _purpose("a finished job older than this is forgotten")] = _DAY_MS
-    retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = 1_000_000
-    retain_bytes: Annotated[Size, _purpose("beyond so much of finished jobs the oldest are forgotten")] = 512 * _MIB
+    aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = (
+        limits.AGING_MS_DEFAULT
+    )
+    retain_ms: Annotated[SpanMs, _purpose("a finished job older than this is forgotten")] = limits.RETAIN_MS_DEFAULT
+    retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = (
+        limits.RETAIN_JOBS_DEFAULT
+    )
+    retain_bytes: Annotated[Size, _purpose("beyond so much of finished jobs the oldest are forgotten")] = (
+        limits.RETAIN_BYTES_DEFAULT
+    )
     history_ms: Annotated[SpanMs, _purpose("how far back the journal is kept")] = 7 * _DAY_MS
     segment_bytes: Annotated[FileSize, _purpose("the size at which a file of the journal is closed")] = 64 * _MIB
     snapshot_bytes: Annotated[FileSize, _purpose("a snapshot is made after so much journal")] = 256 * _MIB

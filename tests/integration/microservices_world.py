@@ -258,7 +258,7 @@ def _named(works: tuple[pb.FetchWorkResponse, ...]) -> list[pb.RunningJob]:
 async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterator[World]:
     """Served until the block ends."""
     clock = ManualClock()
-    book, waiting, ends = records.Records(), line.Line(60_000), envelopes.Envelopes(envelopes.Retention())
+    book, waiting, ends = records.Records(), line.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())
         owners = {

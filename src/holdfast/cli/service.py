@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
     from holdfast.services.environment import Environment
 
-EPILOG = "Ports, addresses and times are variables, such as JOB_PORT and JOB_SERVICE_ADDR: see docs/topologies."
+EPILOG = "Ports, addresses and times are variables, such as JOB_PORT: see docs/topologies/microservices.md."
 
 
 class ServiceRole(StrEnum):

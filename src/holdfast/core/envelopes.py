@@ -18,6 +18,8 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast import limits
+
 #: Changes whenever `_Kept.mark` or what it covers does.
 DIGEST_VERSION = 1
 DIGEST_MASK = (1 << 64) - 1
@@ -55,17 +57,20 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes.
+    """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes."""
 
-    The defaults are beyond a day, a million jobs and half a gigabyte, which are those of a ledger.
-    """
-
-    age_ms: int = 86_400_000 + _LEEWAY_MS
-    envelopes: int = 1_250_000 + _LEEWAY_JOBS
-    bytes: int = (512 << 20) * _LEEWAY_BYTES_FACTOR
+    age_ms: int
+    envelopes: int
+    bytes: int
 
     @classmethod
-    def beyond(cls, *, retain_ms: int, retain_jobs: int, retain_bytes: int) -> Self:
+    def beyond(
+        cls,
+        *,
+        retain_ms: int = limits.RETAIN_MS_DEFAULT,
+        retain_jobs: int = limits.RETAIN_JOBS_DEFAULT,
+        retain_bytes: int = limits.RETAIN_BYTES_DEFAULT,
+    ) -> Self:
         """Somewhat more than what the owner of the jobs retains of those that have ended."""
         return cls(
             age_ms=retain_ms + _LEEWAY_MS,

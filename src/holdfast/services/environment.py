@@ -13,6 +13,10 @@ import msgspec
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 
+#: Roles that call services, and prove who they are; their rights stand in `callers`.
+CALLERS = ("gateway", "coordinator", "worker")
+_CALLER = f"({'|'.join(CALLERS)})"
+
 _PORT_MAX = 65_535
 _HOUR_MS = 3_600_000
 #: As much of a wrong value as fits into a line that people read.
@@ -53,7 +57,7 @@ Token = Annotated[
 TokenHashes = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^((gateway|coordinator|worker):[0-9a-f]{64}(,(gateway|coordinator|worker):[0-9a-f]{64})*)?$",
+        pattern=f"^({_CALLER}:[0-9a-f]{{64}}(,{_CALLER}:[0-9a-f]{{64}})*)?$",
         description="role:hash with commas, roles of gateway, coordinator and worker, hashes as 64 hexadecimal digits",
     ),
 ]

@@ -10,6 +10,7 @@ frozen fields has a default.
 from collections.abc import Callable
 from typing import Any
 
+from holdfast import limits
 from holdfast.backends.ledger.minting import Mint, random_minter
 from holdfast.backends.microservices.mapping import submission_of
 from holdfast.core.commands import Evict, Refusal
@@ -30,8 +31,7 @@ from holdfast.services.job_retention import Forgetting
 from holdfast.services.job_views import record_message
 from holdfast.services.keeper import Keeper, Verdict
 
-#: A day, a million and half a gibibyte, as for a ledger.
-RETENTION = Evict(86_400_000, 1_000_000, 512 << 20)
+RETENTION = Evict(limits.RETAIN_MS_DEFAULT, limits.RETAIN_JOBS_DEFAULT, limits.RETAIN_BYTES_DEFAULT)
 #: Room that new jobs leave for what becomes of the others when the disk fills up.
 _SPARE_BYTES = 4 << 20
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from holdfast import limits
 from holdfast.core import line
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.environment import QueueEnvironment, hashes_of
@@ -9,13 +10,10 @@ from holdfast.services.queue import QueueService
 from holdfast.services.roles import Fatal, KeptService, Service, full_name, opened
 from holdfast.services.server import ServiceServer
 
-#: Waiting this long counts as one step of priority.
-_AGING_MS = 60_000
-
 
 def open_queue(environment: QueueEnvironment, data: Path | None, fatal: Fatal) -> Service:
     """What waits."""
-    machine = line.Line(_AGING_MS)
+    machine = line.Line(limits.AGING_MS_DEFAULT)
     keeper = opened(machine, data and data / "queue", line.DIGEST_VERSION, fatal)
     server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
     rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, machine), server.handlers)

@@ -14,15 +14,15 @@ from pathlib import Path
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.services.callers import hash_of
+from holdfast.services.environment import CALLERS
 from holdfast.settings import FIELDS, Settings
 from holdfast.topology.announcing import announce
+from holdfast.topology.kept_process import Role
 from holdfast.topology.signals import on_stop
-from holdfast.topology.supervising import Lines, Role, StoppedError, Supervisor
+from holdfast.topology.supervising import Lines, StoppedError, Supervisor
 
 _PORT_MAX = 65_535
 _TOKEN_BYTES = 32
-#: Those who call services, and need to prove it.
-_CALLERS = ("gateway", "coordinator", "worker")
 #: How far the port of each service is from the gateway's.
 _OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator": 3, "result": 4}
 _OWNERS = ("job", "queue", "result")
@@ -80,7 +80,7 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tokens = {name: secrets.token_urlsafe(_TOKEN_BYTES) for name in _CALLERS}
+        self._tokens = {name: secrets.token_urlsafe(_TOKEN_BYTES) for name in CALLERS}
         self._hashes = ",".join(f"{name}:{hash_of(token)}" for name, token in self._tokens.items())
 
     def owner(self, name: str) -> Role:

@@ -12,8 +12,9 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import FIELDS, Settings
 from holdfast.topology.announcing import announce
+from holdfast.topology.kept_process import Role
 from holdfast.topology.signals import on_stop
-from holdfast.topology.supervising import Role, StoppedError, Supervisor
+from holdfast.topology.supervising import StoppedError, Supervisor
 
 _PORT_MAX = 65_535
 _PORT = "HOLDFAST_PORT"

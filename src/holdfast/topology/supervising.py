@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.topology.kept_process import KeptProcess
-from holdfast.topology.kept_process import Role as Role  # noqa: PLC0414 - part of this module's interface
+from holdfast.topology.kept_process import KeptProcess, Role
 
 Lines = dict[str, dict[str, Any]]
 

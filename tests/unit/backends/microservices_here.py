@@ -51,7 +51,7 @@ class ServicesHere:
         self.keepers: list[Keeper] = []
         self.failures: list[BaseException] = []
         self.records = records.Records(0)
-        waiting, ended = line.Line(60_000), envelopes.Envelopes(envelopes.Retention())
+        waiting, ended = line.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
         self.job_service = JobService(self._keeper(self.records, records.DIGEST_VERSION), self.records)
         self.queue_service = QueueService(self._keeper(waiting, line.DIGEST_VERSION), waiting)
         self.result_service = ResultService(self._keeper(ended, envelopes.DIGEST_VERSION), ended)

@@ -13,6 +13,7 @@ from holdfast.backends.microservices.mapping import (
     job_view,
     options_message,
     report_request,
+    report_row,
     spec_message,
     submission_of,
 )
@@ -146,6 +147,25 @@ def test_report_says_what_the_attempt_came_to() -> None:
     assert (request.outcome, request.is_final) == (public_pb.JOB_OUTCOME_FAILED, True)
     assert (request.output_summary, request.failure_reason, request.runtime_ms) == ("sum?", "why", 12)
     assert request.retry_after_ms == UINT32_MAX
+
+
+@given(
+    st.builds(
+        ReportRow,
+        st.text("abc-123", min_size=1, max_size=20),
+        st.integers(0, 1 << 60),
+        st.sampled_from([State.DONE, State.FAILED, State.CANCELED]),
+        st.binary(max_size=20),
+        st.text(max_size=20),
+        st.text(max_size=20),
+        st.integers(0, (1 << 32) - 1),
+        st.booleans(),
+        st.integers(0, (1 << 32) - 1),
+    )
+)
+def test_report_comes_back_as_it_was(row: ReportRow) -> None:
+    """Whether it is worth another try, and when, too: every backend reads reports this way."""
+    assert report_row(report_request("w", row)) == row
 
 
 def test_running_job_names_its_holder_and_no_other_does() -> None:

@@ -129,7 +129,7 @@ def test_envelope_outlives_its_job() -> None:
 def test_defaults_go_with_those_of_jobs() -> None:
     """Where nobody sets anything, envelopes are kept beyond what is retained of jobs."""
     kept = Settings()
-    assert Retention() == Retention.beyond(
+    assert Retention.beyond() == Retention.beyond(
         retain_ms=kept.retain_ms, retain_jobs=kept.retain_jobs, retain_bytes=kept.retain_bytes
     )
 

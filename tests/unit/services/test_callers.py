@@ -5,6 +5,7 @@ import pytest
 from holdfast.errors import PermissionDeniedError, UnauthenticatedError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.services.callers import RIGHTS, Callers, check_right, credential, hash_of
+from holdfast.services.environment import CALLERS
 
 GATEWAY, OTHER = "g" * 43, "o" * 43
 METHODS = {
@@ -22,6 +23,11 @@ def callers() -> Callers:
 def test_every_method_is_somebodys_right_and_no_right_is_without_a_method() -> None:
     """The table speaks of exactly the methods that there are."""
     assert set().union(*RIGHTS.values()) == METHODS
+
+
+def test_callers_are_those_with_rights() -> None:
+    """Whoever is given a token has a row in the table, and nobody else has one."""
+    assert set(RIGHTS) == set(CALLERS)
 
 
 def test_coordinator_has_two_rights_more_than_the_document_gave_it() -> None:

@@ -50,7 +50,7 @@ async def results_at(
     output_bytes_max: int = limits.OUTPUT_BYTES_MAX,
     **options: Any,  # noqa: ANN401 - of `served`
 ) -> AsyncIterator[Results]:
-    envelopes = Envelopes(retention or Retention())
+    envelopes = Envelopes(retention or Retention.beyond())
 
     def register(keeper: Any, server: Any) -> None:  # noqa: ANN401
         service = ResultService(keeper, envelopes, output_bytes_max=output_bytes_max)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.topology.supervising import Role, StoppedError, Supervisor
+from holdfast.topology.kept_process import Role
+from holdfast.topology.supervising import StoppedError, Supervisor
 from tests.e2e.waiting import eventually
 
 #: Says that it is ready, then notes into the file who it is when it is told to end.
