@@ -68,6 +68,26 @@ async def test_report_is_repeated_until_the_coordinator_is_back(services: Servic
     await session.close()
 
 
+async def test_outage_of_an_owner_is_logged_once(services: ServicesHere, caplog: pytest.LogCaptureFixture) -> None:
+    """While reports cannot be kept and heartbeats are answered, the worker says so once, and once when it is over."""
+    caplog.set_level("INFO", "holdfast")
+    job_id = await submit(services)
+    session = await services.work().open(BREWER)
+    lease = await take(session)
+    await services.result.stop()
+    await session.report(1, [ReportRow(job_id, lease.token, DONE)])
+    async with asyncio.timeout(PATIENCE_S):
+        while "coordinator_silent" not in caplog.text:
+            await session.extend()
+    for _ in range(10):
+        await session.extend()
+    assert "coordinator_answers" not in caplog.text
+    await services.result.start()
+    await until(session, lambda directive: directive.reported == 1)
+    assert [caplog.text.count(event) for event in ("coordinator_silent", "coordinator_answers")] == [1, 1]
+    await session.close()
+
+
 async def test_leases_are_over_by_the_own_clock_if_nobody_answers() -> None:
     """A worker that cannot reach the coordinator for the time of a lease is told to give its jobs up."""
     async with services_here(Terms(heartbeat_ms=50, worker_timeout_ms=300)) as services:

@@ -46,7 +46,8 @@ class UnarySession:
         self._room = 0
         self._stirred = asyncio.Event()
         self._is_draining = False
-        self._is_silent = False
+        #: Calls that are not answered; others may be, while an owner behind the coordinator is away.
+        self._silent: set[str] = set()
         self._reports = Acknowledging()
         self._reporting = asyncio.Semaphore(_REPORTS_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -176,10 +177,11 @@ class UnarySession:
         try:
             answer = await self._calls.fetch()
         except NoAnswerError as error:
-            self._miss(error)
+            self._miss("fetch", error)
         except HoldfastError as error:
             self._end(error)
         else:
+            self._hit("fetch")
             if answer.assigned:
                 self._holding.add(answer.token, answer.job_id, sent_s + self._lease_s, is_delivered=False)
                 self._watch_time()
@@ -210,12 +212,13 @@ class UnarySession:
                     answer = await self._calls.report(request)
                     break
                 except NoAnswerError as error:
-                    self._miss(error)
+                    self._miss("report", error)
                 except HoldfastError as error:
                     self._end(error)
                     return
                 await asyncio.sleep(delay_ms / 1_000)
                 delay_ms = min(2 * delay_ms, limits.RETRY_MS_MAX)
+        self._hit("report")
         if not answer.accepted:
             self._log.info("report_refused", job_id=row.job_id, token=row.token, reason=answer.reason)
         self._holding.drop([row.token])
@@ -233,7 +236,7 @@ class UnarySession:
         try:
             answer = await self._calls.heartbeat(running, released=released)
         except NoAnswerError as error:
-            self._miss(error)
+            self._miss("heartbeat", error)
         except HoldfastError as error:
             self._end(error)
             raise
@@ -242,9 +245,7 @@ class UnarySession:
 
     def _take(self, answer: pb.WorkerHeartbeatResponse, running: Collection[int], sent_s: float) -> None:
         """What the answer to a heartbeat means for what it named."""
-        if self._is_silent:
-            self._is_silent = False
-            self._log.info("coordinator_answers")
+        self._hit("heartbeat")
         self._lease_s = answer.lease_ms / 1_000
         revoked = [lease.token for lease in answer.revoked]
         self._holding.extend(set(running).difference(revoked), sent_s + self._lease_s)
@@ -273,11 +274,17 @@ class UnarySession:
             self._revoke(expired)
         self._watch_time()
 
-    def _miss(self, error: NoAnswerError) -> None:
-        """Said once, until there is an answer again."""
-        if not self._is_silent:
-            self._is_silent = True
+    def _miss(self, call: str, error: NoAnswerError) -> None:
+        """Said once, until every kind of call is answered again."""
+        if not self._silent:
             self._log.warning("coordinator_silent", message=error.message)
+        self._silent.add(call)
+
+    def _hit(self, call: str) -> None:
+        if call in self._silent:
+            self._silent.remove(call)
+            if not self._silent:
+                self._log.info("coordinator_answers")
 
     # -- ending
 
