@@ -242,3 +242,16 @@ async def test_job_whose_node_died_running_it_is_run_again_at_once(fleet: Fleet,
         await jobs.cancel(job_id, "")
         done = (await jobs.submit(ECHO, [JobDraft(payload=b"1")] * 4)).job_ids
         assert [(await jobs.settled(one))[0].state for one in done] == [DONE] * 4
+
+
+@pytest.mark.parametrize(
+    "extra", [Extra(request_id=key_of(0)), Extra(request_id=key_of(2)), Extra(unique_key=key_of(0))]
+)
+async def test_list_in_another_order_is_refused(nodes: NodeSet, extra: Extra) -> None:
+    """Keys would be looked for where they are not, so nothing is submitted, and the message says who stands where."""
+    before = [len(wire.all_jobs()) for wire in nodes.connect()]
+    async with RoutedJobs(nodes.addresses[::-1]) as jobs:
+        with pytest.raises(HoldfastError, match="stands in the list as node") as refused:
+            await jobs.submit(BREW, [JobDraft(extra=extra)])
+        assert refused.value.reason == "NODE_MISPLACED"
+    assert [len(wire.all_jobs()) for wire in nodes.connect()] == before

@@ -176,6 +176,9 @@ class Stats(msgspec.Struct, frozen=True):
     leases: int
     #: Where processes of the same machine may also ask.
     socket: str = ""
+    #: Which of several nodes this is; 0 nodes: it is none of several.
+    nodes: int = 0
+    node_index: int = 0
 
 
 class AdminApi(Protocol):

@@ -7,12 +7,19 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
+from holdfast.backends.ports import Stats
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retrying import RETRYABLE, Once
 from holdfast.core.owner import mint_owned, owner_index
-from holdfast.errors import HoldfastError, InvalidArgumentError, PermissionDeniedError, UnavailableError
+from holdfast.errors import (
+    FailedPreconditionError,
+    HoldfastError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnavailableError,
+)
 
 T = TypeVar("T")
 
@@ -23,6 +30,7 @@ class Node:
     def __init__(self, index: int, nodes: int, address: str, access: Access) -> None:
         self.index = index
         self.address = address
+        self._place = f"{index} of {nodes}"
         self._carrier = GrpcCarrier(address, access)
         self.jobs = RemoteJobs(self._carrier)
         self._probe = RemoteJobs(self._carrier, Once())
@@ -43,7 +51,7 @@ class Node:
         if line is not None and line is self._answered:
             return True
         try:
-            await self._probe.stats()
+            self._refuse_if_elsewhere(await self._probe.stats())
         except PermissionDeniedError:
             """It answers, and only does not tell."""
         except HoldfastError as error:
@@ -52,6 +60,16 @@ class Node:
             return False
         self._answered = self._carrier.line
         return True
+
+    def _refuse_if_elsewhere(self, stats: Stats) -> None:
+        """A list in another order would mean other owners: keys would be looked for where they are not."""
+        place = f"{stats.node_index} of {stats.nodes}"
+        if stats.nodes and place != self._place:
+            raise FailedPreconditionError(
+                f"{self.address} is node {place}, but stands in the list as node {self._place};"
+                " name all nodes in the order in which they were started",
+                reason="NODE_MISPLACED",
+            )
 
     async def close(self) -> None:
         """Ends the connection."""

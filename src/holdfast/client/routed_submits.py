@@ -42,6 +42,8 @@ async def split(nodes: Nodes, drafts: Sequence[JobDraft]) -> dict[int, Part]:
     parts: dict[int, Part] = {}
     for place, (key, draft) in enumerate(zip(keys, drafts, strict=True)):
         node = nodes.owner(key) if key else next(turns)
+        if key and node.index not in parts:
+            await node.is_there()  # and is who the list says; whether it answers is seen when it is sent
         parts.setdefault(node.index, []).append((place, _named(draft, node)))
     return parts
 

@@ -211,4 +211,6 @@ def stats_of(stats: pb.Stats) -> Stats:
         stats.slots,
         stats.leases,
         stats.socket,
+        stats.nodes,
+        stats.node_index,
     )

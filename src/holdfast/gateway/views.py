@@ -129,4 +129,6 @@ def stats_message(stats: Stats) -> pb.Stats:
         slots=stats.slots,
         leases=stats.leases,
         socket=stats.socket,
+        nodes=stats.nodes,
+        node_index=stats.node_index,
     )

@@ -378,7 +378,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Stats(_message.Message):
-    __slots__ = ("position", "now_ms", "states", "bytes_held", "epoch", "cluster_id", "workers", "slots", "leases", "socket")
+    __slots__ = ("position", "now_ms", "states", "bytes_held", "epoch", "cluster_id", "workers", "slots", "leases", "socket", "nodes", "node_index")
     class StatesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -396,6 +396,8 @@ class Stats(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     SOCKET_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_INDEX_FIELD_NUMBER: _ClassVar[int]
     position: int
     now_ms: int
     states: _containers.ScalarMap[str, int]
@@ -406,7 +408,9 @@ class Stats(_message.Message):
     slots: int
     leases: int
     socket: str
-    def __init__(self, position: _Optional[int] = ..., now_ms: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., bytes_held: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., workers: _Optional[int] = ..., slots: _Optional[int] = ..., leases: _Optional[int] = ..., socket: _Optional[str] = ...) -> None: ...
+    nodes: int
+    node_index: int
+    def __init__(self, position: _Optional[int] = ..., now_ms: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., bytes_held: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., workers: _Optional[int] = ..., slots: _Optional[int] = ..., leases: _Optional[int] = ..., socket: _Optional[str] = ..., nodes: _Optional[int] = ..., node_index: _Optional[int] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
     __slots__ = ()

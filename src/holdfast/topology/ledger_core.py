@@ -132,6 +132,7 @@ class LedgerCore:
         self.admin = LedgerAdmin(
             self.coordinator, dispatcher, epoch=self.journal.epoch, cluster_id=self.journal.cluster_id.hex()
         )
+        self.admin.ownership = self._ownership
         return self.coordinator
 
     def start(self) -> None:

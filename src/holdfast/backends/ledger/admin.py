@@ -13,6 +13,7 @@ from holdfast.core.lifecycle import QUEUED, State
 from holdfast.core.listing import Place
 from holdfast.core.model import Job, Now, QueueMode
 from holdfast.core.overview import queue_stats
+from holdfast.core.owner import Ownership
 from holdfast.core.validation import check_queue, check_reason
 from holdfast.errors import NotFoundError
 
@@ -27,6 +28,8 @@ class LedgerAdmin:
         self._cluster_id = cluster_id
         #: The path of the socket that this ledger is served on, if it is.
         self.socket = ""
+        #: Which of several nodes this ledger is, if it is.
+        self.ownership: Ownership | None = None
 
     async def stats(self) -> Stats:
         """At one instant; told once all of it is durable."""
@@ -46,6 +49,7 @@ class LedgerAdmin:
             sum(worker.slots for worker in workers),
             len(book.leases),
             self.socket,
+            *((self.ownership.nodes, self.ownership.index) if self.ownership is not None else (0, 0)),
         )
 
     async def queues(self) -> list[QueueView]:
