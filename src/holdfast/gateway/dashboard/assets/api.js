@@ -33,7 +33,12 @@ export async function post(path, body, options = {}) {
   return call("POST", path, body, options);
 }
 
-async function call(method, path, body, { signal, exact = false, key = "", tries = 3 } = {}) {
+/** Has the browser forget who it is. */
+export async function leave() {
+  return call("DELETE", "/session");
+}
+
+async function call(method, path, body, { signal, exact = "", key = "", tries = 3 } = {}) {
   const headers = { accept: "application/json", "x-holdfast-request": "1" };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (key) headers["idempotency-key"] = key;
@@ -64,14 +69,15 @@ function problemOf(text) {
   }
 }
 
-/** JSON whose numbers stay as they were written, where the browser can do that. */
+/** JSON; in the field that is named, numbers stay as they were written, where the browser can do that. */
 function parse(text, exact) {
-  if (!exact || !JSON.rawJSON) return JSON.parse(text);
-  return JSON.parse(text, (_, value, context) =>
-    typeof value === "number" && context?.source && String(value) !== context.source
-      ? JSON.rawJSON(context.source)
-      : value,
+  const value = JSON.parse(text);
+  if (!exact || !JSON.rawJSON) return value;
+  const written = JSON.parse(text, (_, part, context) =>
+    typeof part === "number" && context?.source && String(part) !== context.source ? JSON.rawJSON(context.source) : part,
   );
+  value[exact] = written[exact];
+  return value;
 }
 
 function pause(ms, signal) {

@@ -1,8 +1,9 @@
 // The page: which view is shown, what all views share, and whether the server is there.
 
-import { get } from "./api.js";
-import { h, replace, say, set } from "./dom.js";
+import { get, leave } from "./api.js";
+import { cut, h, replace, say, set } from "./dom.js";
 import { bytes, count } from "./format.js";
+import { button } from "./parts.js";
 import { Live } from "./live.js";
 import { Series } from "./series.js";
 import { JobView } from "./view_job.js";
@@ -14,6 +15,7 @@ import { SchedulesView } from "./view_schedules.js";
 import { WorkersView } from "./view_workers.js";
 
 const VIEWS = { overview: Overview, queues: QueuesView, workers: WorkersView, schedules: SchedulesView };
+const SCOPES = ["read", "submit", "work", "admin"];
 const LINK_WORDS = { waiting: "connecting", live: "live", lost: "no connection" };
 
 /** What every view may look at. */
@@ -25,6 +27,7 @@ export class Page {
     this.workers = null;
     this.main = document.getElementById("main");
     this.link = document.getElementById("link");
+    this.who = document.getElementById("who");
     this.foot = document.getElementById("foot");
     this.view = null;
     this.path = null;
@@ -46,9 +49,29 @@ export class Page {
     return this.live.stats && this.live.state === "live" ? this.live.stats.now_ms : Date.now();
   }
 
-  start() {
+  async start() {
+    if (!(await this.#meet())) return;
     this.live.start();
     this.route();
+  }
+
+  /** Whom the server takes this browser for; what it may not do is not offered. */
+  async #meet() {
+    let [name, scopes] = ["", SCOPES];
+    try {
+      ({ name, scopes } = await get("/session"));
+    } catch (error) {
+      if (error.status === 401) return false;
+    }
+    document.body.dataset.scopes = (scopes.includes("admin") ? SCOPES : scopes).join(" ");
+    const isToken = name !== "" && !name.includes(":"); // else it is an address: nobody has logged in
+    replace(this.who, isToken ? [cut(name, 40), button("Log out", () => this.#leave(), { class: "quiet" })] : []);
+    return true;
+  }
+
+  async #leave() {
+    await leave();
+    this.#login();
   }
 
   route() {
@@ -86,9 +109,10 @@ export class Page {
 
   #login() {
     if (this.view instanceof LoginView) return;
-    this.live.stop();
+    this.live.halt();
     this.view?.close?.();
     this.path = null;
+    replace(this.who);
     this.view = new LoginView(() => {
       this.view = null;
       this.start();

@@ -33,7 +33,7 @@ function fill(node, props, children) {
       set(node, name, value);
     }
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -53,7 +53,7 @@ export function say(node, text) {
 
 /** Everything in a node is replaced. */
 export function replace(node, ...children) {
-  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
 /** Children that are kept while their key is there, so that focus and choices in them stay. */

@@ -1,6 +1,7 @@
 // What fails and why: the newest failed jobs, grouped by type and by what their reasons have in common.
 
 const VARYING = [
+  [/'[^']*'|"[^"]*"/g, "…"],
   [/0x[0-9a-f]+/gi, "0x…"],
   [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi, "…"],
   [/\b[0-9a-f]{16,}\b/gi, "…"],

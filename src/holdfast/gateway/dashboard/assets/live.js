@@ -16,7 +16,7 @@ export class Live extends EventTarget {
     this.source = null;
     this.timer = 0;
     this.heardAt = 0;
-    this.isPolling = false;
+    this.isHalted = false;
     setInterval(() => this.#watch(), SILENT_MS / 3);
   }
 
@@ -27,7 +27,14 @@ export class Live extends EventTarget {
     this.start();
   }
 
+  /** Nothing is asked any more until it is started again. */
+  halt() {
+    this.isHalted = true;
+    this.stop();
+  }
+
   start() {
+    this.isHalted = false;
     this.stop();
     const words = new URLSearchParams([["kind", "stats"]]);
     if (this.job) {
@@ -66,6 +73,7 @@ export class Live extends EventTarget {
       isWithout = error.isMissing === true;
       if (isWithout) this.#become("live");
     }
+    if (this.isHalted) return;
     this.timer = setTimeout(() => this.start(), isWithout ? AGAIN_MS * 5 : AGAIN_MS);
   }
 

@@ -1,7 +1,7 @@
 // Lines over the last minutes, drawn by hand: a few series, one scale, and the values at the pointer.
 
 import { h, replace, s, say } from "./dom.js";
-import { moment } from "./format.js";
+import { moment, span } from "./format.js";
 
 const HEIGHT = 132;
 const LEFT = 44;
@@ -9,12 +9,14 @@ const RIGHT = 6;
 const TOP = 8;
 const BOTTOM = 18;
 const WINDOW_MS = 300_000;
+const WINDOW_LEAST_MS = 60_000;
 
 /** One plot with its title, its latest values and its drawing. */
 export class Plot {
-  constructor(title, lines, format) {
+  constructor(title, lines, format, least) {
     this.lines = lines;
     this.format = format;
+    this.least = least; // the smallest scale, so that noise looks like noise
     this.points = [];
     this.at = null;
     this.values = lines.map((line) => h("span", { class: "value" }, "–"));
@@ -44,16 +46,17 @@ export class Plot {
     const width = this.drawing.clientWidth;
     if (!width) return;
     const end = this.points.at(-1)?.at ?? Date.now();
-    const begin = end - WINDOW_MS;
+    const length = Math.min(WINDOW_MS, Math.max(WINDOW_LEAST_MS, end - (this.points[0]?.at ?? end)));
+    const begin = end - length;
     const seen = this.points.filter((point) => point.at >= begin);
-    const top = nice(Math.max(0, ...seen.flatMap((point) => point.values.map((value) => value ?? 0))));
-    const x = (at) => LEFT + ((at - begin) / WINDOW_MS) * (width - LEFT - RIGHT);
+    const top = nice(Math.max(this.least, ...seen.flatMap((point) => point.values.map((value) => value ?? 0))));
+    const x = (at) => LEFT + ((at - begin) / length) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
-    this.scale = { begin, width };
+    this.scale = { begin, width, length };
     replace(
       this.drawing,
       [0, top / 2, top].map((value) => this.#grid(value, y(value), width)),
-      [5, 4, 3, 2, 1, 0].map((minutes) => tick(x(end - minutes * 60_000), minutes, width)),
+      ticks(length, width).map((ago) => tick(x(end - ago), ago, width)),
       this.lines.map((line, place) => drawn(line, place, seen, x, y)),
       this.at === null ? null : this.#cursor(seen, x, y),
     );
@@ -68,8 +71,8 @@ export class Plot {
   }
 
   #look(offset) {
-    const { begin, width } = this.scale ?? {};
-    this.at = offset === null || !width ? null : begin + ((offset - LEFT) / (width - LEFT - RIGHT)) * WINDOW_MS;
+    const { begin, width, length } = this.scale ?? {};
+    this.at = offset === null || !width ? null : begin + ((offset - LEFT) / (width - LEFT - RIGHT)) * length;
     this.draw();
   }
 
@@ -99,9 +102,17 @@ export class Plot {
   }
 }
 
-function tick(x, minutes, width) {
-  const anchor = x > width - 24 ? "end" : x < LEFT + 12 ? "start" : "middle";
-  return s("text", { class: "axis", x, y: HEIGHT - 4, "text-anchor": anchor }, minutes ? `−${minutes} min` : "now");
+/** How long ago the times are that are written below; few where there is little room. */
+function ticks(length, width) {
+  const step = [15_000, 30_000, 60_000, 120_000].find((one) => length / one < (width < 360 ? 3 : 5.5));
+  const all = [];
+  for (let ago = 0; ago < length * 0.95; ago += step) all.push(ago);
+  return all;
+}
+
+function tick(x, ago, width) {
+  const anchor = x > width - 24 ? "end" : "middle";
+  return s("text", { class: "axis", x, y: HEIGHT - 4, "text-anchor": anchor }, ago ? `−${span(ago)}` : "now");
 }
 
 function drawn(line, place, seen, x, y) {
@@ -134,7 +145,6 @@ function drawn(line, place, seen, x, y) {
 
 /** The next number above that is easy to halve. */
 export function nice(value) {
-  if (value <= 2) return value <= 0.2 ? 0.2 : 2;
   const size = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].find((step) => step * size >= value) * size;
 }

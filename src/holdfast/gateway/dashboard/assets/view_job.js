@@ -27,8 +27,8 @@ export class JobView {
 
   #build(id) {
     this.state = badge("QUEUED");
-    this.cancel = button("Cancel job", () => this.#act("cancel"), { class: "danger", disabled: true });
-    this.retry = button("Retry job", () => this.#act("retry"), { disabled: true });
+    this.cancel = button("Cancel job", () => this.#act("cancel"), { class: "danger", disabled: true, "data-scope": "submit" });
+    this.retry = button("Retry job", () => this.#act("retry"), { disabled: true, "data-scope": "submit" });
     this.typeName = h("h1", { tabindex: -1 }, "Job");
     this.why = h("p", { class: "why", role: "status" });
     this.bar = h("progress", { max: 1000, "aria-label": "Progress" });
@@ -56,6 +56,7 @@ export class JobView {
     this.body = h("div", { class: "job" },
       h("section", { class: "card", "aria-label": "Facts" }, this.why, this.progress, this.facts),
       this.cards.life, this.cards.trace, h("div", { class: "columns" }, this.cards.payload, this.cards.result), this.cards.logs, this.cards.history);
+    this.body.hidden = true;
     this.trouble = empty("", "trouble");
     this.trouble.hidden = true;
     this.node = h("div", {},
@@ -108,7 +109,7 @@ export class JobView {
   async #load() {
     const path = `/jobs/${encodeURIComponent(this.job)}`;
     try {
-      const [job, history] = await Promise.all([get(path, {}, { exact: true }), this.#past(path)]);
+      const [job, history] = await Promise.all([get(path, {}, { exact: "payload" }), this.#past(path)]);
       if (this.isClosed) return;
       this.found = job;
       this.entries = history;
@@ -116,7 +117,7 @@ export class JobView {
       this.body.hidden = false;
       this.#show();
       this.#whyNot();
-      if (ENDED.has(job.status)) this.#ended(await get(`${path}/result`, {}, { exact: true }));
+      if (ENDED.has(job.status)) this.#ended(await get(`${path}/result`, {}, { exact: "output" }));
     } catch (error) {
       if (this.isClosed) return;
       say(this.trouble, error.status === 404 ? "There is no such job; it may have been forgotten after it ended." : error.message);

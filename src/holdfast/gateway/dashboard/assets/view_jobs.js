@@ -43,12 +43,13 @@ export class JobsView {
     const field = (label, input) => h("p", { class: "field" }, h("label", { for: input.id }, label), input);
     this.form = h("form", { class: "filters card", role: "search", "aria-label": "Filter jobs" },
       h("fieldset", { class: "chips" }, h("legend", {}, "State"), chips),
-      h("div", { class: "fields" },
+      this.details = h("details", { class: "more" }, h("summary", {}, "More filters"), h("div", { class: "fields" },
         TEXTS.map(([, label], place) => field(label, this.texts[place])),
         TIMES.map(([, label], place) => field(label, this.times[place])),
         field("Order", this.order),
-        h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Filter"), button("Clear", () => this.#go(new URLSearchParams())))),
+        h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Filter"), button("Clear", () => this.#go(new URLSearchParams()))))),
       this.queueNames);
+    this.details.open = matchMedia("(min-width: 761px)").matches;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#go(this.#said());
@@ -66,8 +67,8 @@ export class JobsView {
     this.none = empty("No job fits.");
     this.none.hidden = true;
     this.note = h("p", { class: "hint", role: "status" });
-    this.cancel = button("Cancel selected", () => this.#act("cancel"), { class: "danger" });
-    this.retry = button("Retry selected", () => this.#act("retry"));
+    this.cancel = button("Cancel selected", () => this.#act("cancel"), { class: "danger", "data-scope": "submit" });
+    this.retry = button("Retry selected", () => this.#act("retry"), { "data-scope": "submit" });
     this.chosenText = h("span", { role: "status" });
     this.tools = h("div", { class: "tools", role: "toolbar", "aria-label": "Selected jobs" }, this.chosenText, this.cancel, this.retry,
       button("Select none", () => this.#choose([...this.chosen], false), { class: "quiet" }));
@@ -207,9 +208,9 @@ export class JobsView {
     const box = h("input", { type: "checkbox", "aria-label": `Select ${job.id}` });
     box.addEventListener("change", () => this.#choose([job.id], box.checked));
     const state = badge(job.status);
-    const [created, took, tries] = [cell("Created", "num"), cell("Took", "num"), cell("Tries", "num")];
+    const [created, took, tries] = [cell("Created", "num created"), cell("Took", "num took"), cell("Tries", "num tries")];
     const note = cell("Note", "wide note");
-    const node = h("tr", {}, cell("", "pick", box), cell("State", "", state), cell("Type", "", cut(job.type, 60)), cell("Queue", "", cut(job.queue, 60)),
+    const node = h("tr", {}, cell("", "pick", box), cell("State", "state", state), cell("Type", "type", cut(job.type, 60)), cell("Queue", "queue", cut(job.queue, 60)),
       cell("Id", "id", jobLink(job.id)), created, took, tries, note);
     return {
       node,

@@ -22,7 +22,7 @@ export class LoginView {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {
-        await post("/login", { token: token.value });
+        await post("/session", { token: token.value });
         done();
       } catch (error) {
         say(trouble, error.message);

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { cut, h, Keyed, replace, say, set } from "./dom.js";
 import { grouped } from "./failures.js";
-import { brief, count, rate, span } from "./format.js";
+import { brief, count, plural, rate, span } from "./format.js";
 import { health } from "./health.js";
 import { cell, empty, heading, jobLink, jobsPath, setAgo, setBadge, table } from "./parts.js";
 import { Plot } from "./plot.js";
@@ -27,13 +27,13 @@ export class Overview {
     this.plots = {
       throughput: new Plot("Throughput, jobs a second", [
         { name: "submitted", tone: "tone-plain" }, { name: "done", tone: "tone-good", isFilled: true }, { name: "failed", tone: "tone-bad" },
-      ], rate),
+      ], rate, 2),
       latency: new Plot("Latency, 95 of 100 stay below", [
         { name: "waiting", tone: "tone-plain" }, { name: "running", tone: "tone-run", isFilled: true },
-      ], span),
+      ], span, 10),
       depth: new Plot("Depth, jobs", [
         { name: "queued", tone: "tone-plain", isFilled: true }, { name: "running", tone: "tone-run" },
-      ], brief),
+      ], brief, 10),
     };
     this.queues = queueTable();
     this.failures = failureTable();
@@ -81,7 +81,7 @@ export class Overview {
     const show = (key, value, note = "") => this.facts[key].show(value, note);
     show("ready", brief(sum("ready")), sum("delayed") ? `${brief(sum("delayed"))} not due yet` : "");
     show("oldest", oldest ? span(oldest.oldest_age_ms) : "–", oldest ? `in ${oldest.name}` : "nothing waits");
-    show("running", `${brief(stats.leases)}`, `of ${count(stats.slots)} slots, ${count(stats.workers)} worker${stats.workers === 1 ? "" : "s"}`);
+    show("running", `${brief(stats.leases)}`, `${plural(stats.slots, "slot")}, ${plural(stats.workers, "worker")}`);
     show("done", rate(series.rate("done")), "a second");
     show("failed", brief(failed), "in the last minute");
     show("wait", span(series.quantile("wait", 0.95)), "95 of 100 start sooner");

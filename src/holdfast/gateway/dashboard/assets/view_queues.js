@@ -41,7 +41,7 @@ export class QueuesView {
     const cells = names.map((name) => cell(name, "num"));
     const reason = cell("Reason", "wide");
     const verbs = Object.fromEntries(Object.keys(VERBS).map((verb) => [verb,
-      button(verb[0].toUpperCase() + verb.slice(1), () => this.#act(queue.name, verb), { class: verb === "purge" ? "danger" : null, "aria-label": `${verb} ${queue.name}` })]));
+      button(verb[0].toUpperCase() + verb.slice(1), () => this.#act(queue.name, verb), { class: verb === "purge" ? "danger" : null, "aria-label": `${verb} ${queue.name}`, "data-scope": "admin" })]));
     return {
       node: h("tr", {}, h("th", { scope: "row" }, h("a", { href: jobsPath({ queue: queue.name }) }, cut(queue.name, 80))), cell("Mode", "", mode), cells, reason,
         cell("", "acts", Object.values(verbs))),

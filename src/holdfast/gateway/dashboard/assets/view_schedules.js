@@ -56,7 +56,7 @@ export class SchedulesView {
     ahead.hidden = true;
     nextAt.addEventListener("click", () => this.#ahead(schedule.name, nextAt, ahead));
     next.append(nextAt, ahead);
-    const act = (verb, text, props = {}) => button(text, () => this.#act(schedule.name, verb), { "aria-label": `${verb} ${schedule.name}`, ...props });
+    const act = (verb, text) => button(text, () => this.#act(schedule.name, verb), { "aria-label": `${verb} ${schedule.name}`, "data-scope": "admin" });
     const [trigger, pause, resume] = [act("trigger", "Run now"), act("pause", "Pause"), act("resume", "Resume")];
     let lastJob = null;
     return {

@@ -54,7 +54,7 @@ export class WorkersView {
     const state = h("span", { class: "badge" });
     const [busy, heard] = [cell("Busy", "num"), cell("Heard", "num")];
     const [queues, types, held] = [cell("Queues"), cell("Types", "wide"), cell("Runs now", "wide")];
-    const drain = button("Drain", () => this.#drain(worker.worker_id), { "aria-label": `drain ${worker.worker_id}` });
+    const drain = button("Drain", () => this.#drain(worker.worker_id), { "aria-label": `drain ${worker.worker_id}`, "data-scope": "admin" });
     let before = "";
     return {
       node: h("tr", {}, h("th", { scope: "row" }, cut(worker.worker_id, 80)), cell("State", "", state), busy, heard, queues, types, held, cell("", "acts", drain)),

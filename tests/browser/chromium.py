@@ -1,0 +1,77 @@
+"""A real Chromium, and a page that remembers everything that went wrong in it."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+#: Only a failing test ever waits this long.
+PATIENCE_MS = 30_000
+#: Run before anything of the page: whatever breaks its policy, or runs though it should not, is remembered.
+_WATCH = """
+window.trespasses = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.trespasses.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+window.trespass = (what) => window.trespasses.push(`ran: ${what}`);
+window.alert = (text) => window.trespasses.push(`alert: ${text}`);
+"""
+expect.set_options(timeout=PATIENCE_MS)
+
+
+class Watched:
+    """A page, and what went wrong in it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
+        page.add_init_script(_WATCH)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.errors.append(message.text)
+
+    @property
+    def troubles(self) -> list[str]:
+        """Errors, breaches of the content security policy, and code that came from a job."""
+        trespasses: list[str] = self.page.evaluate("window.trespasses")
+        return [*self.errors, *trespasses]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser for the length of a block."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        give_up("no Chromium here (`make chromium` installs it)")
+    with sync_playwright() as playwright:
+        # Its own sandbox needs rights that containers rarely have; it opens nothing but our pages.
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def watched(browser: Browser, **options: Any) -> Iterator[Watched]:  # noqa: ANN401 - those of a context
+    """A page of its own, with nothing of any other."""
+    context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **options})
+    try:
+        yield Watched(context.new_page())
+    finally:
+        context.close()
+
+
+def give_up(reason: str) -> NoReturn:
+    """Where tests must run, that they cannot is a failure; elsewhere they are skipped."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

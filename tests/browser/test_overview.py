@@ -1,0 +1,73 @@
+"""What a person on call sees first, in a real browser."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import watched
+from tests.browser.site import Site, site_in
+from tests.e2e.fleet import stable_port
+
+
+def test_the_first_page_says_that_all_is_well(site: Site, page: Page) -> None:
+    """With a worker and nothing to do, the page says that the server is healthy, and loads nothing from elsewhere."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    answer = page.goto(site.url)
+    assert answer is not None
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    expect(page.get_by_label("Health")).to_contain_text("Healthy")
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator("#foot")).to_contain_text("Holdfast 0.")
+    assert [url for url in asked if not url.startswith(site.url)] == []
+
+
+def test_numbers_and_plots_move_by_themselves(site: Site, page: Page) -> None:
+    """Jobs that run after the page was opened are counted and drawn without a reload."""
+    page.goto(site.url)
+    throughput = page.get_by_role("region", name="Throughput, jobs a second")
+    expect(throughput.locator(".key", has_text="done")).to_contain_text("0")
+    for number in range(20):
+        site.submit("resize_image", {"name": f"{number}.jpg"})
+    expect(throughput.locator(".key", has_text="done")).to_contain_text(re.compile(r"done [1-9]"))
+    expect(throughput.locator("path.line.tone-good")).to_have_attribute("d", re.compile(r"^M.*L"))
+
+
+def test_what_fails_is_grouped_by_its_reason(site: Site, page: Page) -> None:
+    """Failures that differ in a name or a number stand in one row, with the newest of them a click away."""
+    page.goto(site.url)
+    for number in range(5):
+        site.submit("send_mail", {"to": f"person-{number}@example.com"}, queue="mail")
+    row = page.get_by_role("table", name="Reasons").get_by_role("row", name="send_mail")
+    expect(row).to_have_count(1)
+    expect(row.get_by_role("cell").first).to_have_text("5")
+    row.get_by_role("link", name=re.compile("ConnectionError")).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("send_mail")
+    expect(page.get_by_label("Traceback").first).to_contain_text("ConnectionError: mail.example refused")
+
+
+def test_a_paused_queue_is_a_finding(site: Site, page: Page) -> None:
+    """A queue that holds jobs back is named, with the reason that was given, until it is open again."""
+    site.ask("POST", "/queues/archive/pause", {"reason": "the disk is full"})
+    site.submit("resize_image", queue="archive")
+    page.goto(site.url)
+    health = page.get_by_label("Health")
+    expect(health).to_contain_text("Queue archive is paused and holds 1 job: the disk is full.")
+    site.ask("POST", "/queues/archive/resume", {})
+    expect(health).not_to_contain_text("archive")
+
+
+def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) -> None:
+    """Without its server the page says so; when it is back, the page goes on by itself."""
+    port = str(stable_port())
+    with site_in(tmp_path, "--http-port", port) as site, watched(browser) as tab:
+        link, health = tab.page.locator("#link"), tab.page.get_by_label("Health")
+        tab.page.goto(site.url)
+        expect(link).to_have_text("live")
+        site.server.kill()
+        expect(link).to_have_text("no connection")
+        expect(health).to_contain_text("The server has not answered for")
+        site.fleet.server("--http-port", port)
+        expect(link).to_have_text("live")
+        expect(health).to_contain_text("Healthy")
