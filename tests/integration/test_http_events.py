@@ -214,6 +214,7 @@ class Staying:
 
     def __init__(self, guard: "Visitors") -> None:
         self._guard = guard
+        self.caller = guard.admit("", "", Scope.READ)
 
     def admit(self, scope: Scope) -> Caller:
         return self._guard.admit("", "", scope)

@@ -26,14 +26,17 @@ async def impatient(start: Start, monkeypatch: pytest.MonkeyPatch) -> LedgerServ
     return await start(no_http=False, http_port=0)
 
 
+_POST = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
 @pytest.mark.parametrize(
     "begun",
     [
         b"",
         b"GET /livez",
         b"GET /livez HTTP/1.1\r\nHost: x\r\nX-A: b\r\n",
-        b"POST /api/v1/jobs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
-        b"POST /api/v1/jobs HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+        _POST + b"Content-Length: 100\r\n\r\n{",
+        _POST + b"Transfer-Encoding: chunked\r\n\r\n",
     ],
 )
 async def test_request_that_does_not_arrive_is_cut_off(impatient: LedgerServer, begun: bytes) -> None:

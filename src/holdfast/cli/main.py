@@ -23,6 +23,7 @@ from holdfast.cli import (
     server,
     service,
     stats,
+    token,
     workers,
 )
 from holdfast.cli.text import printable
@@ -48,6 +49,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(schedule.app, name="schedule")
 app.command(short_help="Follow everything that happens to all jobs.")(events.events)
 app.command()(stats.stats)
+app.add_typer(token.app, name="token")
 app.add_typer(journal.app, name="journal")
 app.add_typer(config.app, name="config")
 app.command(short_help="Measure submits and replay on this machine.")(bench.bench)

@@ -96,8 +96,8 @@ def _default(name: str) -> str:
     default = FIELDS[name].default
     if name in {"metrics_port", "app"}:
         return "none"
-    if default == "":
-        return "made from the host's name"
+    if name in _UNSAID:
+        return _UNSAID[name]
     for size, unit in _LARGER_UNITS.get(_unit(name), ()):
         if default and default % size == 0:
             return f"{default} = {default // size} {unit}"
@@ -108,7 +108,20 @@ def _unit(name: str) -> str:
     return name.rpartition("_")[2]
 
 
+_UNSAID = {
+    "worker_id": "made from the host's name",
+    "tokens": "tokens.json in the data directory",
+    "tls_cert": "no TLS",
+    "tls_key": "no TLS",
+    "tls_client_ca": "no certificates of clients",
+    "allowed_hosts": "localhost and the address",
+}
 _METAVARS = {
+    "tokens": "FILE",
+    "tls_cert": "FILE",
+    "tls_key": "FILE",
+    "tls_client_ca": "FILE",
+    "allowed_hosts": "A,B",
     "data": "DIRECTORY",
     "host": "ADDRESS",
     "port": "PORT",

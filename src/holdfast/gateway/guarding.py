@@ -58,6 +58,11 @@ class Caller(msgspec.Struct, frozen=True):
 class Visit(Protocol):
     """Somebody who was let in and stays, for a conversation or a stream."""
 
+    @property
+    def caller(self) -> Caller:
+        """Who it is."""
+        ...
+
     def admit(self, scope: Scope) -> Caller:
         """The same for one call within it, with the same errors as `Guard.admit`."""
         ...
@@ -108,12 +113,12 @@ class _OpenVisit:
     """Goes on until it leaves."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+        self.caller = caller
 
     def admit(self, scope: Scope) -> Caller:
         """Everything is within its rights."""
         del scope
-        return self._caller
+        return self.caller
 
     def leave(self) -> None:
         """Nobody was watching."""

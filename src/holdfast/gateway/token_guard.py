@@ -94,8 +94,7 @@ class TokenGuard:
         """Lets somebody in to stay."""
         scope = right if isinstance(right, Scope) else None
         visit = _TokenVisit(self, tokens.hash_of(token), peer, scope, ended)
-        if scope is not None:
-            self._budgets.spend(visit.caller.name, scope)
+        self._budgets.spend(visit.caller.name, scope)
         self._visits.add(visit)
         return visit
 

@@ -6,6 +6,7 @@ import gc
 import os
 from pathlib import Path
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
 from holdfast.topology.announcing import announce
@@ -21,8 +22,9 @@ def _announce(server: LedgerServer, settings: Settings) -> None:
     metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
     http = {"http": server.http_address} if server.http_address else {}
     line = {"event": "ready", "grpc": server.address, **http, **metrics, "data": data, "pid": os.getpid()}
-    page = f"; http://{server.http_address}/ shows them" if server.http_address else ""
-    url = f'Holdfast("holdfast://{server.address}")'
+    secure = "s" if settings.tls_cert else ""
+    page = f"; http{secure}://{server.http_address}/ shows them" if server.http_address else ""
+    url = f'Holdfast("holdfast{secure}://{server.address}")'
     announce(line, f"ready with the jobs in {data}: {url}, or --connect {server.address}{page}; Ctrl-C stops it")
 
 
@@ -52,14 +54,22 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
     """A server and one worker process, until TERM or INT; a second one does not wait for running jobs."""
+    if settings.is_in_memory and (settings.tls_cert or settings.tokens):
+        raise InvalidArgumentError(
+            "expected data to be a directory where there are tokens or TLS, because the worker beside the server uses"
+            " the socket in it; start `holdfast server` and a worker of its own",
+            reason="SETTINGS_INVALID",
+        )
     server = LedgerServer(settings, log_stream=log_stream)
     supervisor = Supervisor([])
     with on_stop(supervisor.stop):
         address = await server.start()
+        # The socket asks for no token and speaks no TLS: who may open it is this user.
+        target = str(Path(server.admin.socket).parent) if server.admin.socket else address
         tune_collector()
         try:
             with contextlib.suppress(StoppedError):
-                await supervisor.add([worker_role(settings, address)])
+                await supervisor.add([worker_role(settings, target)])
                 _announce(server, settings)
             await supervisor.stopping()
             await server.drain()

@@ -26,6 +26,7 @@ from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import TransitionLog
 from holdfast.settings import Settings
 from holdfast.topology.ledger_core import LedgerCore
+from holdfast.topology.protecting import protect
 
 if TYPE_CHECKING:
     from holdfast.gateway.http.server import HttpServer
@@ -82,12 +83,17 @@ class LedgerServer:
 
     async def start(self) -> str:
         """Recovers, serves, and returns the address; errors say what to do, and change no job."""
+        self._protection = protect(self._settings)
+        guard, certificates = self._protection.guard, self._protection.certificates
         core = self._core
         core.open()
         self._observe(core.prepare(self._measured(core.journal)))
         core.start()
         self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
-        self._grpc = GrpcServer(self.backend, core.welcome(), has_reflection=self._settings.reflection)
+        reflection = self._settings.reflection
+        self._grpc = GrpcServer(
+            self.backend, core.welcome(), has_reflection=reflection, guard=guard, certificates=certificates
+        )
         self._socket = SocketServer(self.backend, core.welcome())
         if self._has_http:
             self._http = self._http_server()
@@ -98,6 +104,7 @@ class LedgerServer:
             await self._stop_http(0)
             await self._close()
             raise
+        guard.start()
         if self._metrics is not None:
             self._metrics.set_ready(is_ready=True)
         self._log.info(
@@ -153,6 +160,7 @@ class LedgerServer:
         self._log.info("stopped")
 
     async def _close(self) -> None:
+        self._protection.guard.stop()
         await self._core.close()
         if self._metrics is not None:
             await self._metrics.stop()
@@ -172,6 +180,7 @@ class LedgerServer:
         """HTTP over the same ports."""
         # Who serves gRPC alone pays nothing for it.
         from holdfast.gateway.http.app import Application  # noqa: PLC0415
+        from holdfast.gateway.http.securing import BrowserShield  # noqa: PLC0415
         from holdfast.gateway.http.server import HttpServer  # noqa: PLC0415
         from holdfast.gateway.http.system import Probes  # noqa: PLC0415
 
@@ -184,7 +193,10 @@ class LedgerServer:
             metrics=metrics.page,
             totals=metrics.totals,
         )
-        return HttpServer(Application(self.backend, probes=probes))
+        settings, certificates = self._settings, self._protection.certificates
+        shield = BrowserShield(settings.host, settings.allowed_hosts.split(","))
+        application = Application(self.backend, self._protection.guard, shield, probes)
+        return HttpServer(application, tls=certificates.context if certificates is not None else None)
 
     async def _stop_http(self, grace_s: float) -> None:
         if self._http is not None:

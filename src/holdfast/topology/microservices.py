@@ -30,6 +30,7 @@ _OWNERS = ("job", "queue", "result")
 _UNHEEDED = (
     *("metrics_port", "lease_ms", "aging_ms", "retain_ms", "retain_jobs", "retain_bytes"),
     *("history_ms", "segment_bytes", "snapshot_bytes"),
+    *("tokens", "tls_cert", "tls_key", "tls_client_ca", "rate_limit", "work_rate_limit"),
 )
 
 
@@ -70,6 +71,11 @@ def check(settings: Settings) -> None:
         problems.append(
             f"expected port to be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
             f" {len(_OFFSETS)} ports from there on, got {settings.port}"
+        )
+    if settings.tokens_file and Path(settings.tokens_file).exists():
+        problems.append(
+            f"expected no tokens in {settings.tokens_file!r}, because the microservices topology asks nobody for one;"
+            " another topology does"
         )
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")

@@ -19,7 +19,7 @@ from holdfast.topology.supervising import StoppedError, Supervisor
 _PORT_MAX = 65_535
 _PORT = "HOLDFAST_PORT"
 #: What each node is told apart, and what is no concern of a node's.
-_OWN = frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes"})
+_OWN = frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens"})
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
@@ -68,6 +68,7 @@ def _command(settings: Settings, index: int) -> list[str]:
     return [
         *(sys.executable, "-m", "holdfast", "node", "--index", str(index), "--nodes", str(settings.nodes)),
         *("--data", data, "--metrics-port", str(metrics_port), "--lifeline", "--no-http"),
+        *(("--tokens", settings.tokens_file) if settings.tokens_file else ()),
         *(part for name in FIELDS if name not in _OWN for part in _option(name, getattr(settings, name))),
     ]
 

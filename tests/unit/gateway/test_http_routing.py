@@ -13,7 +13,7 @@ from holdfast.gateway.http.app import Application
 from holdfast.gateway.http.asking import Answer, Asked
 from holdfast.gateway.http.routing import EVERYBODY, Route, Router
 
-OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json"}
+OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json", "/api/v1/session"}
 #: No route may get as far as to use it.
 BACKEND = Backend(cast("JobApi", None))
 

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Guard, OpenGuard, Scope
-from holdfast.gateway.http import assets, events, jobs, openapi, queues, schedules, short_forms, system
+from holdfast.gateway.http import assets, events, jobs, openapi, queues, schedules, sessions, short_forms, system
 from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Receive, Send, Streamed
 from holdfast.gateway.http.problems import PROBLEM_TYPE, HttpError, headers_of, problem_of, status_of
 from holdfast.gateway.http.routing import Found, Route, Router
@@ -51,6 +51,7 @@ class Application:
                 *events.routes(self._events),
                 *system.routes(system_routes),
                 *short_forms.routes(short_forms.ShortForms(backend, job_routes, schedule_routes)),
+                *sessions.routes(sessions.SessionRoutes(self._guard, self._shield)),
                 *assets.routes(),
             ]
         )
@@ -98,7 +99,7 @@ class Application:
         if route.is_stream and head.method != "HEAD":
             return self._staying(asked, route)
         if isinstance(route.scope, Scope):
-            self._guard.admit(self._shield.token(head), head.peer, route.scope)
+            asked.caller = self._guard.admit(self._shield.token(head), head.peer, route.scope)
         asked.read_query(route.query)
         if route.is_stream:
             return Answer(HTTPStatus.OK, b"", events.EVENT_STREAM)
@@ -144,7 +145,7 @@ def _other(head: Head, found: Found) -> Answer:
 
 async def _send(answer: Answer, more: Headers, send: Send) -> None:
     status, body = answer.status, answer.body
-    headers = [*answer.headers, *(pair for pair in more if all(pair[0] != name for name, _ in answer.headers))]
+    headers = [*more, *answer.headers, (b"cache-control", answer.cache)]
     if status not in _BARE:
         headers += [(b"content-type", answer.type), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError, UnavailableError
+from holdfast.gateway.guarding import Caller
 from holdfast.gateway.http.problems import HttpError
 from holdfast.gateway.http.strict_json import parse
 
@@ -47,7 +48,7 @@ class Head(msgspec.Struct, frozen=True):
 class Asked:
     """A request that was let in."""
 
-    __slots__ = ("_receive", "content", "expired", "head", "line", "params", "query", "query_string")
+    __slots__ = ("_receive", "caller", "content", "expired", "head", "line", "params", "query", "query_string")
 
     def __init__(self, head: Head, query_string: bytes, receive: Receive, params: Mapping[str, str]) -> None:
         self.head = head
@@ -55,6 +56,8 @@ class Asked:
         self._receive = receive
         self.params = params
         self.query: Any = None
+        #: Who asks, where a scope is needed.
+        self.caller: Caller
         #: Of somebody who stays: set when its right is lost.
         self.expired = asyncio.Event()
         #: The connection itself, for answers that never end.
@@ -179,6 +182,8 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes = b""
     type: bytes = JSON_TYPE
     headers: Headers = []
+    #: How long it may be kept: what is true of jobs is true for a moment.
+    cache: bytes = b"no-store"
 
 
 class Streamed(Protocol):

@@ -84,6 +84,7 @@ class ShortForms:
         if not cron or body.type == "once":
             job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)
             return _with_id(await self._jobs.submit_one(job, key_of(asked)))
+        asked.caller.require(Scope.ADMIN)  # as for every schedule
         plan = ScheduleBody(**shared, payload=body.payload, cron=cron, timezone=body.timezone)
         made = await self._schedules.make(plan, key_of(asked) or _name_of(plan))
         return _with_id(made)
