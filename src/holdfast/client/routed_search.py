@@ -5,9 +5,6 @@ told twice; no job is told while a node might still have one that comes before i
 node, and belongs to one query, as a node's own does.
 """
 
-import base64
-import binascii
-import zlib
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -15,18 +12,13 @@ import msgspec
 from holdfast import limits
 from holdfast.backends.ports import Found, JobQuery, JobView
 from holdfast.client.routed_nodes import Node, Nodes
+from holdfast.core.cursors import cursor_at, place_in
 from holdfast.errors import InvalidArgumentError
 
 #: A node that has looked so often and found nothing lets the caller ask again.
 _LOOKS_MAX = 50
 
 Key = Callable[[JobView], tuple[int, str]]
-
-
-class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    #: Where each node goes on: empty at its beginning, None at its end.
-    places: list[str | None]
-    checksum: int
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -97,42 +89,17 @@ def _shares(looks: Sequence[_Look], size: int, key: Key) -> list[int]:
 
 
 def _cursor_of(query: JobQuery, places: list[str | None]) -> str:
-    if all(place is None for place in places):
-        return ""
-    data = msgspec.msgpack.encode(_Cursor(places, _checksum(query)))
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return "" if all(place is None for place in places) else cursor_at(places, query)
 
 
 def _places_of(query: JobQuery, cursor: str, nodes: int) -> list[str | None]:
+    """Where each node goes on: empty at its beginning, None at its end."""
     if not cursor:
         return [""] * nodes
-    found = _decoded(cursor)
-    if found is None or len(found.places) != nodes or _cursor_of(query, found.places) != cursor:
+    places = place_in(cursor, list[str | None], query)
+    if places is None or len(places) != nodes:
         raise InvalidArgumentError(
             "expected the cursor to be one that the same search of the same nodes gave; begin again without one",
             reason="CURSOR_INVALID",
         )
-    return found.places
-
-
-def _decoded(cursor: str) -> _Cursor | None:
-    if not cursor.isascii():
-        return None
-    try:
-        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        return msgspec.msgpack.decode(data, type=_Cursor)
-    except (binascii.Error, msgspec.MsgspecError):
-        return None
-
-
-def _checksum(query: JobQuery) -> int:
-    parts = (
-        sorted(query.states),
-        query.queue,
-        query.type,
-        sorted(query.labels.items()),
-        query.created_from_ms,
-        query.created_before_ms,
-        query.oldest_first,
-    )
-    return zlib.crc32(repr(parts).encode(errors="backslashreplace"))
+    return places

@@ -1,0 +1,46 @@
+"""Cursors: they come back as they were, and only to the query that gave them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.backends.ports import JobQuery
+from holdfast.core.cursors import cursor_at, place_in
+from holdfast.core.lifecycle import State
+
+QUERY = JobQuery(states=frozenset({State.QUEUED, State.DONE}), labels={"b": "1", "a": "\udc80"})
+PLACE = 1_700_000_000_000, "job-7"
+
+
+@given(st.tuples(st.integers(0, 1 << 62), st.text(max_size=20).filter(lambda text: text.isprintable())))
+def test_place_comes_back(place: tuple[int, str]) -> None:
+    """A cursor names the place it was made of."""
+    assert place_in(cursor_at(place, QUERY), tuple[int, str], QUERY) == place
+
+
+def test_order_in_which_a_query_was_written_does_not_count() -> None:
+    """The same labels and states make the same query."""
+    same = JobQuery(states=frozenset({State.DONE, State.QUEUED}), labels={"a": "\udc80", "b": "1"})
+    assert place_in(cursor_at(PLACE, QUERY), tuple[int, str], same) == PLACE
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        JobQuery(),
+        JobQuery(states=QUERY.states, labels=QUERY.labels, oldest_first=True),
+        JobQuery(states=QUERY.states, labels=QUERY.labels, queue="q"),
+        JobQuery(states=frozenset({State.DONE}), labels=QUERY.labels),
+    ],
+)
+def test_cursor_of_another_query_is_refused(other: JobQuery) -> None:
+    """What differs in anything that is looked for is another query."""
+    assert place_in(cursor_at(PLACE, QUERY), tuple[int, str], other) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "é", "====", "AAAA", "kZGR" * 5_000, cursor_at(["a", None], QUERY), cursor_at(PLACE, QUERY) + "A"]
+)
+def test_what_no_search_gave_is_refused(text: str) -> None:
+    """Neither made up, nor of another kind, nor changed."""
+    assert place_in(text, tuple[int, str], QUERY) is None
