@@ -9,24 +9,17 @@ import msgspec
 
 from holdfast.core import events, image
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.errors import Code
 from holdfast.journal.disk import Disk
-from holdfast.journal.errors import RESTORE, JournalError, PositionRemovedError, SnapshotDamagedError
+from holdfast.journal.errors import (
+    RESTORE,
+    PositionRemovedError,
+    ReplayDivergedError,
+    SnapshotDamagedError,
+    UnreadableEventError,
+)
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
-
-
-class ReplayDivergedError(JournalError):
-    """The journal is intact, but replaying it does not give the state it was written from: a bug, not damage."""
-
-    code = Code.INTERNAL
-
-
-class UnreadableEventError(JournalError):
-    """A frame is intact, but holds what this version of Holdfast does not know."""
-
-    code = Code.FAILED_PRECONDITION
 
 
 class Restored(msgspec.Struct, frozen=True):

@@ -88,3 +88,15 @@ class DirectoryLockedError(JournalError):
 
 class SnapshotDamagedError(JournalError):
     """A snapshot file does not hold what was written; an older one, or the whole journal, still does."""
+
+
+class ReplayDivergedError(JournalError):
+    """The journal is intact, but replaying it does not give the state it was written from: a bug, not damage."""
+
+    code = Code.INTERNAL
+
+
+class UnreadableEventError(JournalError):
+    """What is stored is intact, but this version of Holdfast does not know it."""
+
+    code = Code.FAILED_PRECONDITION

@@ -14,9 +14,14 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from holdfast.errors import Code
 from holdfast.journal.disk import Disk
-from holdfast.journal.errors import RESTORE, JournalError, PositionRemovedError, SnapshotDamagedError
+from holdfast.journal.errors import (
+    RESTORE,
+    PositionRemovedError,
+    ReplayDivergedError,
+    SnapshotDamagedError,
+    UnreadableEventError,
+)
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot, read_snapshot_header
@@ -55,16 +60,6 @@ class Machine(Protocol):
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Becomes the state of an image, whatever it was before."""
         ...
-
-
-class ReplayDivergedError(JournalError):
-    """The journal is intact, but replaying it does not give the state it was written from: a bug, not damage."""
-
-
-class UnreadableEventError(JournalError):
-    """What is stored is intact, but this version of Holdfast does not know it."""
-
-    code = Code.FAILED_PRECONDITION
 
 
 def join(last_ms: int, events: list[bytes]) -> bytes:

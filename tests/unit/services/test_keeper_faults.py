@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.errors import HoldfastError
-from holdfast.journal.errors import JournalFailedError, PositionRemovedError
-from holdfast.services.keeping_journal import ReplayDivergedError, UnreadableEventError
+from holdfast.journal.errors import JournalFailedError, PositionRemovedError, ReplayDivergedError, UnreadableEventError
 from holdfast.testing.disk import CrashMoment, SimDisk, SimulatedCrash
 from tests.unit.services.keeper_words import Done, Held, Here, Words, keeper_on, say
 
