@@ -28,13 +28,16 @@ class Watched:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.errors: list[str] = []
+        #: A browser tells of every request that was refused; where one is meant to be, this is its status.
+        self.refusal = ""
         page.set_default_timeout(PATIENCE_MS)
         page.add_init_script(_WATCH)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def _said(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
+        is_meant = bool(self.refusal) and f"status of {self.refusal}" in message.text
+        if message.type in {"error", "warning"} and not is_meant:
             self.errors.append(message.text)
 
     @property

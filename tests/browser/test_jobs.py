@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.chromium import Watched
 from tests.browser.site import Site
 
 IDS = "table[aria-label=Jobs] td.id a"
@@ -47,10 +48,11 @@ def test_times_narrow_the_list(site: Site, page: Page, halted: str) -> None:
     expect(page.get_by_text("No job fits.")).to_be_visible()
 
 
-def test_a_filter_that_is_wrong_is_explained(site: Site, page: Page) -> None:
+def test_a_filter_that_is_wrong_is_explained(site: Site, tab: Watched) -> None:
     """What the server refuses is told in its own words."""
-    page.goto(f"{site.url}#/jobs?label=nonsense")
-    expect(page.get_by_text("expected label to be name:value")).to_be_visible()
+    tab.refusal = "400"
+    tab.page.goto(f"{site.url}#/jobs?label=nonsense")
+    expect(tab.page.get_by_text("expected label to be name:value")).to_be_visible()
 
 
 def test_a_job_that_finishes_is_seen_without_a_reload(site: Site, page: Page, tmp_path: Path) -> None:
@@ -151,7 +153,8 @@ def test_numbers_of_a_payload_stay_as_they_were_written(site: Site, page: Page, 
     expect(page.get_by_label("Payload").last).to_contain_text("12345678901234567890")
 
 
-def test_a_job_that_is_not_there(site: Site, page: Page) -> None:
+def test_a_job_that_is_not_there(site: Site, tab: Watched) -> None:
     """The page says so instead of staying empty."""
-    page.goto(f"{site.url}#/jobs/00000000-0000-4000-8000-000000000000")
-    expect(page.get_by_text("There is no such job")).to_be_visible()
+    tab.refusal = "404"
+    tab.page.goto(f"{site.url}#/jobs/00000000-0000-4000-8000-000000000000")
+    expect(tab.page.get_by_text("There is no such job")).to_be_visible()

@@ -97,7 +97,7 @@ def test_a_phone_shows_everything_without_moving_sideways(site: Site, browser: B
             phone.page.goto(f"{site.url}#/{view}")
             expect(phone.page.locator("#link")).to_have_text("live")
             expect(phone.page.get_by_role("heading", level=1)).to_be_visible()
-            phone.page.wait_for_function("document.querySelectorAll('main td, main dd').length > 0")
+            expect(phone.page.locator("main td, main dd")).not_to_have_count(0)
             assert phone.page.evaluate("document.documentElement.scrollWidth") == 320, view
         assert phone.troubles == []
 
@@ -108,7 +108,7 @@ def test_light_and_dark_can_be_read(site: Site, browser: Browser, scheme: str, w
     with watched(browser, color_scheme=scheme) as tab:
         for view in (*VIEWS, f"jobs/{waiting}"):
             tab.page.goto(f"{site.url}#/{view}")
-            tab.page.wait_for_function("document.querySelectorAll('main td, main dd').length > 0")
+            expect(tab.page.locator("main td, main dd")).not_to_have_count(0)
             assert tab.page.evaluate(_FAINT) == []
         ground = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, ground[4:-1].split(","))) < 3 * 128) == (scheme == "dark")
