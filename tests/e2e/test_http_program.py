@@ -88,7 +88,7 @@ def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # n
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as line:
         path = "/api/v1/events" if is_listening else f"/api/v1/jobs/{job_id}/result?wait_s=60"
-        line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
         if is_listening:
             assert line.recv(15) == b"HTTP/1.1 200 OK"
         program.signal(signal.SIGTERM)

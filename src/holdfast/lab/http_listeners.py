@@ -10,21 +10,21 @@ from typing import cast
 
 import uvloop
 
-_REQUEST = b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n"
-
 
 class _Listener(asyncio.Protocol):
     """One connection; what it hears is counted and thrown away."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        self._request = f"GET /api/v1/events HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
         self.heard = asyncio.Event()
         self.size = 0
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).write(_REQUEST)
+        cast("asyncio.Transport", transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
+        assert self.size or data.startswith(b"HTTP/1.1 200 "), data
         self.size += len(data)
         self.heard.set()
 
@@ -37,7 +37,7 @@ async def listen(address: str, count: int) -> None:
     """Until TERM."""
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
-    listeners = [(await loop.create_connection(_Listener, host, int(port)))[1] for _ in range(count)]
+    listeners = [(await loop.create_connection(lambda: _Listener(address), host, int(port)))[1] for _ in range(count)]
     for listener in listeners:
         await listener.heard.wait()
     stopped = asyncio.Event()

@@ -21,6 +21,8 @@ _TYPES = {
     ".woff2": b"font/woff2",
 }
 _PAGE = "index.html"
+#: It may be kept, and is asked for again each time.
+_CACHE = b"no-cache"
 
 
 def routes() -> list[Route]:
@@ -58,11 +60,11 @@ def _route(path: str, file: Traversable) -> Route:
 def _handler(data: bytes, kind: bytes) -> Handler:
     """The file as it was when the server started; a browser that has it is told so."""
     tag = b'"%08x"' % crc32(data)
-    headers = [(b"etag", tag), (b"cache-control", b"no-cache")]
+    headers = [(b"etag", tag)]
 
     async def handler(asked: Asked) -> Answer:
         if asked.head.header(b"if-none-match") == tag.decode():
-            return Answer(304, b"", kind, headers)
-        return Answer(200, data, kind, headers)
+            return Answer(304, b"", kind, headers, _CACHE)
+        return Answer(200, data, kind, headers, _CACHE)
 
     return handler

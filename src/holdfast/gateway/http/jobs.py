@@ -106,7 +106,10 @@ class JobRoutes:
             number = templates.setdefault(template_of(job), len(templates))
             drafts.append(draft_of(job, number, f"{key}:{index}" if key and not job.request_id else ""))
         submitted = await self._jobs.submit(list(templates), drafts)
-        rows = [await self._row(submitted, index) for index in range(len(drafts))]
+        if submitted.refusals or submitted.existing:
+            rows = [await self._row(submitted, index) for index in range(len(drafts))]
+        else:
+            rows = [shapes.AcceptedOrNot(job_id, "QUEUED") for job_id in submitted.job_ids]
         refused = len(submitted.refusals)
         many = shapes.AcceptedJobs(rows, len(rows) - refused, refused, submitted.at_ms)
         return answer(many, _SOME_REFUSED if refused else _ACCEPTED)

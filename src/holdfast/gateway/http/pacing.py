@@ -1,4 +1,4 @@
-"""How much time feeds may take from the loop that decides about jobs."""
+"""How much of the processor feeds may take from the loop that decides about jobs."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ _SHARE = 0.05
 
 
 class Pace:
-    """Lets work go on at a share of the time, all of it together; what is too much comes later."""
+    """Lets work go on at a share of the processor, all of it together; what is too much comes later."""
 
     def __init__(self, share: float = _SHARE) -> None:
         self._factor = 1 / share

@@ -31,7 +31,6 @@ _POLICY = (
 )
 _HEADERS: Headers = [
     (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
     (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),

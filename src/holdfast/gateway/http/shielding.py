@@ -40,4 +40,4 @@ class PlainShield:
         return _HEADERS
 
 
-_HEADERS: Headers = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+_HEADERS: Headers = [(b"x-content-type-options", b"nosniff")]

@@ -133,9 +133,9 @@ class Teller:
         async with aclosing(past) as parts:
             while listener.position < reading.position and not listener.ended.is_set():
                 part = await anext(parts)
-                start = time.perf_counter()
+                start = time.thread_time()
                 _tell(listener, part, Frames(part))
-                await self._pace.rest(time.perf_counter() - start + len(part.entries) * _ENTRY_S)
+                await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
         listener.is_present = True
 
     def leave(self, listener: Listener) -> None:
@@ -162,14 +162,14 @@ class Teller:
         try:
             async with aclosing(cast("AsyncGenerator[FeedPart, None]", self._feed.feed(None))) as parts:
                 async for part in parts:
-                    start = time.perf_counter()
+                    start = time.thread_time()
                     frames = Frames(part)
                     for listener in tuple(self._listeners):
                         if listener.is_present:
                             _tell(listener, part, frames)
                     reading.position = part.position
                     reading.has_begun.set()
-                    await self._pace.rest(time.perf_counter() - start + len(part.entries) * _ENTRY_S)
+                    await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
         except HoldfastError:
             self._dismiss(reading)  # the server stops
         except Exception as error:  # noqa: BLE001 - who listens comes back, and reading begins anew
