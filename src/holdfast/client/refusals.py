@@ -1,5 +1,6 @@
 """What a server refused, as the exception that the server's own process would have raised."""
 
+import re
 from collections.abc import Iterable
 from typing import cast
 
@@ -32,4 +33,25 @@ def _reason(error: grpc.aio.AioRpcError) -> str:
                 info = ErrorInfo()
                 if detail.Unpack(info):
                     return str(info.reason)
+    return ""
+
+
+_UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)|(Hostname Verification Check failed)")
+_NO_TLS = "WRONG_VERSION_NUMBER"
+_CLOSED = re.compile(r"failed to connect to all addresses.*Socket closed")
+
+
+def tls_problem(error: grpc.aio.AioRpcError, target: str) -> str:
+    """Why nobody can be talked to at `target`, if it is for how that was tried; else nothing."""
+    words = error.details() or ""
+    if untrusted := _UNTRUSTED.search(words):
+        why = untrusted[1] or "it is for another name"
+        return f"the certificate of the server at {target} is not to be trusted: {why}; ?ca= names who signed it"
+    if _NO_TLS in words:
+        return f"the server at {target} speaks no TLS; say holdfast:// instead of holdfasts://"
+    if _CLOSED.search(words):
+        return (
+            f"{target} closes connections as soon as they are made: a server there may want TLS (holdfasts://),"
+            " or to see a certificate (?cert= and ?key=)"
+        )
     return ""

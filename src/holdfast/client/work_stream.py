@@ -8,7 +8,7 @@ import grpc
 from holdfast.backends.ports import Introduction
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.channel import open_channel
-from holdfast.client.refusals import error_of
+from holdfast.client.refusals import error_of, tls_problem
 from holdfast.client.work_session import StreamSession
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
@@ -24,7 +24,7 @@ class StreamWork:
 
     async def open(self, introduction: Introduction) -> StreamSession:
         """Connects and says hello; each session has a channel of its own, so that none inherits a bad one."""
-        session = StreamSession(_GrpcLine(open_channel(self._target, self._access), self._access))
+        session = StreamSession(_GrpcLine(self._target, self._access))
         try:
             await session.start(introduction)
         except BaseException:
@@ -36,16 +36,17 @@ class StreamWork:
 class _GrpcLine:
     """One call of `Work`."""
 
-    def __init__(self, channel: grpc.aio.Channel, access: Access) -> None:
-        self._channel = channel
-        self._call: Any = rpc.WorkServiceStub(channel).Work(metadata=access.metadata)
+    def __init__(self, target: str, access: Access) -> None:
+        self._target = target
+        self._channel = open_channel(target, access)
+        self._call: Any = rpc.WorkServiceStub(self._channel).Work(metadata=access.metadata)
         self._reading: asyncio.Future[Any] | None = None
 
     async def send(self, message: pb.WorkerMessage) -> None:
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise _error(error) from error
+            raise _error(error, self._target) from error
         except asyncio.InvalidStateError as error:
             raise UnavailableError("the session has ended") from error
 
@@ -55,7 +56,7 @@ class _GrpcLine:
         try:
             message = await asyncio.shield(reading)
         except grpc.aio.AioRpcError as error:
-            raise _error(error) from error
+            raise _error(error, self._target) from error
         except asyncio.CancelledError:
             if self._call.cancelled():
                 raise UnavailableError("the session was closed") from None
@@ -82,9 +83,9 @@ class _GrpcLine:
             self._reading.cancelled() or self._reading.exception()  # looked at, so that nobody complains
 
 
-def _error(error: grpc.aio.AioRpcError) -> HoldfastError:
+def _error(error: grpc.aio.AioRpcError, target: str) -> HoldfastError:
     """What no new session can mend stays what it is; of everything else it is worth trying again."""
     known = error_of(error)
     if isinstance(known, FINAL):
         return known
-    return UnavailableError(known.message, reason=known.reason)
+    return UnavailableError(tls_problem(error, target) or known.message, reason=known.reason)

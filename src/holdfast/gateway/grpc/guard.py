@@ -102,7 +102,10 @@ def _staying(guard: Guard, handler: Any, right: Right) -> Any:  # noqa: ANN401 -
     decode = tolerant(handler.request_deserializer)
     if handler.stream_stream is not None:
         lasting = _lasting(guard, handler.stream_stream, right, None)
-        return handler._replace(request_deserializer=decode, stream_stream=lasting)
+        # What yields is not ours, and does not know what cannot be decoded.
+        its_own = inspect.isasyncgenfunction(handler.stream_stream)
+        read = handler.request_deserializer if its_own else decode
+        return handler._replace(request_deserializer=read, stream_stream=lasting)
     lasting = _lasting(guard, handler.unary_stream, right, decode)
     return handler._replace(request_deserializer=None, unary_stream=lasting)
 

@@ -6,6 +6,7 @@ points a name of their own at it gets nothing.
 """
 
 import ipaddress
+import re
 from collections.abc import Iterable
 
 from holdfast.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
@@ -23,6 +24,7 @@ _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({b"same-origin", b"none"})
 #: Probes come from machines that know no name of this one, and learn nothing.
 _PROBES = frozenset({"/livez", "/readyz"})
+_HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[\]]*))(?::[0-9]*)?")
 _ONCE = (b"host", b"authorization", b"cookie", b"origin")
 
 _POLICY = (
@@ -60,8 +62,9 @@ class BrowserShield:
         name = _name_of(given.decode("latin-1").lower())
         if self._takes_all or name in self._names or self._is_address(name):
             return
+        shown = given[:80].decode("latin-1")
         raise PermissionDeniedError(
-            f"expected Host to be a name of this server, got {name[:80]!r}; the server knows others by --allowed-hosts",
+            f"expected Host to be a name of this server, got {shown!r}; it knows others by --allowed-hosts",
             reason="HOST_UNKNOWN",
         )
 
@@ -106,9 +109,8 @@ def _said(head: Head) -> dict[bytes, bytes]:
 
 def _name_of(host: str) -> str:
     """Without the port; an address of IPv6 without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    found = _HOST.fullmatch(host)
+    return (found["address"] or found["name"]) if found is not None else ""
 
 
 def _check_origin(said: dict[bytes, bytes], *, has_cookie: bool) -> None:

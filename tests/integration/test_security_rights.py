@@ -1,0 +1,258 @@
+"""Every method and every route with every kind of token: who is answered, who is not, and that nothing is written."""
+
+from collections.abc import Iterator
+from enum import Enum
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from holdfast.gateway import tokens
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.calls import table
+from holdfast.gateway.grpc.guard import GuardedServer, rights
+from holdfast.gateway.grpc.server import SERVICES
+from holdfast.gateway.guarding import Open, OpenGuard, Right, Scope
+from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.routing import EVERYBODY, Route
+from holdfast.gateway.socket import SOCKET_NAME
+from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_public_pb2
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.conftest import Start
+from tests.integration.http_client import Reply, ask
+
+FILES = (holdfast_pb2.DESCRIPTOR, taskqueue_public_pb2.DESCRIPTOR, taskqueue_internal_pb2.DESCRIPTOR)
+#: No message of any method: whoever is let in is told so, and nothing happens.
+NO_MESSAGE = b"\xff\xff"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+HEALTH = "/grpc.health.v1.Health/Check"
+UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
+
+
+class Shown(Enum):
+    """What a caller shows."""
+
+    NOTHING = "nothing"
+    WRONG = "wrong"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    SUBMIT = "submit"
+    READ = "read"
+    WORK = "work"
+    ADMIN = "admin"
+
+    @property
+    def scope(self) -> Scope | None:
+        """The one that its token has, if the token is good."""
+        return Scope(self.value) if self.value in {scope.value for scope in Scope} else None
+
+    def may(self, right: Right) -> bool:
+        """What the table of rights must mean."""
+        if right is Open.EVERYBODY:
+            return True
+        if self.scope is None:
+            return False
+        return right is Open.CALLERS or self.scope in (right, Scope.ADMIN)
+
+
+class Guarded:
+    """A server with tokens."""
+
+    def __init__(self, server: LedgerServer, shown: dict[Shown, str], folder: Path) -> None:
+        self.server = server
+        self.shown = shown
+        self._folder = folder
+
+    def metadata(self, shown: Shown) -> tuple[tuple[str, str], ...]:
+        token = self.shown[shown]
+        return (("authorization", f"Bearer {token}"),) if token else ()
+
+    async def ask(self, route: Route, shown: Shown) -> Reply:
+        """A request without a body, for something that is not there."""
+        token = self.shown[shown]
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        path = route.path.replace("{id}", "x").replace("{name}", "x")
+        return await ask(self.server.http_address, route.method, path, headers=headers)
+
+    def journal(self) -> dict[str, bytes]:
+        """Everything that is kept of jobs."""
+        ignored = {SOCKET_NAME, "LOCK", tokens.FILE_NAME}
+        return {path.name: path.read_bytes() for path in self._folder.iterdir() if path.name not in ignored}
+
+
+@pytest.fixture
+async def guarded(start: Start, tmp_path: Path) -> Guarded:
+    folder = tmp_path / "data"
+    path = folder / tokens.FILE_NAME
+    shown = {Shown.NOTHING: "", Shown.WRONG: "hf_" + "A" * 43}
+    for scope in Scope:
+        shown[Shown(scope.value)] = tokens.create(path, scope.value, [scope], now_ms=1)
+    shown[Shown.EXPIRED] = tokens.create(path, "expired", [Scope.ADMIN], now_ms=1, expires_at_ms=2)
+    shown[Shown.REVOKED] = tokens.create(path, "revoked", [Scope.ADMIN], now_ms=1)
+    tokens.revoke(path, "revoked")
+    server = await start(no_http=False, http_port=0, reflection=True)
+    return Guarded(server, shown, folder)
+
+
+def methods() -> Iterator[Any]:
+    """Every method of every service of ours, from the descriptors."""
+    for file in FILES:
+        for service in file.services_by_name.values():
+            if service.full_name in SERVICES:
+                yield from service.methods
+
+
+def path_of(method: Any) -> str:  # noqa: ANN401 - a descriptor
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  # noqa: ANN401 - its stubs want more
+    """How a call ends that says nothing which could be understood; as a stream, which is any call on the wire."""
+    call = channel.stream_stream(path)(metadata=metadata, timeout=30)
+    await call.write(NO_MESSAGE)
+    await call.done_writing()
+    code: grpc.StatusCode = await call.code()
+    return code
+
+
+async def test_every_method_asks_for_its_scope(guarded: Guarded) -> None:
+    """Over gRPC exactly those are answered whose token has the scope, and the journal stays as it was."""
+    before = guarded.journal()
+    known = rights(table(guarded.server.backend))
+    assert before
+    async with grpc.aio.insecure_channel(guarded.server.address) as channel:
+        for path in (*map(path_of, methods()), REFLECTION, HEALTH):
+            for shown in Shown:
+                code = await code_of(channel, path, guarded.metadata(shown))
+                if shown.may(known[path]):
+                    assert code not in {UNAUTHENTICATED, DENIED}, (path, shown)
+                else:
+                    assert code is (UNAUTHENTICATED if shown.scope is None else DENIED), (path, shown)
+    assert guarded.journal() == before
+
+
+async def test_every_call_of_a_conversation_asks_for_its_scope(guarded: Guarded) -> None:
+    """Being let in for a conversation is no right to any call of it."""
+    before = guarded.journal()
+    methods_by_name = table(guarded.server.backend)
+    async with grpc.aio.insecure_channel(guarded.server.address) as channel:
+        for shown in Shown:
+            if shown.scope is None:
+                continue
+            stub: Any = holdfast_pb2_grpc.JobServiceStub(channel)
+            call = stub.Converse(metadata=guarded.metadata(shown), timeout=30)
+            for number, (name, method) in enumerate(methods_by_name.items(), start=1):
+                await call.write(holdfast_pb2.Call(id=number, method=name, body=NO_MESSAGE))
+                reply = await call.read()
+                expected = "INVALID_ARGUMENT" if shown.may(method.scope) else "PERMISSION_DENIED"
+                assert (reply.id, reply.code) == (number, expected), (name, shown)
+            call.cancel()
+    assert guarded.journal() == before
+
+
+async def test_every_route_asks_for_its_scope(guarded: Guarded) -> None:
+    """Over HTTP the same, with 401 and how to do better, or 403; no answer is kept by anybody."""
+    before = guarded.journal()
+    # Who may be whom is asked by the handlers of sessions, and tested where browsers are.
+    routes = [route for route in Application(guarded.server.backend).router.routes if route.tag != "session"]
+    assert len(routes) > 25
+    for route, shown in product(routes, Shown):
+        if not shown.may(route.scope):
+            _check_refusal(await guarded.ask(route, shown), shown)
+    assert guarded.journal() == before
+    for route, shown in product(routes, Shown):
+        if shown.may(route.scope):
+            reply = await guarded.ask(route, shown)
+            assert reply.status not in {401, 403}, (route.path, shown)
+            assert route.scope is EVERYBODY or reply.headers["cache-control"] == "no-store", route.path
+
+
+def _check_refusal(reply: Reply, shown: Shown) -> None:
+    if shown.scope is None:
+        assert (reply.status, reply.headers["www-authenticate"]) == (401, 'Bearer realm="holdfast"')
+        assert reply.reason.startswith("TOKEN_")
+    else:
+        assert (reply.status, reply.reason) == (403, "SCOPE_MISSING")
+    assert reply.headers["cache-control"] == "no-store"
+
+
+async def test_strangers_do_not_learn_which_methods_there_are(guarded: Guarded) -> None:
+    """Whoever has no token is asked for one, whatever it calls; the others are told that there is no such method."""
+    async with grpc.aio.insecure_channel(guarded.server.address) as channel:
+        for path in ("/holdfast.v1.JobService/Nothing", "/nothing/Nothing", "/x"):
+            assert await code_of(channel, path, guarded.metadata(Shown.WRONG)) is UNAUTHENTICATED
+            unknown = await code_of(channel, path, guarded.metadata(Shown.WORK))
+            assert unknown is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_table_of_rights_is_the_descriptors() -> None:
+    """A method that is added without a scope fails here, and one that is gone leaves none behind."""
+    known = rights(table(_no_backend()))
+    ours = {path for path in known if not path.startswith("/grpc.")}
+    assert ours == {path_of(method) for method in methods()}
+
+
+async def test_method_without_a_scope_cannot_be_served() -> None:
+    """The server does not start with one."""
+
+    async def handler(_: object, __: object) -> None:
+        raise AssertionError("it was called")
+
+    server = GuardedServer(grpc.aio.server(), OpenGuard(), rights(table(_no_backend())))
+    rows = {"New": grpc.unary_unary_rpc_method_handler(handler)}
+    with pytest.raises(TypeError, match="names no scope"):
+        server.add_registered_method_handlers("holdfast.v1.JobService", rows)
+
+
+def test_both_protocols_mean_the_same() -> None:
+    """What can be asked over gRPC and HTTP needs the same scope."""
+    calls = {name: method.scope for name, method in table(_no_backend()).items()}
+    routes = {f"{route.method} {route.path}": route.scope for route in Application(_no_backend()).router.routes}
+    for call, route in SAME.items():
+        assert calls[call] is routes[route], (call, route)
+
+
+SAME = {
+    "JobService/SubmitJobs": "POST /api/v1/jobs",
+    "JobService/FindJobs": "GET /api/v1/jobs",
+    "JobService/GetJob": "GET /api/v1/jobs/{id}",
+    "JobService/CancelJob": "POST /api/v1/jobs/{id}/cancel",
+    "JobService/RetryJob": "POST /api/v1/jobs/{id}/retry",
+    "JobService/GetHistory": "GET /api/v1/jobs/{id}/history",
+    "JobService/ExplainJob": "GET /api/v1/jobs/{id}/why",
+    "JobService/Feed": "GET /api/v1/events",
+    "AdminService/GetStats": "GET /api/v1/stats",
+    "AdminService/ListQueues": "GET /api/v1/queues",
+    "AdminService/SetQueueMode": "POST /api/v1/queues/{name}/pause",
+    "AdminService/PurgeQueue": "POST /api/v1/queues/{name}/purge",
+    "AdminService/ListWorkers": "GET /api/v1/workers",
+    "AdminService/DrainWorker": "POST /api/v1/workers/{id}/drain",
+    "ScheduleService/SetSchedule": "PUT /api/v1/schedules/{name}",
+    "ScheduleService/GetSchedule": "GET /api/v1/schedules/{name}",
+    "ScheduleService/ListSchedules": "GET /api/v1/schedules",
+    "ScheduleService/DeleteSchedule": "DELETE /api/v1/schedules/{name}",
+    "ScheduleService/PauseSchedule": "POST /api/v1/schedules/{name}/pause",
+    "ScheduleService/TriggerSchedule": "POST /api/v1/schedules/{name}/trigger",
+    "ScheduleService/PreviewSchedule": "POST /api/v1/schedule-preview",
+}
+
+
+def _no_backend() -> Any:  # noqa: ANN401 - never asked anything
+    nobody: Any = None
+    return Backend(nobody)
+
+
+async def test_schedule_in_the_short_form_needs_the_right_to_schedules(guarded: Guarded) -> None:
+    """A token that submits cannot plan by another name, and what is refused is not written."""
+    body = {"type": "cron", "job_type": "echo", "cron_expr": "* * * * *"}
+    before = guarded.journal()
+    address = guarded.server.http_address
+    headers = {"Authorization": f"Bearer {guarded.shown[Shown.SUBMIT]}"}
+    refused = await ask(address, "POST", "/api/jobs", body, headers)
+    assert (refused.status, refused.reason) == (403, "SCOPE_MISSING")
+    assert guarded.journal() == before
+    headers = {"Authorization": f"Bearer {guarded.shown[Shown.ADMIN]}"}
+    assert (await ask(address, "POST", "/api/jobs", body, headers)).status in {200, 201, 202}
+    assert guarded.journal() != before
