@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from holdfast import Holdfast, InvalidArgumentError, NotFoundError, current
-from holdfast.errors import UnimplementedError
+from holdfast.errors import PermissionDeniedError, ResourceExhaustedError
 from holdfast.testing import ManualClock, run_jobs
 
 pytest_plugins = ["holdfast.testing.plugin"]
@@ -149,18 +149,38 @@ def test_worker_whose_schedules_are_refused_does_not_start(
     def tidy() -> None: ...
 
     worker = holdfast_app.worker()
-    refused = UnimplementedError("no schedules here")
+    refused = ResourceExhaustedError("too many schedules")
 
     async def refuse() -> None:
         raise refused
 
     monkeypatch.setattr(worker, "_prepare", refuse)
-    with pytest.raises(UnimplementedError):
+    with pytest.raises(ResourceExhaustedError):
         worker.start()
-    with pytest.raises(UnimplementedError):
+    with pytest.raises(ResourceExhaustedError):
         worker.run()
     with holdfast_app.worker():
         assert len(holdfast_app.workers()) == 1
+
+
+def test_worker_that_may_not_set_schedules_works_all_the_same(
+    holdfast_app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a token for work alone, say; whoever started it is warned."""
+
+    @holdfast_app.job
+    def double(number: int) -> int:
+        return 2 * number
+
+    async def refuse() -> None:
+        raise PermissionDeniedError("this token may not")
+
+    worker = holdfast_app.worker()
+    monkeypatch.setattr(worker, "_prepare", refuse)
+    with pytest.warns(RuntimeWarning, match="not set: this token may not"):
+        worker.start()
+    assert double.submit(4).result(timeout_s=30) == 8
+    worker.stop()
 
 
 @pytest.mark.parametrize(

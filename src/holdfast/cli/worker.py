@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.connecting import access_to, place_of
 from holdfast.cli.text import say
-from holdfast.errors import UnimplementedError
+from holdfast.errors import PermissionDeniedError, UnimplementedError
 from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
@@ -148,24 +148,27 @@ def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[
             if isinstance(app, PlannedApp) and loaded.origins["connect"] == "default":
                 await app.aset_schedules()
             else:
-                await _set_at(place_of(loaded.settings.connect), specs)
-        except UnimplementedError as error:
+                await _set_at(loaded.settings, specs)
+        except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
             say(f"holdfast: {len(specs)} schedules of {loaded.settings.app} are not set: {error.message}")
 
     return set_all
 
 
-async def _set_at(place: str | list[str] | Path, specs: "Sequence[ScheduleSpec]") -> None:
+async def _set_at(settings: WorkerSettings, specs: "Sequence[ScheduleSpec]") -> None:
     from holdfast.client.grpc_carrier import GrpcCarrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
     from holdfast.client.socket_carrier import SocketCarrier
 
+    place, access = place_of(settings.connect), access_to(settings)
     client: RemoteJobs | RoutedJobs
     if isinstance(place, list):
-        client = RoutedJobs(place)
+        client = RoutedJobs(place, access)
+    elif isinstance(place, str):
+        client = RemoteJobs(GrpcCarrier(place, access))
     else:
-        client = RemoteJobs(GrpcCarrier(place) if isinstance(place, str) else await SocketCarrier.connect(place))
+        client = RemoteJobs(await SocketCarrier.connect(place))
     async with client:
         for spec in specs:
             await client.schedules.set(spec)

@@ -2,11 +2,18 @@
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self
 
 from holdfast.backends.ports import Introduction, WorkApi, WorkSession
-from holdfast.errors import AbortedError, FailedPreconditionError, UnavailableError
+from holdfast.errors import (
+    AbortedError,
+    FailedPreconditionError,
+    PermissionDeniedError,
+    UnavailableError,
+    UnimplementedError,
+)
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.portal import Portal, new_loop
 from holdfast.topology.signals import on_stop
@@ -85,8 +92,12 @@ class AppWorker:
         attached = asyncio.create_task(worker.attached.wait())
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
         attached.cancel()
-        if not running.done():
+        if running.done():
+            return
+        try:
             await self._prepare()
+        except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
+            warnings.warn(f"the schedules of this app are not set: {error.message}", RuntimeWarning, stacklevel=1)
 
     def start(self) -> Self:
         """Works in the background; returns once jobs can be run."""
