@@ -1,5 +1,7 @@
 """Queues, workers, schedules, probes and short forms over HTTP."""
 
+import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -142,3 +144,31 @@ async def test_probes_and_metrics_are_beside_the_api(server: LedgerServer, addre
     reply = await get(address, "/readyz")
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert (await get(address, "/livez")).status == 200
+
+
+async def test_dashboard_is_served_with_its_types(address: str) -> None:
+    """The page and its files, each of its type; what a browser has it does not get again, and nothing else is there."""
+    page = await get(address, "/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert (await ask(address, "GET", "/", None, {"If-None-Match": page.headers["etag"]})).status == 304
+    found = set(re.findall(r'"(/assets/[^"]+)"', page.body.decode()))
+    assert found
+    types = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+    for path in found:
+        file = await get(address, path)
+        assert (file.status, file.headers["content-type"]) == (200, types[path.rpartition(".")[2]]), path
+        assert file.headers["x-content-type-options"] == "nosniff"
+    for path in ("/assets/", "/assets/../../../settings.py", "/assets/%2e%2e/app.py", "/index.html", "/assets/x.js"):
+        assert (await get(address, path)).status == 404, path
+
+
+async def test_large_body_holds_up_nobody(address: str) -> None:
+    """While a body of megabytes is read, with every name escaped, others are answered; then so is it."""
+    payload = b"[" + b",".join([b'{"\\u0061":1,"b":"\\u00e9"}'] * 30_000) + b"]"
+    large = asyncio.create_task(post(address, f"{API}/jobs", b'{"type":"echo","payload":' + payload + b"}"))
+    while not large.done():
+        assert (await get(address, "/livez")).status == 200
+    assert (await large).status == 202
+    twice = payload[:-1] + b',{"a":1,"\\u0061":2}]'
+    reply = await post(address, f"{API}/jobs", b'{"type":"echo","payload":' + twice + b"}")
+    assert reply.reason == "JSON_DUPLICATE_NAME"

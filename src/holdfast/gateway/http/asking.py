@@ -25,6 +25,8 @@ Headers = list[tuple[bytes, bytes]]
 JSON_TYPE = b"application/json"
 _ENCODER = msgspec.json.Encoder()
 _QUERY_FIELDS_MAX = 100
+#: A larger body is read beside the loop: the worst of them takes so long that others would notice.
+_INLINE_BYTES = 128 * 1024
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -83,7 +85,7 @@ class Asked:
             self.content = kind()
             return
         self._check_type()
-        value = parse(body)
+        value = parse(body) if len(body) <= _INLINE_BYTES else await asyncio.to_thread(parse, body)
         if by_name and isinstance(value, dict):
             kind = next((other for name, other in by_name.items() if name in value), kind)
         self.content = converted(value, kind)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, QueueView
+from holdfast.backends.ports import AdminApi, QueueView, WorkerView
 from holdfast.core.model import QueueMode
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_name
@@ -119,13 +119,26 @@ class QueueRoutes:
     async def workers(self, asked: Asked) -> Answer:
         """Every worker."""
         views = await self._admin.workers()
-        return answer(Workers([Worker(**msgspec.structs.asdict(view)) for view in views]))
+        return answer(Workers([_worker_shape(view) for view in views]))
 
     async def drain_worker(self, asked: Asked) -> Answer:
         """Asks a worker to finish and end."""
         worker_id = checked_name("worker_id", asked.params["id"])
         await self._admin.drain_worker(worker_id)
         return answer(WorkerAsked(worker_id), 202)
+
+
+def _worker_shape(view: WorkerView) -> Worker:
+    return Worker(
+        view.worker_id,
+        view.types,
+        view.queues,
+        view.slots,
+        view.running,
+        view.is_draining,
+        view.is_streaming,
+        view.heard_ms_ago,
+    )
 
 
 def queue_shape(view: QueueView) -> Queue:

@@ -75,10 +75,17 @@ class SystemRoutes:
 
     async def _numbers(self) -> Stats:
         stats = await self._backend.capability(self._backend.admin, "administration").stats()
-        probes, fields = self._probes, msgspec.structs.asdict(stats)
-        fields.pop("socket")
+        probes = self._probes
         return Stats(
-            **fields,
+            position=stats.position,
+            now_ms=stats.now_ms,
+            states=stats.states,
+            bytes_held=stats.bytes_held,
+            epoch=stats.epoch,
+            cluster_id=stats.cluster_id,
+            workers=stats.workers,
+            slots=stats.slots,
+            leases=stats.leases,
             version=probes.version,
             backend=self._backend.name,
             started_at_ms=probes.started_at_ms,

@@ -1,0 +1,102 @@
+"""What listeners are sent: the same bytes for all who want the same, and never what they were told before."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast.backends.ports import FeedPart
+from holdfast.core.history import Entry
+from holdfast.gateway.http.pacing import Pace
+from holdfast.gateway.http.telling import UNSENT_BYTES_MAX, Frames, Listener, Wanted, chunk
+
+PART = FeedPart(
+    [
+        Entry(5, 0, "a", "submitted", "QUEUED"),
+        Entry(6, 0, "b", "submitted", "QUEUED"),
+        Entry(7, 0, "a", "granted", "RUNNING"),
+    ],
+    8,
+)
+
+
+class Line:
+    """A connection that keeps what it is sent."""
+
+    def __init__(self, unsent: int = 0) -> None:
+        self.unsent = unsent
+        self.sent: list[bytes] = []
+        self.is_aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def listener(wanted: Wanted | None = None, position: int = 0, line: Line | None = None) -> Listener:
+    one = Listener(line or Line(), wanted or Wanted(), has_entries=True, has_stats=False)
+    one.position = position
+    return one
+
+
+def jobs_in(frame: bytes) -> list[tuple[int, str]]:
+    """Positions and jobs of a frame; nothing of an empty one."""
+    if not frame:
+        return []
+    text = frame.split(b"\r\n")[1]
+    assert text.startswith(b"id: 8\nevent: entries\ndata: ")
+    entries = msgspec.json.decode(text.split(b"data: ", 1)[1])
+    return [(entry["position"], entry["job_id"]) for entry in entries]
+
+
+def test_all_who_want_the_same_get_the_same_bytes() -> None:
+    """It is written once, however many listen."""
+    frames = Frames(PART)
+    assert frames.of(listener()) is frames.of(listener())
+    only = Wanted(jobs=frozenset({"a"}))
+    assert frames.of(listener(only)) is frames.of(listener(Wanted(jobs=frozenset({"a"}))))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Wanted(), [(5, "a"), (6, "b"), (7, "a")]),
+        (Wanted(jobs=frozenset({"a"})), [(5, "a"), (7, "a")]),
+        (Wanted(jobs=frozenset({"b", "a"}), what=frozenset({"submitted"})), [(5, "a"), (6, "b")]),
+        (Wanted(states=frozenset({"RUNNING"})), [(7, "a")]),
+        (Wanted(worker="w"), []),
+        (Wanted(jobs=frozenset({"c"})), []),
+    ],
+)
+def test_filters_choose_entries_in_order(wanted: Wanted, found: list[tuple[int, str]]) -> None:
+    """What nobody wants is not sent; an empty frame is nothing."""
+    assert jobs_in(Frames(PART).of(listener(wanted))) == found
+
+
+@pytest.mark.parametrize(("position", "count"), [(0, 3), (4, 3), (5, 2), (6, 1), (7, 0)])
+def test_what_was_told_is_not_told_again(position: int, count: int) -> None:
+    """Whoever comes from the past into the middle of a part hears the rest of it."""
+    assert len(jobs_in(Frames(PART).of(listener(position=position)))) == count
+
+
+def test_listener_that_keeps_too_much_is_cut_off() -> None:
+    """And is written nothing more."""
+    line = Line(UNSENT_BYTES_MAX + 1)
+    one = listener(line=line)
+    one.write(chunk(b"x"))
+    line.unsent = 0
+    one.write(chunk(b"y"))
+    assert (line.sent, line.is_aborted, one.ended.is_set()) == ([], True, True)
+
+
+async def test_share_of_time_is_kept_by_all_together() -> None:
+    """Two who have spent the same wait one after the other, each twenty times as long."""
+    pace, loop = Pace(0.05), asyncio.get_running_loop()
+    start = loop.time()
+    await asyncio.gather(pace.rest(0.001), pace.rest(0.001))
+    assert loop.time() - start >= 0.039
