@@ -24,6 +24,7 @@ from holdfast.cli import (
     service,
     stats,
     token,
+    top,
     workers,
 )
 from holdfast.cli.text import printable
@@ -49,6 +50,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(schedule.app, name="schedule")
 app.command(short_help="Follow everything that happens to all jobs.")(events.events)
 app.command()(stats.stats)
+app.command(short_help="Watch the whole system on a terminal.")(top.top)
 app.add_typer(token.app, name="token")
 app.add_typer(journal.app, name="journal")
 app.add_typer(config.app, name="config")

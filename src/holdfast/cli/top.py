@@ -1,0 +1,33 @@
+"""`holdfast top`: the first page of the dashboard on a terminal."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.connecting import Connect, Connection
+from holdfast.cli.text import Json
+
+
+def top(
+    interval_s: Annotated[
+        float, typer.Option("--interval", "-i", min=0.2, max=60, metavar="SECONDS", help="Between two looks.")
+    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print it once, after two looks, and end.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Watch the whole system: is it healthy, how deep, how old, how fast, what fails and why.
+
+    On a terminal it goes on until q; elsewhere it is printed once.
+    """
+    from holdfast.cli.top_watching import Watching, look, print_once
+
+    place = connect or os.environ.get("HOLDFAST_CONNECT") or "this machine"
+    with Connection(connect) as server:
+        if once or as_json or not sys.stdout.isatty():
+            server.ask(lambda client: print_once(client, interval_s, place, as_json=as_json))
+            return
+        server.ask(look)  # so that a wrong address is told at once
+        Watching(place, interval_s).run(server)

@@ -1,0 +1,126 @@
+"""`holdfast top` against a real server: printed once, as JSON, and on a terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+from pathlib import Path
+from typing import Self
+
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.app_jobs import app_worker, submit
+from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment, stable_port
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import DEADLINE_S
+
+
+def test_top_is_printed_once_where_there_is_no_terminal(fleet: Fleet, tmp_path: Path) -> None:
+    """What waits, that nobody runs it, and why others failed stand in lines that can be cut and counted."""
+    _, wire = fleet.server()
+    worker = app_worker(fleet, wire)
+    for job_id in submit(wire, "thread.bad", count=3):
+        wire.wait_for(job_id, public.FAILED)
+    worker.stop()
+    submit(wire, "thread.echo", count=2)
+    shell = Shell(tmp_path, wire.target)
+    done = shell.run("top", "--interval", "0.2")
+    assert done.returncode == 0, done.stderr
+    made = done.stdout.splitlines()
+    assert made[0] == f"needs attention: {wire.target}"
+    assert "! 2 jobs could run and no worker is connected" in made
+    assert any(line.startswith("failing thread.bad 3 ") for line in made)
+    seen = json.loads(shell.run("top", "--json", "--interval", "0.2").stdout)
+    assert seen["states"]["FAILED"] == 3
+    assert seen["queues"][0]["ready"] == 2
+    assert seen["rates_per_s"]["done"] == 0
+
+
+def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(fleet: Fleet, tmp_path: Path) -> None:
+    """It shows queues, stands still while paused, outlives a server, and leaves the terminal as it was."""
+    port = stable_port()
+    server, wire = fleet.server(port=port)
+    submit(wire, "thread.echo", count=2)
+    with Terminal(tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
+        terminal.await_text("QUEUE")
+        terminal.press("p")
+        terminal.await_text("paused; p goes on")
+        terminal.press("p")
+        server.kill()
+        terminal.await_text("no connection")
+        fleet.server(port=port)
+        terminal.await_text("q quits")
+        terminal.resize(60, 12)
+        terminal.await_text("\x1b[H")
+        terminal.press("q")
+        assert terminal.end() == 0
+        assert terminal.text.count("\x1b[?1049h") == terminal.text.count("\x1b[?1049l") == 1
+
+
+class Terminal:
+    """A program on a terminal of its own, typed to as somebody would."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.resize(120, 40)
+        self._process = subprocess.Popen(
+            [*HOLDFAST, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=clean_environment({"TERM": "xterm"}),
+            cwd=folder,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.text = ""
+        self._seen = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def press(self, keys: str) -> None:
+        """Types; what was shown before is not waited for again."""
+        self._seen = len(self.text)
+        os.write(self._ours, keys.encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def await_text(self, text: str) -> None:
+        """Reads until that is shown."""
+        while text not in self.text[self._seen :]:
+            assert self._read(), f"it ended without {text!r}: {self.text[-2_000:]!r}"
+        self._seen = self.text.rindex(text) + len(text)
+
+    def end(self) -> int:
+        """Reads to the end, and says how it ended."""
+        while self._read():
+            pass
+        return self._process.wait(DEADLINE_S)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], DEADLINE_S)
+        try:
+            part = os.read(self._ours, 65_536) if ready else b""
+        except OSError:  # how a terminal says that nobody is there any more
+            return False
+        self.text += part.decode(errors="replace")
+        return bool(part)
+
+
+def test_top_of_nobody_says_where_it_looked(tmp_path: Path) -> None:
+    """A wrong address is told at once, in a sentence."""
+    done = Shell(tmp_path, "127.0.0.1:1").run("top")
+    assert done.returncode != 0
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr

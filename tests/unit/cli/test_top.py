@@ -1,0 +1,178 @@
+"""What `holdfast top` makes of what it sees, on terminals of every size."""
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from holdfast.backends.ports import JobView, QueueView, Stats, WorkerView
+from holdfast.cli.top_numbers import Look, Trend, findings, grouped, verdict
+from holdfast.cli.top_view import Frame, lines, screen
+from holdfast.core.lifecycle import DONE, FAILED
+from holdfast.core.model import QueueMode, Template
+
+STATS = Stats(
+    position=9,
+    now_ms=1_000_000,
+    states={"QUEUED": 0, "RUNNING": 0, "DONE": 100, "FAILED": 0, "CANCELED": 0},
+    bytes_held=0,
+    epoch=1,
+    cluster_id="c",
+    workers=1,
+    slots=4,
+    leases=0,
+)
+QUEUE = QueueView("images", QueueMode.OPEN, "", ready=5, delayed=2, running=1, oldest_age_ms=1_500)
+WORKER = WorkerView("anna", ["resize"], [], 4, 1, is_draining=False, is_streaming=True, heard_ms_ago=100)
+
+
+def failed(reason: str, *, job_type: str = "mail", at_ms: int = 999_000, number: int = 1) -> JobView:
+    """A job that failed."""
+    job_id = f"00000000-0000-4000-8000-{number:012}"
+    return JobView(job_id, Template(type=job_type), FAILED, 0, 1, at_ms, 0, False, reason, 1, None)
+
+
+def look(*, queues: tuple[QueueView, ...] = (), workers: tuple[WorkerView, ...] = (WORKER,), **more: object) -> Look:
+    """A server with these queues, workers and numbers."""
+    return Look(msgspec.structs.replace(STATS, **more), list(queues), list(workers), [])
+
+
+def later(after_ms: int, **states: int) -> Stats:
+    """The numbers some time later."""
+    return msgspec.structs.replace(STATS, now_ms=STATS.now_ms + after_ms, states={**STATS.states, **states})
+
+
+def trend(*stats: Stats) -> Trend:
+    """What several looks make together."""
+    made = Trend()
+    for one in stats or (STATS,):
+        made.add(one)
+    return made
+
+
+def texts(seen: Look, over: Trend | None = None) -> list[str]:
+    return [one.text for one in findings(seen, over or trend())]
+
+
+def test_rates_are_differences_over_the_last_seconds() -> None:
+    """What happened long ago does not count."""
+    over = trend(STATS, later(60_000, DONE=5_000), later(64_000, DONE=5_400, FAILED=20))
+    assert over.rate(DONE) == 100
+    assert over.rate(FAILED) == 5
+    assert over.rate(None) == 105
+    assert over.steps(DONE) == [4_900, 400]
+
+
+def test_a_rate_that_cannot_be_known_is_not_made_up() -> None:
+    """There is none from one look, none where jobs were forgotten, and none across a restart."""
+    assert trend().rate(DONE) is None
+    assert trend(STATS, later(1_000, DONE=40)).rate(DONE) is None
+    restarted = msgspec.structs.replace(later(1_000, DONE=400), epoch=2)
+    assert trend(STATS, restarted).rate(DONE) is None
+
+
+def test_nothing_wrong_is_healthy() -> None:
+    """A server with a worker and nothing to do is idle; with something to do it is healthy."""
+    assert verdict(look(), findings(look(), trend())) == "healthy, idle"
+    busy = look(queues=(QUEUE,), states={"QUEUED": 7, "RUNNING": 1})
+    assert verdict(busy, findings(busy, trend())) == "healthy"
+
+
+def test_jobs_without_a_worker_are_bad() -> None:
+    """Nobody will run them."""
+    alone = Look(msgspec.structs.replace(STATS, workers=0), [QUEUE], [], [])
+    assert texts(alone) == ["5 jobs could run and no worker is connected"]
+    assert verdict(alone, findings(alone, trend())) == "needs attention"
+
+
+@pytest.mark.parametrize(
+    ("queue", "text", "is_bad"),
+    [
+        ({"oldest_age_ms": 60_000}, "in queue images a job has waited for 1 min", False),
+        ({"oldest_age_ms": 600_000}, "in queue images a job has waited for 10 min", True),
+        (
+            {"mode": QueueMode.PAUSED, "reason": "disk", "oldest_age_ms": 600_000},
+            "queue images is paused and holds 7 jobs: disk",
+            False,
+        ),
+        ({"mode": QueueMode.DRAINING}, "queue images drains and takes no jobs", False),
+    ],
+)
+def test_queues_that_need_somebody(queue: dict[str, object], text: str, is_bad: bool) -> None:  # noqa: FBT001
+    """Old jobs and closed queues are told; in a paused queue jobs are old on purpose."""
+    seen = look(queues=(msgspec.structs.replace(QUEUE, **queue),))
+    (found,) = findings(seen, trend())
+    assert (found.text, found.is_bad) == (text, is_bad)
+
+
+def test_failures_count_by_their_share() -> None:
+    """A few of many are normal, half of all are not."""
+    few = trend(STATS, later(30_000, DONE=1_100, FAILED=10))
+    some = trend(STATS, later(30_000, DONE=190, FAILED=10))
+    most = trend(STATS, later(30_000, DONE=101, FAILED=10))
+    assert texts(look(), few) == []
+    assert texts(look(), some) == ["10 jobs failed in the last minute, 10% of those that ended"]
+    assert findings(look(), most)[0].is_bad
+
+
+def test_a_silent_worker_is_told() -> None:
+    """Whoever has not been heard of for long may be gone."""
+    silent = msgspec.structs.replace(WORKER, heard_ms_ago=25_000)
+    assert texts(look(workers=(silent,))) == ["worker anna has been silent for 25 s"]
+
+
+def test_reasons_that_differ_in_names_and_numbers_are_one() -> None:
+    """The most frequent is first, and each shows its newest."""
+    jobs = [
+        failed("timeout after 31 s", at_ms=3),
+        failed("no route to 'a.example'", at_ms=1, job_type="fetch"),
+        failed("no route to 'b.example'", at_ms=2, job_type="fetch"),
+    ]
+    assert [(one.type, one.jobs, one.newest.failure_reason) for one in grouped(jobs)] == [
+        ("fetch", 2, "no route to 'b.example'"),
+        ("mail", 1, "timeout after 31 s"),
+    ]
+
+
+def full() -> Frame:
+    """More than fits on any screen, with text that would harm a terminal."""
+    queues = [msgspec.structs.replace(QUEUE, name=f"queue-{number:02}", ready=number) for number in range(30)]
+    workers = [msgspec.structs.replace(WORKER, worker_id=f"worker-{number:02}") for number in range(30)]
+    jobs = [failed(f"\x1b[2J[bold]{number}", number=number, job_type=f"type-{number % 9}") for number in range(40)]
+    return Frame(Look(STATS, queues, workers, jobs), trend(STATS, later(1_000, DONE=300)), "here")
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 60), (120, 40), (80, 24), (40, 20), (20, 10)])
+def test_the_screen_is_never_larger_than_the_terminal(width: int, height: int) -> None:
+    """Whatever there is to show, it fits; what has no room is counted."""
+    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
+    rows = console.render_lines(screen(full(), height), pad=False)
+    assert len(rows) <= height
+    assert all(sum(part.cell_length for part in row) <= width for row in rows)
+    shown = "\n".join("".join(part.text for part in row) for row in rows)
+    assert "\x1b[2J" not in shown
+    assert "healthy" in shown
+    if height >= 24:
+        assert "queue-29" in shown
+        assert "more" in shown
+
+
+def test_lines_for_files_leave_nothing_out() -> None:
+    """Every queue, worker and reason has its line, and what a job says cannot harm who reads it."""
+    made = lines(full())
+    assert sum(line.startswith("queue ") for line in made) == 30
+    assert sum(line.startswith("worker ") for line in made) == 30
+    assert sum(line.startswith("failing ") for line in made) == 9
+    assert not any("\x1b" in line for line in made)
+
+
+def test_json_has_what_programs_compare() -> None:
+    """Numbers are numbers, and a rate that is not known is null."""
+    frame = Frame(look(queues=(QUEUE,)), trend(), "here")
+    made = frame.json()
+    assert made["health"] == "healthy, idle"
+    assert made["rates_per_s"] == {"submitted": None, "done": None, "failed": None}
+    assert made["queues"] == [
+        {"queue": "images", "mode": "OPEN", "ready": 5, "delayed": 2, "running": 1, "oldest_age_ms": 1_500}
+    ]
