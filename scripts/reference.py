@@ -98,7 +98,7 @@ def _status_codes() -> list[str]:
         "",
         "Every error over gRPC carries `google.rpc.Status` with an `ErrorInfo` whose reason is for programs.",
         "",
-        "| code | gRPC | HTTP (planned) | exit | worth repeating |",
+        "| code | gRPC | HTTP | exit | worth repeating |",
         "|---|---|---|---|---|",
         *rows,
         "",
