@@ -78,7 +78,7 @@ class Guarded:
 
     def journal(self) -> dict[str, bytes]:
         """Everything that is kept of jobs."""
-        ignored = {SOCKET_NAME, "LOCK", tokens.FILE_NAME}
+        ignored = {SOCKET_NAME, "LOCK", tokens.FILE_NAME, tokens.LOCK_NAME}
         return {path.name: path.read_bytes() for path in self._folder.iterdir() if path.name not in ignored}
 
 

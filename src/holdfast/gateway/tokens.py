@@ -26,6 +26,7 @@ from holdfast.errors import AbortedError, FailedPreconditionError, InvalidArgume
 from holdfast.gateway.guarding import Scope
 
 FILE_NAME = "tokens.json"
+LOCK_NAME = "tokens.lock"
 _FORMAT = 1
 _BYTES = 32
 #: So that whoever finds one in a log or a repository knows what it is.
@@ -97,9 +98,9 @@ def read(path: Path) -> list[Token] | None:
     if stat.S_IMODE(mode) & 0o022:
         raise _unusable(path, f"others may write it; run `chmod 600 {path}`")
     try:
-        json.loads(data, object_pairs_hook=_once)
         found = msgspec.json.decode(data, type=_File)
-    except (ValueError, RecursionError) as error:
+        json.loads(data, object_pairs_hook=_once)  # of this shape by now, and so of little depth
+    except ValueError as error:
         raise _unusable(path, f"it is damaged: {error}") from error
     if problem := next(_problems(found), ""):
         raise _unusable(path, f"it is damaged: {problem}")
@@ -171,17 +172,26 @@ def _alone(path: Path) -> Iterator[None]:
     """Nobody else changes the file meanwhile; its directory is made if it is not there."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # A file of its own: the directory itself is locked by the server that runs in it.
+        lock = os.open(path.with_name(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-        os.fsync(folder)
+        _sync(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
-        os.close(folder)
+        os.close(lock)
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _write(path: Path, tokens: list[Token]) -> None:

@@ -45,7 +45,7 @@ def test_file_and_directory_are_the_owners_alone(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     made(path, "b")
-    assert [entry.name for entry in path.parent.iterdir()] == [tokens.FILE_NAME]
+    assert {entry.name for entry in path.parent.iterdir()} == {tokens.FILE_NAME, tokens.LOCK_NAME}
 
 
 def test_no_file_is_not_the_same_as_no_tokens(path: Path) -> None:

@@ -1,0 +1,284 @@
+"""What people try who have no right: smuggled and doubled headers, strange tokens, foreign pages, floods."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from holdfast.backends.ports import Introduction
+from holdfast.client.access import Access
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retrying import Once
+from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.work_session import StreamSession
+from holdfast.client.work_stream import StreamWork
+from holdfast.errors import ResourceExhaustedError, UnauthenticatedError
+from holdfast.gateway import tokens
+from holdfast.gateway.guarding import Scope
+from holdfast.proto import taskqueue_internal_pb2 as internal
+from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
+from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.conftest import Start
+from tests.integration.http_client import Reply, ask, connected, request
+
+UNKNOWN_METHOD = "/holdfast.v1.JobService/GetJob"
+
+
+class Secured:
+    """A server with one token, and what tokens it has."""
+
+    def __init__(self, server: LedgerServer, path: Path, token: str) -> None:
+        self.server = server
+        self.path = path
+        self.token = token
+
+    @property
+    def http(self) -> str:
+        return self.server.http_address
+
+    def client(self, token: str = "") -> RemoteJobs:
+        return RemoteJobs(GrpcCarrier(self.server.address, Access(token=token or self.token)), Once())
+
+    def look(self) -> None:
+        """Notices now what it would notice within a second."""
+        self.server._protection.guard.look()
+
+
+@pytest.fixture
+async def secured(start: Start, tmp_path: Path) -> Secured:
+    path = tmp_path / "data" / tokens.FILE_NAME
+    token = tokens.create(path, "all", [Scope.ADMIN], now_ms=1)
+    return Secured(await start(no_http=False, http_port=0), path, token)
+
+
+async def raw(address: str, *lines: str, body: str = "") -> Reply:
+    """What is answered to exactly these lines."""
+    async with connected(address) as line:
+        line.writer.write("".join(f"{text}\r\n" for text in (*lines, "")).encode("latin-1") + body.encode())
+        return await line.reply()
+
+
+STATS = "GET /api/v1/stats HTTP/1.1"
+HOST = "Host: 127.0.0.1"
+
+
+async def test_doubled_and_smuggled_headers_open_nothing(secured: Secured) -> None:
+    """Whatever reads the first and whatever reads the last of two headers: this server reads neither."""
+    good, bad = f"Authorization: Bearer {secured.token}", "Authorization: Bearer x"
+    assert (await raw(secured.http, STATS, HOST, good)).status == 200
+    for lines in ((good, bad), (bad, good), (good, good)):
+        reply = await raw(secured.http, STATS, HOST, *lines)
+        assert (reply.status, reply.reason) == (400, "HEADER_TWICE")
+    assert (await raw(secured.http, STATS, HOST, "Host: evil.example", good)).status == 400
+    for trick in (
+        f"X: y\r\n {good}",  # folded
+        f"X: y\n\n{good}",
+        f"Authorization : Bearer {secured.token}",
+        f"Authorization\x00: Bearer {secured.token}",
+        f"Authorization: Bearer\x0b{secured.token}",
+        f"Authorization: Bearer {secured.token}, Bearer x",
+        f"Authorization: Basic {secured.token}",
+        f"X-Forwarded-Authorization: Bearer {secured.token}",
+        f"Cookie: holdfast={secured.token}x",
+        f"Cookie: holdfast={secured.token}; holdfast=x",
+    ):
+        assert (await raw(secured.http, STATS, HOST, trick)).status in {400, 401}, trick
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Content-Length: 4", "Transfer-Encoding: chunked"),
+        ("Content-Length: 4", "Content-Length: 40"),
+        ("Content-Length: +4",),
+        ("Transfer-Encoding: xchunked",),
+        ("Transfer-Encoding: chunked", "Transfer-Encoding: identity"),
+    ],
+)
+async def test_bodies_of_two_lengths_are_refused(secured: Secured, lines: tuple[str, ...]) -> None:
+    """What one server takes for the end of a request is not taken for the beginning of another here."""
+    smuggled = (
+        f"0\r\n\r\nGET /api/v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secured.token}\r\n\r\n"
+    )
+    async with connected(secured.http) as line:
+        head = "".join(f"{text}\r\n" for text in ("POST /api/v1/session HTTP/1.1", HOST, *lines))
+        line.writer.write(f"{head}\r\n{smuggled}".encode())
+        said = await line.end()
+    assert b" 200 OK" not in said
+    assert not said or said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 415", b"HTTP/1.1 501"))
+
+
+async def test_strange_tokens_are_unknown_and_never_logged(secured: Secured) -> None:
+    """Huge, foreign, binary: each is refused in words that do not repeat it."""
+    strange = ["x" * 20_000, "é" * 20, "\x80\xff", secured.token.upper(), f"{secured.token} x", "secret-in-a-header"]
+    with capture_logs() as logs:
+        for token in strange:
+            reply = await raw(secured.http, STATS, HOST, f"Authorization: Bearer {token}")
+            assert (reply.status, reply.reason) == (401, "TOKEN_UNKNOWN")
+            assert token[:20] not in reply.body.decode()
+        target = f"GET /api/v1/stats?token={secured.token} HTTP/1.1"
+        assert (await raw(secured.http, target, HOST)).status == 401
+        for shown in ("x" * 8_000, secured.token[:-1], "secret-in-metadata"):
+            with pytest.raises(UnauthenticatedError):
+                await secured.client(shown).stats()
+    written = str(logs)
+    assert not [token for token in (*strange, secured.token, "secret-in-metadata") if token[:20] in written]
+
+
+async def test_doubled_metadata_opens_nothing(secured: Secured) -> None:
+    """Over gRPC, two tokens are none."""
+    good, bad = ("authorization", f"Bearer {secured.token}"), ("authorization", "Bearer x")
+    async with grpc.aio.insecure_channel(secured.server.address) as channel:
+        anything: Any = channel
+        for metadata in ((good, bad), (bad, good), (good, good), (("authorization", secured.token),), ()):
+            call = anything.unary_unary(UNKNOWN_METHOD)(b"", metadata=metadata)
+            assert await call.code() is grpc.StatusCode.UNAUTHENTICATED, metadata
+
+
+async def test_login_keeps_the_token_where_no_script_can_read_it(secured: Secured) -> None:
+    """A good token becomes a cookie that works; a bad one becomes none."""
+    refused = await ask(secured.http, "POST", "/api/v1/session", {"token": "hf_wrong"})
+    assert (refused.status, refused.reason) == (401, "TOKEN_UNKNOWN")
+    assert "set-cookie" not in refused.headers
+    injected = await ask(secured.http, "POST", "/api/v1/session", {"token": "x; Domain=evil.example"})
+    assert injected.status == 401
+    made = await ask(secured.http, "POST", "/api/v1/session", {"token": secured.token})
+    assert made.json == {"name": "all", "scopes": ["admin"]}
+    kept = made.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(kept.split("; "))
+    cookie = {"Cookie": kept.partition(";")[0]}
+    assert (await ask(secured.http, "GET", "/api/v1/session", headers=cookie)).json["name"] == "all"
+    assert (await ask(secured.http, "GET", "/api/v1/session")).status == 401
+    assert (await ask(secured.http, "GET", "/api/v1/stats", headers=cookie)).status == 200
+    body = {"type": "echo"}
+    bare = await ask(secured.http, "POST", "/api/v1/jobs", body, cookie)
+    assert (bare.status, bare.reason) == (403, "CSRF_HEADER_MISSING")
+    own = {**cookie, "X-Holdfast-Request": "1"}
+    foreign = await ask(secured.http, "POST", "/api/v1/jobs", body, {**own, "Origin": "https://evil.example"})
+    assert (foreign.status, foreign.reason) == (403, "CROSS_SITE")
+    assert (await ask(secured.http, "POST", "/api/v1/jobs", body, own)).status == 202
+    left = await ask(secured.http, "DELETE", "/api/v1/session", headers=own)
+    assert (left.status, "Max-Age=0" in left.headers["set-cookie"]) == (204, True)
+
+
+async def test_page_of_another_site_changes_nothing_on_an_open_server(start: Start) -> None:
+    """Without tokens, too: a page that is open in a browser of this machine is not this machine."""
+    server = await start(no_http=False, http_port=0)
+    before = server.coordinator.ledger.book.jobs.copy()
+    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}):
+        for path in ("/api/v1/queues/default/pause", "/api/v1/jobs"):
+            reply = await ask(server.http_address, "POST", path, {"type": "echo"}, headers)
+            assert (reply.status, reply.reason) in {(403, "CROSS_SITE"), (403, "HOST_UNKNOWN")}
+    rebound = await ask(server.http_address, "GET", "/api/v1/jobs", headers={"Host": "evil.example:8080"})
+    assert rebound.reason == "HOST_UNKNOWN"
+    assert server.coordinator.ledger.book.jobs == before
+    assert not [queue for queue in await server.admin.queues() if queue.mode.name != "OPEN"]
+
+
+async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Secured) -> None:
+    """Whoever is connected when its token goes is cut off, with the reason."""
+    token = tokens.create(secured.path, "leaver", [Scope.READ, Scope.WORK], now_ms=1)
+    secured.look()
+    client = secured.client(token)
+    assert (await client.stats()).epoch == 1
+    session = await StreamWork(secured.server.address, Access(token=token)).open(
+        Introduction("w", frozenset({"echo"}), frozenset(), 1)
+    )
+    assert (await session.next()).lease_ms > 0
+    feed = asyncio.ensure_future(_drained(client))
+    listening = asyncio.Event()
+    events = asyncio.ensure_future(_listened(secured, token, listening))
+    await listening.wait()
+    assert (await client.stats()).epoch == 1
+    tokens.revoke(secured.path, "leaver")
+    secured.look()
+    with pytest.raises(UnauthenticatedError, match="not one that is known"):
+        await client.stats()
+    with pytest.raises(UnauthenticatedError):
+        await _worked(session)
+    with pytest.raises(UnauthenticatedError):
+        await feed
+    assert (await events).endswith(b"0\r\n\r\n")
+    await session.close()
+    await client.close()
+
+
+async def _worked(session: StreamSession) -> None:
+    while True:
+        await session.next()
+
+
+async def _drained(client: RemoteJobs) -> None:
+    async for _ in client.feed(None):
+        pass
+
+
+async def _listened(secured: Secured, token: str, listening: asyncio.Event) -> bytes:
+    """A feed over HTTP, until the server ends it."""
+    async with connected(secured.http) as line:
+        line.writer.write(request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {token}"}))
+        assert (await line.reply()).status == 200
+        listening.set()
+        said = b""
+        while not said.endswith(b"0\r\n\r\n"):
+            part = await line.reader.read(65_536)
+            assert part, said
+            said += part
+        return said
+
+
+async def test_socket_of_the_directory_needs_no_token(secured: Secured) -> None:
+    """Who may open it is this user; nothing is counted there either."""
+    client = RemoteJobs(await SocketCarrier.connect(secured.path.with_name("holdfast.sock")), Once())
+    assert (await client.stats()).epoch == 1
+    await client.close()
+
+
+async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> None:
+    """Over the budget a submit is refused on both protocols, while a lease of the same caller is held and reported."""
+    server = await start(no_http=False, http_port=0, rate_limit=5, lease_ms=60_000)
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        jobs, work = (
+            public_rpc.TaskQueuePublicServiceStub(channel),
+            internal_rpc.CoordinatorInternalServiceStub(channel),
+        )
+        spec = public.JobSpec(job_type="sim")
+        made = [await _submitted(jobs, spec) for _ in range(40)]
+        assert grpc.StatusCode.OK in made
+        assert made[-1] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        leased = await work.FetchWork(internal.FetchWorkRequest(worker_id="w"))
+        assert leased.assigned
+        running = internal.RunningJobs(jobs=[internal.RunningJob(job_id=leased.job_id, token=leased.token)])
+        for _ in range(40):
+            beat = internal.WorkerHeartbeatRequest(worker_id="w", capacity_hint=1, running=running)
+            assert (await work.WorkerHeartbeat(beat)).accepted
+            assert await _submitted(jobs, spec) in {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        report = internal.ReportWorkOutcomeRequest(
+            worker_id="w", job_id=leased.job_id, token=leased.token, outcome=public.JOB_OUTCOME_SUCCEEDED
+        )
+        assert (await work.ReportWorkOutcome(report)).accepted
+    replies = [await ask(server.http_address, "GET", "/api/v1/stats") for _ in range(20)]
+    over = next(reply for reply in replies if reply.status == 429)
+    assert (over.reason, over.headers["retry-after"]) == ("OVER_BUDGET", "1")
+    assert (await ask(server.http_address, "GET", "/livez")).status == 200
+
+
+async def _submitted(jobs: Any, spec: public.JobSpec) -> grpc.StatusCode:  # noqa: ANN401 - a stub
+    call = jobs.SubmitJob(public.SubmitJobRequest(spec=spec))
+    code: grpc.StatusCode = await call.code()
+    return code
+
+
+async def test_calls_of_a_conversation_are_counted_one_by_one(start: Start) -> None:
+    """One stream is no way around the budget."""
+    server = await start(rate_limit=5)
+    client = RemoteJobs(GrpcCarrier(server.address), Once())
+    with pytest.raises(ResourceExhaustedError, match="5 requests a second"):
+        await asyncio.gather(*(client.stats() for _ in range(100)))
+    await client.close()

@@ -1,0 +1,163 @@
+"""TLS, and certificates of clients, on gRPC and HTTP: who gets through, and what the others are told."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends.ports import Introduction
+from holdfast.client.access import access_of
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retrying import Once
+from holdfast.client.work_stream import StreamWork
+from holdfast.errors import FailedPreconditionError, HoldfastError
+from holdfast.gateway import tokens
+from holdfast.gateway.guarding import Scope
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.certificates_here import Authority
+from tests.integration.conftest import Start
+from tests.integration.http_client import Line, request
+
+
+class Papers:
+    """Two authorities, and what they have signed; as the queries of URLs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ours, self.others = Authority(folder / "ours", "ours"), Authority(folder / "others", "others")
+        self.server = self.ours.sign("server")
+        self.expired = self.ours.sign("expired", is_expired=True)
+        self.client, self.old_client = self.ours.sign("client"), self.ours.sign("old-client", is_expired=True)
+        self.empty = str(folder / "empty.pem")
+        Path(self.empty).touch()
+        self.foreign_client = self.others.sign("foreign")
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
+    """Why a client is not answered; nothing if it is."""
+    url = f"{scheme}://{server.address}{query}"
+    client = RemoteJobs(GrpcCarrier(server.address, access_of(url)), Once())
+    try:
+        await client.stats()
+    except HoldfastError as error:
+        return error.message
+    finally:
+        await client.close()
+    return ""
+
+
+async def test_both_protocols_speak_tls_and_nothing_else(start: Start, papers: Papers) -> None:
+    """A client that trusts the authority gets through; others are told why not, and what to do."""
+    certificate, key = papers.server
+    server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
+    assert await reason_of(server, "holdfasts", f"?ca={papers.ours.path}") == ""
+    assert "unable to get local issuer certificate; ?ca= names" in await reason_of(server, "holdfasts")
+    wrong = await reason_of(server, "holdfasts", f"?ca={papers.others.path}")
+    assert wrong.startswith(f"the certificate of the server at {server.address} is not to be trusted")
+    assert "may want TLS (holdfasts://)" in await reason_of(server, "holdfast")
+    trusting = ssl.create_default_context(cafile=papers.ours.path)
+    async with tls_line(server, trusting) as line:
+        line.writer.write(request("GET", "/api/v1/stats"))
+        reply = await line.reply()
+        assert reply.status == 200
+    with pytest.raises(ssl.SSLCertVerificationError):
+        async with tls_line(server, ssl.create_default_context(cafile=papers.others.path)):
+            pass
+    host, _, port = server.http_address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request("GET", "/livez"))
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await reader.readuntil(b"\r\n\r\n")
+    writer.transport.abort()
+
+
+@asynccontextmanager
+async def tls_line(server: LedgerServer, context: ssl.SSLContext) -> AsyncIterator[Line]:
+    host, _, port = server.http_address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    try:
+        yield Line(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def test_certificate_that_has_run_out_is_named(start: Start, papers: Papers) -> None:
+    """The client does not trust it, and says since when that is."""
+    certificate, key = papers.expired
+    server = await start(tls_cert=certificate, tls_key=key)
+    assert "certificate has expired" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
+
+
+async def test_tls_to_a_server_without_it_is_named(start: Start, papers: Papers) -> None:
+    """Nothing secret was sent by then."""
+    server = await start()
+    assert "speaks no TLS" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
+
+
+async def test_clients_show_certificates_where_they_must(start: Start, papers: Papers) -> None:
+    """None, one of another authority and one that has run out are turned away before anything is said."""
+    certificate, key = papers.server
+    server = await start(tls_cert=certificate, tls_key=key, tls_client_ca=papers.ours.path, no_http=False, http_port=0)
+    ca = f"?ca={papers.ours.path}"
+    good = f"{ca}&cert={papers.client[0]}&key={papers.client[1]}"
+    assert await reason_of(server, "holdfasts", good) == ""
+    assert "to see a certificate" in await reason_of(server, "holdfasts", ca)
+    for bad in (papers.foreign_client, papers.old_client):
+        assert "to see a certificate" in await reason_of(server, "holdfasts", f"{ca}&cert={bad[0]}&key={bad[1]}")
+    assert await http_status(server, papers, papers.client) == 200
+    for refused in (None, papers.foreign_client, papers.old_client):
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await http_status(server, papers, refused)
+
+
+async def http_status(server: LedgerServer, papers: Papers, shown: tuple[str, str] | None) -> int:
+    context = ssl.create_default_context(cafile=papers.ours.path)
+    if shown is not None:
+        context.load_cert_chain(*shown)
+    async with tls_line(server, context) as line:
+        line.writer.write(request("GET", "/livez"))
+        return (await line.reply()).status
+
+
+async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path: Path) -> None:
+    """Where there are tokens, a worker and a client need one beside the certificate; each gets in with it."""
+    path = tmp_path / "data" / tokens.FILE_NAME
+    token = tokens.create(path, "all", [Scope.READ, Scope.WORK], now_ms=1)
+    certificate, key = papers.server
+    server = await start(tls_cert=certificate, tls_key=key, tls_client_ca=papers.ours.path)
+    query = f"?ca={papers.ours.path}&cert={papers.client[0]}&key={papers.client[1]}"
+    assert "expected a token" in await reason_of(server, "holdfasts", query)
+    url = f"holdfasts://{token}@{server.address}{query}"
+    client = RemoteJobs(GrpcCarrier(server.address, access_of(url)), Once())
+    assert (await client.stats()).epoch == 1
+    await client.close()
+    session = await StreamWork(server.address, access_of(url)).open(
+        Introduction("w", frozenset({"echo"}), frozenset(), 1)
+    )
+    assert (await session.next()).lease_ms > 0
+    await session.close()
+
+
+@pytest.mark.parametrize("broken", ["missing", "empty", "swapped", "other key", "bad authority"])
+async def test_unusable_certificates_are_refused_at_the_start(start: Start, papers: Papers, broken: str) -> None:
+    """Nothing listens, and the message names the files."""
+    certificate, key = papers.server
+    nothing = papers.empty
+    given = {
+        "missing": {"tls_cert": "/nowhere/x.pem", "tls_key": key},
+        "empty": {"tls_cert": nothing, "tls_key": key},
+        "swapped": {"tls_cert": key, "tls_key": certificate},
+        "other key": {"tls_cert": certificate, "tls_key": papers.client[1]},
+        "bad authority": {"tls_cert": certificate, "tls_key": key, "tls_client_ca": nothing},
+    }[broken]
+    with pytest.raises(FailedPreconditionError, match=r"\.pem") as caught:
+        await start(**given)
+    assert caught.value.reason == "TLS_UNUSABLE"
