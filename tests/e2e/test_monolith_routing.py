@@ -18,6 +18,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import owner_index
+from holdfast.errors import NotFoundError
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import fleet_in
 from tests.e2e.nodes import NodeSet
@@ -126,6 +127,16 @@ async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
     assert "node 1 of 3" in refusal.message
     assert kept == [b"", b"last"]
     assert homes(nodes, foreign) in ([], [1])
+
+
+async def test_node_that_is_asked_for_a_job_of_another_says_whose_it_is(nodes: NodeSet) -> None:
+    """It is not found there, and the sentence says where it is; an id that could be its own is merely unknown."""
+    async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
+        for call in (one.get, one.result, one.explain, lambda job_id: one.cancel(job_id, "")):
+            with pytest.raises(NotFoundError, match="belongs to node 1 of 3, and this is node 0; connect to all"):
+                await call("f47ac10b-58cc-4372-a567-0e02b2c3d479")
+            with pytest.raises(NotFoundError, match="never existed"):
+                await call("nobody's")
 
 
 async def test_everything_that_names_a_job_reaches_its_owner(jobs: RoutedJobs) -> None:

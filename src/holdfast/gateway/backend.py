@@ -22,7 +22,8 @@ class Backend(msgspec.Struct, frozen=True):
     name: str = "ledger"
 
     def capability(self, port: T | None, what: str) -> T:
-        """The port, or an error that says which backend lacks what."""
+        """The port, or an error that says which backend lacks what, and where it is."""
         if port is None:
-            raise UnimplementedError(f"the {self.name} backend has no {what}", reason="CAPABILITY_MISSING")
+            message = f"the {self.name} backend has no {what}; `holdfast up` without --topology has all there is"
+            raise UnimplementedError(message, reason="CAPABILITY_MISSING")
         return port

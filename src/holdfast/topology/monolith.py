@@ -86,4 +86,5 @@ def _announce(settings: Settings, nodes: list[str]) -> None:
     addresses = ",".join(nodes)
     line = {"event": "ready", "grpc": addresses, "nodes": nodes, "data": data, "pid": os.getpid()}
     url = f'Holdfast("holdfast://{addresses}")'
-    announce(line, f"{len(nodes)} nodes are ready with the jobs in {data}: {url}, or --connect {addresses}")
+    where = f"{url}, or --connect {addresses}"
+    announce(line, f"{len(nodes)} nodes are ready with the jobs in {data}: {where}; Ctrl-C stops them")

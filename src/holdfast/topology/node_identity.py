@@ -19,6 +19,8 @@ from holdfast.journal.manifest import MANIFEST_NAME
 from holdfast.journal.segment import segment_names
 
 IDENTITY_NAME = "NODE"
+#: The services that keep something, each in a folder of its name.
+_OWNERS = ("job", "queue", "result")
 
 
 def claim(directory: Path, asked: Ownership | None) -> None:
@@ -27,6 +29,8 @@ def claim(directory: Path, asked: Ownership | None) -> None:
     if asked is None:
         if found is not None and not found.is_everything:
             raise _is_a_nodes(directory, found)
+        if not _holds_jobs(directory):
+            _refuse_parts(directory)
         return
     if found is None:
         if not asked.is_everything and _holds_jobs(directory):
@@ -56,6 +60,15 @@ def identity_of(directory: Path) -> Ownership | None:
 def _holds_jobs(directory: Path) -> bool:
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     return MANIFEST_NAME in names or bool(segment_names(names))
+
+
+def _refuse_parts(directory: Path) -> None:
+    """What has its jobs in folders of several processes would look empty to one that serves it alone."""
+    node = identity_of(directory / "node-0")
+    if node is not None:
+        raise _is_of_several(directory, f"monolith --nodes {node.nodes}")
+    if all((directory / owner / MANIFEST_NAME).exists() for owner in _OWNERS):
+        raise _is_of_several(directory, "microservices")
 
 
 def _written(directory: Path, ownership: Ownership) -> Ownership:
@@ -93,6 +106,14 @@ def _is_a_nodes(directory: Path, found: Ownership) -> FailedPreconditionError:
         f"{str(directory)!r} belongs to {found}, and was to be opened without nodes: jobs that it accepted so"
         f" would be looked for elsewhere; start it with `{command}`, and connect to that",
         reason="NODE_MISMATCH",
+    )
+
+
+def _is_of_several(directory: Path, topology: str) -> FailedPreconditionError:
+    return FailedPreconditionError(
+        f"{str(directory)!r} has its jobs in folders of several processes: start them with"
+        f" `holdfast up --topology {topology} --data {directory}`, and connect to them",
+        reason="TOPOLOGY_MISMATCH",
     )
 
 

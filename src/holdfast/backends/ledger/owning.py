@@ -5,17 +5,17 @@ Invariant: every job here has an id that this node owns, so that whoever knows t
 
 from collections.abc import Callable, Sequence
 
-from holdfast.backends.ledger.jobs import LedgerJobs
+from holdfast.backends.ledger.jobs import About, LedgerJobs
 from holdfast.backends.ledger.minting import owned_minter
 from holdfast.backends.ports import JobDraft
 from holdfast.coordinator.loop import Coordinator
-from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.commands import CancelReply, Refusal, Submitted
 from holdfast.core.model import Template
 from holdfast.core.owner import Ownership, owner_index
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.validation import is_given_id
 from holdfast.core.workers import WorkerInfo
-from holdfast.errors import Code
+from holdfast.errors import Code, NotFoundError
 
 
 class OwnedJobs(LedgerJobs):
@@ -46,6 +46,25 @@ class OwnedJobs(LedgerJobs):
             return Submitted([""] * len(drafts), 0, foreign)
         return spread(await super().submit(templates, [drafts[index] for index in kept]), kept, foreign)
 
+    async def _ask(self, job_id: str, about: About) -> object:
+        try:
+            return await super()._ask(job_id, about)
+        except NotFoundError as error:
+            raise self._unknown(job_id, error) from None
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """As in one ledger; a job of another node is not found here."""
+        try:
+            return await super().cancel(job_id, reason)
+        except NotFoundError as error:
+            raise self._unknown(job_id, error) from None
+
+    def _unknown(self, job_id: str, error: NotFoundError) -> NotFoundError:
+        """What is not here because it is never looked for here says so."""
+        if not is_given_id(job_id) or self._ownership.owns(job_id):
+            return error
+        return NotFoundError(f"no such job here: {_whose(job_id, self._ownership)}", reason=error.reason)
+
 
 def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal]) -> Submitted:
     """The answer about some drafts of a submission, whose places are named, with the refusals of all others."""
@@ -57,7 +76,11 @@ def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal])
 
 
 def _not_the_owner(job_id: str, ownership: Ownership) -> Refusal:
+    message = f"{_whose(job_id, ownership)}, or leave the id to the node"
+    return Refusal(Code.INVALID_ARGUMENT, "NOT_THE_OWNER", message)
+
+
+def _whose(job_id: str, ownership: Ownership) -> str:
     owner = owner_index(job_id, ownership.nodes)
-    message = f"job id {job_id!r} belongs to node {owner} of {ownership.nodes}, and this is node {ownership.index}"
-    advice = "connect to all nodes, in their order, or leave the id to the node"
-    return Refusal(Code.INVALID_ARGUMENT, "NOT_THE_OWNER", f"{message}; {advice}")
+    where = f"belongs to node {owner} of {ownership.nodes}, and this is node {ownership.index}"
+    return f"job id {job_id!r} {where}; connect to all nodes, in their order"

@@ -1,0 +1,39 @@
+"""Whose a data directory is, and what is said to whoever opens that of somebody else."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.owner import Ownership
+from holdfast.errors import FailedPreconditionError
+from holdfast.journal.manifest import MANIFEST_NAME
+from holdfast.topology.node_identity import claim
+
+
+def _made_by_services(directory: Path, *owners: str) -> None:
+    for owner in owners:
+        (directory / owner).mkdir()
+        (directory / owner / MANIFEST_NAME).touch()
+
+
+def test_folder_of_all_nodes_is_not_served_alone(tmp_path: Path) -> None:
+    """It would look empty; the refusal names the command that finds the jobs."""
+    claim(tmp_path / "node-0", Ownership(index=0, nodes=3))
+    with pytest.raises(FailedPreconditionError, match="--topology monolith --nodes 3 --data"):
+        claim(tmp_path, None)
+
+
+def test_folder_of_all_services_is_not_served_alone(tmp_path: Path) -> None:
+    """The same for what job, queue and result keep."""
+    _made_by_services(tmp_path, "job", "queue", "result")
+    with pytest.raises(FailedPreconditionError, match="--topology microservices --data"):
+        claim(tmp_path, None)
+
+
+def test_other_folders_in_a_directory_do_not_matter(tmp_path: Path) -> None:
+    """A folder that is only called like a service is nobody's, and jobs that are here stay reachable."""
+    _made_by_services(tmp_path, "job", "queue")
+    claim(tmp_path, None)
+    claim(tmp_path / "node-0", Ownership(index=0, nodes=3))
+    (tmp_path / MANIFEST_NAME).touch()
+    claim(tmp_path, None)
