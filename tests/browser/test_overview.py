@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.chromium import watched
 from tests.browser.site import Site, site_in
 from tests.e2e.fleet import stable_port
+from tests.e2e.waiting import eventually
 
 
 def test_the_first_page_says_that_all_is_well(site: Site, page: Page) -> None:
@@ -71,3 +72,11 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) ->
         site.fleet.server("--http-port", port)
         expect(link).to_have_text("live")
         expect(health).to_contain_text("Healthy")
+
+
+def test_whoever_comes_later_sees_what_was_before(site: Site, page: Page) -> None:
+    """The plots begin with what the server remembers of the minutes before the page was opened."""
+    eventually(lambda: len(site.ask("GET", "/stats/recent")["samples"]) >= 2, what="two samples of the server")
+    page.goto(site.url)
+    depth = page.get_by_role("region", name="Depth, jobs")
+    expect(depth.locator("path.line.tone-run")).to_have_attribute("d", re.compile(r"^M[\d.]+ [\d.]+L"))

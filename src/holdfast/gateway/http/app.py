@@ -4,6 +4,7 @@ Every request goes this one way. Nothing is read of a body before its caller was
 problem; a bug is logged, and told to nobody.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, cast
@@ -41,7 +42,8 @@ class Application:
         self._guard: Guard = guard or OpenGuard()
         self._shield: Shield = shield or PlainShield()
         job_routes, schedule_routes = jobs.JobRoutes(backend), schedules.ScheduleRoutes(backend)
-        system_routes = system.SystemRoutes(backend, probes or Probes())
+        system_routes = self._system = system.SystemRoutes(backend, probes or Probes())
+        self._remembering: asyncio.Task[None] | None = None
         self._events = events.EventRoutes(backend, system_routes)
         self.router = Router(
             [
@@ -57,8 +59,14 @@ class Application:
         )
         system_routes.document = openapi.document(self.router.routes, (probes or Probes()).version)
 
+    def start(self) -> None:
+        """Begins to remember the last minutes."""
+        self._remembering = asyncio.create_task(self._system.remember())
+
     async def close(self) -> None:
         """Ends the feeds."""
+        if self._remembering is not None:
+            self._remembering.cancel()
         await self._events.close()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:

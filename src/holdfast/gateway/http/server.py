@@ -58,6 +58,7 @@ class HttpServer:
                 reason="PORT_IN_USE",
             ) from error
         self._sweep()
+        self._application.start()
         return f"{shown}:{self._server.sockets[0].getsockname()[1]}"
 
     def _sweep(self) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.http.remembering import Memory, Recent
 from holdfast.gateway.http.routing import EVERYBODY, Route
 
 _TEXT = b"text/plain; charset=utf-8"
@@ -64,10 +65,21 @@ class SystemRoutes:
         self._probes = probes
         #: The OpenAPI document, once it is known.
         self.document = b""
+        self.memory = Memory(self._numbers)
 
     async def stats(self, asked: Asked) -> Answer:
         """The whole system in numbers."""
         return answer(await self._numbers())
+
+    async def recent(self, asked: Asked) -> Answer:
+        """The last minutes in numbers."""
+        self._backend.capability(self._probes.totals, "totals")
+        return answer(self.memory.recent())
+
+    async def remember(self) -> None:
+        """Keeps the last minutes until it is canceled; ends at once where nothing is counted."""
+        if self._backend.admin is not None and self._probes.totals is not None:
+            await self.memory.run()
 
     async def stats_json(self) -> bytes:
         """The same for who is told again and again."""
@@ -138,6 +150,16 @@ def routes(system: SystemRoutes) -> list[Route]:
             summary="The whole system in numbers",
             tag="system",
             answers={200: Stats},
+            problems=(501,),
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/stats/recent",
+            scope=Scope.READ,
+            handler=system.recent,
+            summary="The last minutes in numbers",
+            tag="system",
+            answers={200: Recent},
             problems=(501,),
         ),
         text("/livez", EVERYBODY, system.live, "Whether it lives"),

@@ -51,6 +51,11 @@ export class Page {
 
   async start() {
     if (!(await this.#meet())) return;
+    try {
+      this.series.remember(await get("/stats/recent"));
+    } catch {
+      // the plots begin now
+    }
     this.live.start();
     this.route();
   }
@@ -64,7 +69,7 @@ export class Page {
       if (error.status === 401) return false;
     }
     document.body.dataset.scopes = (scopes.includes("admin") ? SCOPES : scopes).join(" ");
-    const isToken = name !== "" && !name.includes(":"); // else it is an address: nobody has logged in
+    const isToken = name !== "" && !/:|^[\d.]+$/.test(name); // an address: nobody has logged in
     replace(this.who, isToken ? [cut(name, 40), button("Log out", () => this.#leave(), { class: "quiet" })] : []);
     return true;
   }

@@ -30,6 +30,23 @@ export class Series {
     if (this.samples.length > KEPT) this.samples.splice(0, this.samples.length - KEPT);
   }
 
+  /** What the server remembers of the minutes before this page was opened. */
+  remember(recent) {
+    if (this.samples.length || !recent.samples.length) return;
+    const { wait_ms_bounds, run_ms_bounds } = recent;
+    this.started = recent.started_at_ms;
+    this.samples = recent.samples.map((one) => ({
+      at: one.at_ms,
+      queued: one.queued,
+      running: one.running,
+      submitted: one.submitted,
+      done: one.done,
+      failed: one.failed,
+      expired: one.leases_expired,
+      totals: { ...one, wait_ms_bounds, run_ms_bounds },
+    }));
+  }
+
   /** So many a second at a sample, over the seconds before it; nothing where nothing was counted. */
   rate(name, index = this.samples.length - 1) {
     const [before, now] = this.#pair(index, RATE_MS);

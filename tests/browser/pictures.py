@@ -1,0 +1,77 @@
+"""Makes the pictures of docs/dashboard.md from a real server: `python -m tests.browser.pictures docs/pictures`."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.chromium import chromium, watched
+from tests.browser.site import Site, site_in
+from tests.e2e.waiting import pause
+
+ROUNDS = 70
+DESK = {"width": 1280, "height": 860}
+PHONE = {"width": 360, "height": 740}
+
+
+def fill(site: Site) -> dict[str, str]:
+    """Schedules, a queue that is paused, and some jobs to look at."""
+    site.worker(8, "press-1")
+    site.worker(8, "press-2")
+    for name, cron in (("nightly-report", "0 2 * * *"), ("thumbnails", "*/5 * * * *"), ("invoices", "0 9 1 * *")):
+        site.ask("POST", "/schedules", {"name": name, "type": "resize_image", "cron": cron, "timezone": "Europe/Paris"})
+    site.ask("POST", "/queues/archive/pause", {"reason": "the disk is being replaced"})
+    site.ask("POST", "/jobs", {"jobs": [{"type": "resize_image", "queue": "archive"}] * 40})
+    backoff = {"kind": "fixed", "base_s": 1}
+    return {
+        "flaky": site.submit("flaky", {"fails": 2}, queue="reports", max_attempts=3, backoff=backoff),
+        "running": site.submit("gate", {"path": "never"}, queue="reports", labels={"tenant": "acme"}),
+    }
+
+
+def work(site: Site, number: int) -> None:
+    """A second of traffic, more in the middle than at its ends."""
+    amount = 60 + 4 * min(number, ROUNDS - number)
+    image = {"type": "resize_image", "payload": {"name": f"photo-{number}.jpg", "width": 640, "pause_s": 0.03}}
+    jobs = [
+        {**image, "queue": ("images", "thumbs")[index % 2], "labels": {"tenant": "acme"}} for index in range(amount)
+    ]
+    jobs += [{"type": "send_mail", "queue": "mail", "payload": {"to": f"user{number}@example.com"}}] * (number % 3)
+    jobs += [{"type": "charge_card", "queue": "payments", "payload": {"order": number}}] * (number % 2)
+    site.ask("POST", "/jobs", {"jobs": jobs})
+
+
+def shoot(page: Page, site: Site, view: str, path: Path, *, is_whole: bool = False) -> None:
+    """One picture, once the page has what it shows."""
+    page.goto(f"{site.url}#/{view}")
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator("main td, main dd")).not_to_have_count(0)
+    pause(2)  # the numbers of two more seconds
+    page.screenshot(path=path, full_page=is_whole)
+
+
+def main() -> None:
+    """All pictures, into the folder that is named."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place, site_in(Path(place)) as site, chromium() as browser:
+        jobs = fill(site)
+        for number in range(ROUNDS):
+            work(site, number)
+            pause(1)
+        with watched(browser, viewport=DESK) as tab:
+            work(site, ROUNDS // 2)
+            shoot(tab.page, site, "", folder / "dashboard-overview.png")
+            shoot(tab.page, site, "jobs?status=FAILED", folder / "dashboard-jobs.png")
+            shoot(tab.page, site, f"jobs/{jobs['flaky']}", folder / "dashboard-job.png")
+            shoot(tab.page, site, "queues", folder / "dashboard-queues.png")
+        with watched(browser, viewport=DESK, color_scheme="dark") as tab:
+            work(site, ROUNDS // 2)
+            shoot(tab.page, site, "", folder / "dashboard-dark.png")
+        with watched(browser, viewport=PHONE, device_scale_factor=2) as tab:
+            shoot(tab.page, site, "", folder / "dashboard-phone.png")
+
+
+if __name__ == "__main__":
+    main()
