@@ -1,0 +1,192 @@
+"""Tokens, TLS and refusals of real processes, from the command line."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import grpc
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import PermissionDeniedError, UnauthenticatedError
+from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+from tests.integration.certificates_here import Authority
+
+
+def run(fleet: Fleet, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """One command of the program, to its end."""
+    return subprocess.run(
+        [*HOLDFAST, *arguments],
+        cwd=fleet.folder,
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def token_of(fleet: Fleet, scopes: str, name: str, *more: str, data: str = "data") -> str:
+    """A new token, as it is shown."""
+    done = run(fleet, "token", "create", "--scopes", scopes, "--name", name, "--data", data, *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def refused_with(code: grpc.StatusCode, wire: Wire) -> Callable[[], bool]:
+    """Whether a submit is refused so by now."""
+
+    def is_refused() -> bool:
+        try:
+            wire.submit()
+        except grpc.RpcError as error:
+            return bool(error.code() is code)
+        return False
+
+    return is_refused
+
+
+def test_server_closes_while_it_runs_and_its_own_worker_goes_on(fleet: Fleet) -> None:
+    """Once a token is made, strangers are refused within a second, and jobs still run."""
+    program, wire = fleet.up()
+    first = wire.submit()
+    wire.wait_for(first.job_id)
+    token = token_of(fleet, "submit,read", "app")
+    eventually(refused_with(grpc.StatusCode.UNAUTHENTICATED, wire), what="the end of the open time")
+    with Holdfast(f"holdfast://{program.ready()['grpc']}", token=token) as app:
+        assert app.submit("echo", {"text": "hello"}).result(timeout_s=30) is not None
+        assert token not in repr(app)
+    assert program.is_running()
+    assert token not in program.log
+    assert program.stop() == 0
+
+
+def test_scopes_expiry_and_revocation_count_for_every_client(fleet: Fleet) -> None:
+    """SDK, commands and workers get as far as their tokens, and are told why not further."""
+    reader, submitter = token_of(fleet, "read", "reader"), token_of(fleet, "submit", "submitter")
+    program, _ = fleet.server()
+    address = program.ready()["grpc"]
+    with Holdfast(f"holdfast://{reader}@{address}") as app:
+        assert app.url == f"holdfast://********@{address}"
+        with pytest.raises(PermissionDeniedError, match="needs the scope submit"):
+            app.submit("echo", {})
+    with Holdfast(f"holdfast://{address}") as app, pytest.raises(UnauthenticatedError, match="expected a token"):
+        app.submit("echo", {})
+    connect = ("--connect", address)
+    assert run(fleet, "job", "submit", "echo", *connect, HOLDFAST_TOKEN=submitter).returncode == 0
+    denied = run(fleet, "job", "list", *connect, HOLDFAST_TOKEN=submitter)
+    assert (denied.returncode, "needs the scope read" in denied.stderr) == (4, True)
+    listed = run(fleet, "job", "list", "--json", "--connect", f"holdfast://{reader}@{address}")
+    assert listed.returncode == 0
+    bare = run(fleet, "worker", *connect)
+    assert (bare.returncode, "expected a token" in bare.stderr) == (4, True)
+    worker = fleet.start("worker", *connect, HOLDFAST_TOKEN=token_of(fleet, "work", "worker"))
+    worker.ready()
+    assert run(fleet, "token", "revoke", "worker", "--data", "data").returncode == 0
+    assert worker.wait() == 4
+    assert "not one that is known here" in worker.log
+    names = [row["name"] for row in json.loads(run(fleet, "token", "list", "--data", "data", "--json").stdout)]
+    assert names == ["reader", "submitter"]
+
+
+def test_secrets_are_masked(fleet: Fleet) -> None:
+    """Neither settings nor errors show a token."""
+    secret = "hf_very-secret"
+    shown = run(
+        fleet, "config", "show", "--origin", HOLDFAST_TOKEN=secret, HOLDFAST_CONNECT=f"holdfast://{secret}@127.0.0.1:1"
+    )
+    assert shown.returncode == 0
+    assert "********@127.0.0.1:1" in shown.stdout
+    wrong = run(fleet, "job", "list", "--connect", f"holdfast://{secret}@nowhere")
+    assert wrong.returncode == 2
+    away = run(fleet, "job", "list", "--connect", f"holdfast://{secret}@127.0.0.1:1")
+    assert away.returncode == 3
+    assert secret not in shown.stdout + shown.stderr + wrong.stderr + away.stderr
+
+
+def test_damaged_tokens_stop_the_start(fleet: Fleet) -> None:
+    """Nothing is served by a server that does not know whom to serve, and nothing is changed."""
+    token_of(fleet, "admin", "one")
+    path = fleet.folder / "data" / "tokens.json"
+    path.write_text(path.read_text()[:-5])
+    before = {entry.name: entry.read_bytes() for entry in path.parent.iterdir()}
+    server = fleet.start("server", "--data", "data", "--port", "0")
+    assert server.wait() == 4
+    assert "cannot be used: it is damaged" in server.log
+    assert {entry.name: entry.read_bytes() for entry in path.parent.iterdir()} == before
+
+
+def test_beyond_loopback_a_server_wants_tls_and_tokens(fleet: Fleet, tmp_path: Path) -> None:
+    """Each is asked for by name; with both it serves, and the worker beside it works."""
+    ours = Authority(tmp_path / "papers", "ours")
+    certificate, key = ours.sign("server")
+    everywhere = ("--host", "0.0.0.0", "--port", "0", "--data", "data")  # noqa: S104 - what is under test
+    tls = ("--tls-cert", certificate, "--tls-key", key)
+    bare = run(fleet, "server", *everywhere)
+    assert (bare.returncode, "there is no TLS here" in bare.stderr) == (2, True)
+    open_to_all = run(fleet, "server", *everywhere, *tls)
+    assert (open_to_all.returncode, "holdfast token create" in open_to_all.stderr) == (4, True)
+    token = token_of(fleet, "submit,read", "app")
+    measured = run(fleet, "server", *everywhere, *tls, "--metrics-port", "9")
+    assert (measured.returncode, "metrics_port" in measured.stderr) == (2, True)
+    up = fleet.start("up", *everywhere, *tls)
+    port = up.ready()["grpc"].rpartition(":")[2]
+    with Holdfast(f"holdfasts://{token}@localhost:{port}?ca={ours.path}") as app:
+        assert app.submit("echo", {"n": 1}).result(timeout_s=30) is not None
+    listed = run(fleet, "job", "list", "--connect", f"holdfasts://{token}@127.0.0.1:{port}?ca={ours.path}")
+    assert (listed.returncode, "DONE" in listed.stdout) == (0, True)
+    assert up.stop() == 0
+
+
+def test_nodes_share_the_tokens_of_their_directory(fleet: Fleet) -> None:
+    """One file for all of them, and one token at every node, even one that only submits."""
+    submitter, both = token_of(fleet, "submit", "submitter"), token_of(fleet, "submit,read", "both")
+    up = fleet.start("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
+    addresses = up.ready()["grpc"]
+    with Holdfast(f"holdfast://{addresses}", token=submitter) as app:
+        made = [app.submit("echo", {"n": number}) for number in range(4)]
+    with Holdfast(f"holdfast://{addresses}", token=both) as app:
+        assert all(app.job_handle(job.id).result(timeout_s=30) is not None for job in made)
+    with Holdfast(f"holdfast://{addresses}") as app, pytest.raises(UnauthenticatedError):
+        app.submit("echo", {})
+
+
+def test_topology_that_asks_nobody_refuses_tokens(fleet: Fleet) -> None:
+    """Whoever made tokens is not left in the belief that they count."""
+    token_of(fleet, "admin", "one")
+    done = run(fleet, "up", "--topology", "microservices", "--data", "data")
+    assert (done.returncode, "asks nobody for one" in done.stderr) == (2, True)
+
+
+def test_flood_of_submits_expires_no_lease(fleet: Fleet) -> None:
+    """A job that lasts for several leases runs once, while submits from the same address are over the budget."""
+    program, wire = fleet.server("--rate-limit", "50", "--lease-ms", "600", "--heartbeat-ms", "150")
+    address = program.ready()["grpc"]
+    fleet.worker(address, "--slots", "1")
+    job_id = wire.submit(ms=3_000).job_id
+    over = Event()
+    with ThreadPoolExecutor(4) as pool:
+        floods = [pool.submit(flood, fleet.wire(address), over) for _ in range(4)]
+        eventually(lambda: "DONE" in run(fleet, "job", "get", job_id, "--connect", "data").stdout)
+        over.set()
+        codes = {code for one in floods for code in one.result()}
+    assert codes == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    history = json.loads(run(fleet, "job", "history", job_id, "--connect", "data", "--json").stdout)
+    assert [entry["what"] for entry in history].count("granted") == 1, history
+
+
+def flood(wire: Wire, over: Event) -> set[grpc.StatusCode]:
+    """Submits as fast as it can until it is over; how the submits ended."""
+    codes: set[grpc.StatusCode] = set()
+    while not over.is_set():
+        try:
+            wire.submit("nobody-runs-this")
+            codes.add(grpc.StatusCode.OK)
+        except grpc.RpcError as error:
+            codes.add(error.code())
+    return codes
