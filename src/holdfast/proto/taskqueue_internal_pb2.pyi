@@ -329,7 +329,7 @@ class RemoveJobIfPresentResponse(_message.Message):
     def __init__(self, removed: _Optional[bool] = ...) -> None: ...
 
 class WorkerHeartbeatRequest(_message.Message):
-    __slots__ = ("worker_id", "heartbeat_at_ms", "capacity_hint", "running", "released", "is_leaving", "is_arriving")
+    __slots__ = ("worker_id", "heartbeat_at_ms", "capacity_hint", "running", "released", "is_leaving", "is_arriving", "incarnation")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_AT_MS_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_HINT_FIELD_NUMBER: _ClassVar[int]
@@ -337,6 +337,7 @@ class WorkerHeartbeatRequest(_message.Message):
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     IS_LEAVING_FIELD_NUMBER: _ClassVar[int]
     IS_ARRIVING_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     heartbeat_at_ms: int
     capacity_hint: int
@@ -344,7 +345,8 @@ class WorkerHeartbeatRequest(_message.Message):
     released: _containers.RepeatedCompositeFieldContainer[RunningJob]
     is_leaving: bool
     is_arriving: bool
-    def __init__(self, worker_id: _Optional[str] = ..., heartbeat_at_ms: _Optional[int] = ..., capacity_hint: _Optional[int] = ..., running: _Optional[_Union[RunningJobs, _Mapping]] = ..., released: _Optional[_Iterable[_Union[RunningJob, _Mapping]]] = ..., is_leaving: _Optional[bool] = ..., is_arriving: _Optional[bool] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, worker_id: _Optional[str] = ..., heartbeat_at_ms: _Optional[int] = ..., capacity_hint: _Optional[int] = ..., running: _Optional[_Union[RunningJobs, _Mapping]] = ..., released: _Optional[_Iterable[_Union[RunningJob, _Mapping]]] = ..., is_leaving: _Optional[bool] = ..., is_arriving: _Optional[bool] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class WorkerHeartbeatResponse(_message.Message):
     __slots__ = ("accepted", "next_heartbeat_in_ms", "cancel", "revoked", "lease_ms")

@@ -19,7 +19,7 @@ from holdfast.coordinator.timekeeper import Timekeeper
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Now
 from holdfast.core.workers import WorkerRegistry, beat_ms
-from holdfast.errors import HoldfastError
+from holdfast.errors import AbortedError, HoldfastError
 from holdfast.gateway.grpc.status import Context, answered
 from holdfast.gateway.grpc.work import checked_worker
 from holdfast.logs import get_logger
@@ -62,6 +62,8 @@ class Coordinator:
         self._failing: set[str] = set()
         self._round_ms: int | None = None
         self._registry = WorkerRegistry(terms.worker_timeout_ms)
+        #: The session that is the newest under each name.
+        self._incarnations: dict[str, int] = {}
         self._sweeps = SweepTimer(terms.heartbeat_ms)
         self.table = LeaseTable(terms.worker_timeout_ms)
         underway = Underway()
@@ -80,11 +82,28 @@ class Coordinator:
 
     async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> Heard:
         """A heartbeat."""
+        self._refuse_if_superseded(worker, request)
         self._registry.hear(worker, self.now().served_ms).slots = request.capacity_hint
         heard = await self._to_its_end(self._heartbeats.hear(worker, request))
         if request.is_leaving:
             self._registry.forget(worker)
+            self._incarnations.pop(worker, None)
         return heard
+
+    def _refuse_if_superseded(self, worker: str, request: pb.WorkerHeartbeatRequest) -> None:
+        """Of two processes under one name the newer goes on: each would take away what the other runs."""
+        mine = request.incarnation
+        if not mine:
+            return  # it knows only the frozen fields
+        known = self._incarnations.get(worker)
+        if known in {None, mine} or request.is_arriving:
+            self._incarnations[worker] = mine
+            return
+        get_logger().warning("worker_superseded", worker_id=worker, message="two workers have this id")
+        raise AbortedError(
+            f"a newer worker called {worker!r} took over; give every worker an id of its own (WORKER_ID)",
+            reason="WORKER_SUPERSEDED",
+        )
 
     async def fetch(self, worker: str, wanted: pb.Wanted) -> pb.FetchWorkResponse:
         """One job, or when to ask again."""
@@ -135,6 +154,7 @@ class Coordinator:
         self.table.expire(now)
         self._see_to_leases()
         for worker in self._registry.forget_silent(now.served_ms):
+            self._incarnations.pop(worker, None)
             get_logger().warning("worker_silent", worker_id=worker, message="given up after it missed its heartbeats")
         for job_id in list(self._dispatcher.strays):
             self._begin(f"stray {job_id}", self._dispatcher.look_after, job_id)

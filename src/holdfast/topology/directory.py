@@ -208,5 +208,6 @@ class Directory:
         if not self._is_closed:
             if isinstance(side, Connected):
                 await side.close()
-            with contextlib.suppress(HoldfastError):  # whoever calls next is told
+            # Whoever calls next is told. At the interpreter's end no thread can be begun any more, and nobody calls.
+            with contextlib.suppress(HoldfastError, RuntimeError):
                 await self._opened()

@@ -181,3 +181,23 @@ async def test_owners_are_shown_credentials() -> None:
             await JobOwner(channel, ()).record(pb.GetJobRecordRequest(job_id="x"))
         assert refused.value.reason == "CALLER_REFUSED"
     await server.stop(None)
+
+
+async def test_older_of_two_workers_under_one_name_is_sent_away(here: World, stub: Any) -> None:  # noqa: ANN401
+    """Each would take away what the other runs; the newer goes on, and the job that it was given stays its own."""
+
+    def beat(incarnation: int, *, is_arriving: bool = False) -> Any:  # noqa: ANN401 - a call of a stub
+        held = pb.RunningJobs(jobs=[pb.RunningJob(job_id=job_id, token=token)] if incarnation == 2 and token else [])
+        return stub.WorkerHeartbeat(
+            pb.WorkerHeartbeatRequest(worker_id="w", running=held, incarnation=incarnation, is_arriving=is_arriving)
+        )
+
+    job_id, token = await here.submit(), 0
+    await beat(1, is_arriving=True)
+    await beat(2, is_arriving=True)
+    assert await refusal(beat(1)) == ("ABORTED", "WORKER_SUPERSEDED")
+    token = (await stub.FetchWork(pb.FetchWorkRequest(worker_id="w"))).token
+    here.clock.advance(3)
+    assert await refusal(beat(1)) == ("ABORTED", "WORKER_SUPERSEDED")
+    assert not (await beat(2)).revoked
+    assert await here.state(job_id) == public_pb.RUNNING

@@ -1,5 +1,6 @@
 """The three unary calls of workers, with their deadlines and with our errors."""
 
+import secrets
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -46,6 +47,8 @@ class CoordinatorCalls:
         self._metadata = metadata
         self._worker_id = introduction.worker_id
         self._slots = introduction.slots
+        #: Tells this session from another one under the same name.
+        self._incarnation = secrets.randbits(63)
         self._wanted = pb.Wanted(routes=sorted(introduction.types), queues=sorted(introduction.queues))
 
     async def heartbeat(
@@ -60,6 +63,7 @@ class CoordinatorCalls:
             released=_named(released or {}),
             is_arriving=is_arriving,
             is_leaving=is_leaving,
+            incarnation=self._incarnation,
         )
         answer: pb.WorkerHeartbeatResponse = await self._ask(self._stub.WorkerHeartbeat, request, _HEARTBEAT_S)
         return answer
