@@ -24,8 +24,8 @@ def serve(request: pytest.FixtureRequest, fleet: Fleet) -> Serving:
 
 @pytest.fixture(scope="module")
 def server(serve: Serving) -> Served:
-    """The module's own."""
-    return serve()
+    """The module's own; jobs that a test leaves running stay where they are for as long as the others take."""
+    return serve(lease_ms=120_000, heartbeat_ms=1_000)
 
 
 @pytest.fixture(scope="module")

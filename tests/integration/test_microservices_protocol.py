@@ -388,14 +388,24 @@ async def test_job_that_is_handed_back_for_ever_ends(here: World) -> None:
 
 
 async def test_arriving_worker_gives_back_what_it_does_not_name(here: World) -> None:
-    """The first word of a worker returns everything else under its name at once, also to a new coordinator."""
+    """The first word of a worker loses everything else under its name at once, also to a new coordinator."""
     kept, lost = await here.submit(), await here.submit()
     works = [await here.take(), await here.take()]
     await here.kill()
     answer = await here.beat(works[0], is_arriving=True)
     assert (list(answer.revoked), answer.lease_ms) == ([], LEASE_MS)
     assert [await here.state(kept), await here.state(lost)] == [RUNNING, QUEUED]
-    assert (await here.record(lost)).losses == 0
+    assert [(await here.record(job_id)).losses for job_id in (kept, lost)] == [0, 1]
+
+
+async def test_job_whose_worker_comes_back_without_it_again_and_again_ends(here: World) -> None:
+    """A job that kills its worker ends once its losses are spent, however quickly the worker is started again."""
+    job_id = await here.submit(max_losses=2)
+    for _ in range(3):
+        await here.take()
+        await here.beat(is_arriving=True)
+    assert (await here.record(job_id)).failure_reason == "WORKER_LOST"
+    await here.check_ended(job_id)
 
 
 async def test_worker_is_told_what_it_no_longer_has(here: World) -> None:

@@ -2,7 +2,8 @@
 
 A heartbeat without a list comes from a worker that knows only the frozen fields: it keeps whatever it holds. One with
 a list keeps what it names. What it does not name goes back, unless it is so young that its assignment may still be on
-its way. A lease that is named and not known here is looked up: this process may have been replaced since.
+its way. A worker that has just begun lost whatever else is under its name, and each costs its job a loss. A lease that
+is named and not known here is looked up: this process may have been replaced since.
 
 Leases are extended before any other service is asked, so that none of them can cost a worker its leases.
 """
@@ -79,8 +80,11 @@ class Heartbeats:
         return Heard(cancels, revoked)
 
     def _judge_missing(self, missing: list[Lease], *, is_arriving: bool) -> None:
+        if is_arriving:  # its process ended with them, as far as can be known: a job that kills its worker must end
+            self._judge(missing, LEFT)
+            return
         young_ms = self._now().served_ms - FETCH_GRACE_MS
-        self._judge([lease for lease in missing if is_arriving or lease.granted_ms <= young_ms], NOT_RUNNING)
+        self._judge([lease for lease in missing if lease.granted_ms <= young_ms], NOT_RUNNING)
 
     def _judge(self, leases: list[Lease], verdict: Verdict) -> None:
         for lease in leases:
