@@ -16,6 +16,7 @@ export class Overview {
   constructor(page) {
     this.page = page;
     this.title = "Overview";
+    this.groups = [];
     this.failedSeen = -1;
     this.failedAt = 0;
     this.word = h("strong", {}, "Looking");
@@ -59,6 +60,7 @@ export class Overview {
     this.#numbers(stats, queues);
     this.#draw(series);
     this.queues.show(queues);
+    this.failures.show(this.groups, stats.now_ms);
     this.#failing(stats);
   }
 
@@ -103,8 +105,8 @@ export class Overview {
     this.failedSeen = failed;
     try {
       const found = (await get("/jobs", { status: "FAILED", limit: FAILED_LOOKED_AT })).jobs;
-      const groups = grouped(found);
-      this.failures.show(groups.slice(0, GROUPS_SHOWN), this.page.now);
+      this.groups = grouped(found).slice(0, GROUPS_SHOWN);
+      this.failures.show(this.groups, this.page.now);
       const part = failed > found.length ? `the newest ${count(found.length)} of ${count(failed)}` : count(failed);
       say(this.failuresNote, failed ? `From ${part} failed job${failed === 1 ? "" : "s"} that ${failed === 1 ? "is" : "are"} kept.` : "No failed job is kept.");
     } catch {
