@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Guard, OpenGuard, Scope
 from holdfast.gateway.http import assets, events, jobs, openapi, queues, schedules, sessions, short_forms, system
+from holdfast.gateway.http.answering import send_answer
 from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Receive, Send, Streamed
 from holdfast.gateway.http.problems import PROBLEM_TYPE, HttpError, headers_of, problem_of, status_of
 from holdfast.gateway.http.routing import Found, Route, Router
@@ -25,8 +26,6 @@ from holdfast.gateway.refusing import hidden, log_refusal
 Stay = Callable[[Receive, Send, Headers], Awaitable[None]]
 _ENCODER = msgspec.json.Encoder()
 _LOGGED_CHARS_MAX = 128
-#: Answers that have no body.
-_BARE = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
 class Application:
@@ -90,7 +89,7 @@ class Application:
             answer = self._refused(error, head)
         except Exception as error:  # noqa: BLE001 - no request may stop the server
             answer = self._refused(hidden(error, _name(head)), head)
-        await _send(answer, headers, send)
+        await send_answer(scope, answer, headers, send)
 
     async def _answer(self, head: Head, scope: dict[str, Any], receive: Receive) -> Any:  # noqa: ANN401 - an answer
         found = self.router.find(head.path)
@@ -149,12 +148,3 @@ def _other(head: Head, found: Found) -> Answer:
         return Answer(HTTPStatus.NO_CONTENT, headers=[(b"allow", allowed.encode())])
     message = f"expected the method to be one of {allowed}, got {head.method[:20]}"
     raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message, headers={"allow": allowed})
-
-
-async def _send(answer: Answer, more: Headers, send: Send) -> None:
-    status, body = answer.status, answer.body
-    headers = [*more, *answer.headers, (b"cache-control", answer.cache)]
-    if status not in _BARE:
-        headers += [(b"content-type", answer.type), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -82,10 +82,13 @@ class JobRoutes:
     async def submit(self, asked: Asked) -> Answer:
         """One job or several."""
         key = key_of(asked)
+        if not key:
+            return await self._submit(asked.content, key)
         with self._only(key):
-            if isinstance(asked.content, shapes.JobsBody):
-                return await self._submit_many(asked.content, key)
-            return await self.submit_one(asked.content, key)
+            return await self._submit(asked.content, key)
+
+    async def _submit(self, body: shapes.JobBody | shapes.JobsBody, key: str) -> Answer:
+        return await (self._submit_many(body, key) if isinstance(body, shapes.JobsBody) else self.submit_one(body, key))
 
     async def submit_one(self, body: shapes.JobBody, key: str) -> Answer:
         """202 and the job; what refuses it is a problem."""

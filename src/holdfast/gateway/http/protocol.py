@@ -13,6 +13,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast import limits
+from holdfast.gateway.http.answering import CYCLE
 from holdfast.gateway.http.problems import PROBLEM_TYPE, HttpError, problem_of
 from holdfast.logs import get_logger
 
@@ -143,6 +144,7 @@ class BoundedProtocol(HttpToolsProtocol):
             scope: Any = self.scope
             scope["holdfast.line"] = self.transport
             super().on_headers_complete()
+            scope[CYCLE] = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """A part of its body."""
