@@ -53,7 +53,7 @@ def shoot(page: Page, site: Site, view: str, path: Path) -> None:
         pause(1)
     page.screenshot(path=path)
     with Image.open(path) as picture:
-        picture.quantize(128).save(path, optimize=True)
+        picture.convert("RGB").quantize(256, kmeans=8).save(path, optimize=True)
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ export class Plot {
 function ticks(length, width) {
   const step = [15_000, 30_000, 60_000, 120_000].find((one) => length / one < (width < 360 ? 3 : 5.5));
   const all = [];
-  for (let ago = 0; ago < length * 0.95; ago += step) all.push(ago);
+  for (let ago = 0; ago < length * 0.9; ago += step) all.push(ago);
   return all;
 }
 
