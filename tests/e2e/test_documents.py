@@ -13,6 +13,7 @@ DOCUMENTS = (
     "docs/guide.md",
     "docs/http.md",
     "docs/cookbook.md",
+    "docs/operations/security.md",
     "docs/coming-from/celery.md",
     "docs/coming-from/rq.md",
     "docs/coming-from/dramatiq.md",
