@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import watched
+from tests.browser.chromium import Watched, watched
 from tests.browser.site import Site, site_in
 from tests.e2e.fleet import stable_port
 from tests.e2e.waiting import eventually
@@ -72,6 +72,19 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) ->
         site.fleet.server("--http-port", port)
         expect(link).to_have_text("live")
         expect(health).to_contain_text("Healthy")
+
+
+def test_a_backend_without_numbers_still_has_its_jobs(site: Site, tab: Watched) -> None:
+    """Where nothing is counted the page says so, and goes on with what there is."""
+    tab.refusal = "501"
+    problem = '{"title": "Not Implemented", "status": 501, "reason": "CAPABILITY_MISSING", "detail": "there is none"}'
+    for path in ("stats", "stats/recent", "events?*", "queues", "workers", "schedules"):
+        tab.page.route(f"**/api/v1/{path}", lambda route: route.fulfill(status=501, body=problem))
+    job = site.submit("resize_image", labels={"numbers": "none"})
+    tab.page.goto(site.url)
+    expect(tab.page.get_by_label("Health")).to_contain_text("No numbers")
+    tab.page.goto(f"{site.url}#/jobs?label=numbers:none")
+    expect(tab.page.get_by_role("link", name=job)).to_be_visible()
 
 
 def test_whoever_comes_later_sees_what_was_before(site: Site, page: Page) -> None:

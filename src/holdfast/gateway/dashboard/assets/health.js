@@ -10,12 +10,18 @@ const VERY_OLD_MS = 600_000;
 /** `{level, word, findings}`; levels are good, idle, warn and bad. */
 export function health({ live, stats, queues, workers, series }) {
   if (live.state === "lost") return lost(live);
+  if (live.isWithout) return without();
   if (stats === null || queues === null) return { level: "idle", word: "Looking", findings: [] };
   const findings = [...waiting(queues, stats), ...closed(queues), ...failing(series), ...silent(workers, series)];
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", word: "Needs attention", findings };
   if (findings.length) return { level: "warn", word: "Have a look", findings };
   const isIdle = !stats.states.RUNNING && !stats.states.QUEUED;
   return { level: isIdle ? "idle" : "good", word: isIdle ? "Healthy, idle" : "Healthy", findings };
+}
+
+function without() {
+  const text = "What keeps the jobs here counts nothing; jobs can be looked at all the same.";
+  return { level: "idle", word: "No numbers", findings: [{ level: "warn", text, href: "#/jobs" }] };
 }
 
 function lost(live) {

@@ -17,6 +17,7 @@ export class Live extends EventTarget {
     this.timer = 0;
     this.heardAt = 0;
     this.isHalted = false;
+    this.isWithout = false; // what keeps the jobs has no numbers at all
     setInterval(() => this.#watch(), SILENT_MS / 3);
   }
 
@@ -65,16 +66,15 @@ export class Live extends EventTarget {
   /** A server that refuses the stream is asked for its numbers, and for the stream again. */
   async #poll() {
     this.stop();
-    let isWithout = false;
     try {
       this.#stats(await get("/stats", {}, { tries: 1 }));
       this.#tell("open");
     } catch (error) {
-      isWithout = error.isMissing === true;
-      if (isWithout) this.#become("live");
+      this.isWithout = error.isMissing === true;
+      if (this.isWithout) this.#become("live");
     }
     if (this.isHalted) return;
-    this.timer = setTimeout(() => this.start(), isWithout ? AGAIN_MS * 5 : AGAIN_MS);
+    this.timer = setTimeout(() => this.start(), this.isWithout ? AGAIN_MS * 5 : AGAIN_MS);
   }
 
   #stats(stats) {
