@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.backends.microservices.owners import JobOwner
 from holdfast.client.refusals import error_of
+from holdfast.core.lifecycle import RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
@@ -200,4 +201,4 @@ async def test_older_of_two_workers_under_one_name_is_sent_away(here: World, stu
     here.clock.advance(3)
     assert await refusal(beat(1)) == ("ABORTED", "WORKER_SUPERSEDED")
     assert not (await beat(2)).revoked
-    assert await here.state(job_id) == public_pb.RUNNING
+    assert await here.state(job_id) == RUNNING
