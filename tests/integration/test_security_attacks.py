@@ -185,7 +185,8 @@ async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Se
     """Whoever is connected when its token goes is cut off, with the reason."""
     token = tokens.create(secured.path, "leaver", [Scope.READ, Scope.WORK], now_ms=1)
     secured.look()
-    client = secured.client(token)
+    # It asks again when the stream ends under a call, and hears then why.
+    client = RemoteJobs(GrpcCarrier(secured.server.address, Access(token=token)))
     assert (await client.stats()).epoch == 1
     session = await StreamWork(secured.server.address, Access(token=token)).open(
         Introduction("w", frozenset({"echo"}), frozenset(), 1)

@@ -1,6 +1,7 @@
 """Every method and every route with every kind of token: who is answered, who is not, and that nothing is written."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
 from itertools import product
 from pathlib import Path
@@ -111,8 +112,9 @@ def path_of(method: Any) -> str:  # noqa: ANN401 - a descriptor
 async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  # noqa: ANN401 - its stubs want more
     """How a call ends that says nothing which could be understood; as a stream, which is any call on the wire."""
     call = channel.stream_stream(path)(metadata=metadata, timeout=30)
-    await call.write(NO_MESSAGE)
-    await call.done_writing()
+    with suppress(grpc.aio.AioRpcError):  # who is refused may be so before it has said anything
+        await call.write(NO_MESSAGE)
+        await call.done_writing()
     code: grpc.StatusCode = await call.code()
     return code
 
