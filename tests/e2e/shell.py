@@ -20,7 +20,7 @@ class Shell:
         self.folder = folder
         self.environment = {"HOLDFAST_CONNECT": connect} if connect else {}
 
-    def run(self, *arguments: str, stdin: str = "", **environment: str) -> Done:
+    def run(self, *arguments: str, stdin: str = "", patience_s: float = DEADLINE_S, **environment: str) -> Done:
         """What it printed and how it ended, with pipes on every side."""
         return subprocess.run(
             [*HOLDFAST, *arguments],
@@ -30,7 +30,7 @@ class Shell:
             env=clean_environment({**self.environment, **environment}),
             cwd=self.folder,
             check=False,
-            timeout=DEADLINE_S,
+            timeout=patience_s,
         )
 
     def at_terminal(
