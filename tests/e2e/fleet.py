@@ -41,7 +41,7 @@ class Program:
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """The complete JSON lines of the log, of one event or of all."""
-        whole = self.log.rpartition("\n")[0].splitlines()
+        whole = self.log.split("\n")[:-1]
         records = [json.loads(line) for line in whole if line.startswith("{")]
         return [record for record in records if not event or record["event"] == event]
 

@@ -14,8 +14,8 @@ from holdfast.gateway.http.routing import Route
 
 _REF = "#/components/schemas/{name}"
 _PARAM = re.compile(r"\{(\w+)\}")
-#: What every route may answer; those that read jobs by name may find none.
-_ALWAYS = (400, 401, 403, 429, 500, 503)
+#: What every route may answer, the bounds of a request among it; those that read jobs by name may find none.
+_ALWAYS = (400, 401, 403, 408, 414, 429, 431, 500, 503)
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
