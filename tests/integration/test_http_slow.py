@@ -138,7 +138,7 @@ def _json(value: object) -> bytes:
 
 
 def _connections(running: LedgerServer) -> list[object]:
-    http = running._http
+    http = running.face._http
     assert http is not None
     return list(http._state.connections)
 

@@ -47,7 +47,7 @@ class Secured:
 
     def look(self) -> None:
         """Notices now what it would notice within a second."""
-        self.server._protection.guard.look()
+        self.server.face.protection.guard.look()
 
 
 @pytest.fixture

@@ -50,8 +50,8 @@ class MeterCollector(Collector):
             submitted.add_metric(pair, series.submitted)
             for state, outcome in OUTCOMES.items():
                 finished.add_metric((*pair, outcome), series.finished[state])
-            wait.add_metric(pair, *_buckets(series.wait_ms, 1_000))
-            run.add_metric(pair, *_buckets(series.run_ms, 1_000))
+            wait.add_metric(pair, *buckets(series.wait_ms, 1_000))
+            run.add_metric(pair, *buckets(series.run_ms, 1_000))
         yield from (submitted, finished, wait, run)
 
     def _of_schedules(self) -> Metric:
@@ -72,7 +72,7 @@ class MeterCollector(Collector):
             value=meter.reports_fenced,
         )
         sync = HistogramMetricFamily("holdfast_journal_sync_seconds", "How long a frame took to become durable.")
-        sync.add_metric((), *_buckets(meter.sync_us, 1_000_000))
+        sync.add_metric((), *buckets(meter.sync_us, 1_000_000))
         yield sync
         yield CounterMetricFamily("holdfast_journal_bytes", "Bytes of events made durable.", value=meter.journal_bytes)
 
@@ -126,7 +126,7 @@ def _bounded(queues: Sequence[QueueView]) -> list[QueueView]:
     return [*ranked[:SERIES_MAX], other]
 
 
-def _buckets(distribution: Distribution, per_second: int) -> tuple[list[tuple[str, float]], float]:
+def buckets(distribution: Distribution, per_second: int) -> tuple[list[tuple[str, float]], float]:
     """Buckets as the format has them, each holding those below it too, and the sum in seconds."""
     buckets: list[tuple[str, float]] = []
     below = 0

@@ -1,4 +1,4 @@
-"""Metrics of a ledger server: what counts, what is measured, and the port where it can be read."""
+"""Metrics of a ledger server: what counts, and what is measured."""
 
 import asyncio
 import platform
@@ -10,7 +10,6 @@ from holdfast import __version__
 from holdfast.coordinator.loop import Coordinator
 from holdfast.coordinator.ports import Storage
 from holdfast.core.overview import QueueView, queue_stats
-from holdfast.observe.endpoint import Endpoint
 from holdfast.observe.exposition import MeterCollector, render
 from holdfast.observe.metrics import JOB_BOUNDS_MS, OUTCOMES, Distribution, Meter
 
@@ -45,12 +44,11 @@ class MeasuredStorage:
 
 
 class Metrics:
-    """Counts from the beginning, serves once there is a coordinator."""
+    """Counts from the beginning; can be read once there is a coordinator."""
 
     def __init__(self) -> None:
         self._meter = Meter()
         self._collector: MeterCollector | None = None
-        self._endpoint = Endpoint(self.page)
 
     def measured(self, storage: Storage) -> Storage:
         """The same storage, measured."""
@@ -61,15 +59,6 @@ class Metrics:
         coordinator.observers.append(self._meter)
         build = {"version": __version__, "python": platform.python_version()}
         self._collector = MeterCollector(self._meter, lambda: _queues(coordinator), build)
-
-    async def start(self, host: str, port: int) -> str:
-        """Serves, not ready yet, and returns the address; `UnavailableError` if the port cannot be had."""
-        return await self._endpoint.start(host, port)
-
-    @property
-    def is_ready(self) -> bool:
-        """What `/readyz` says."""
-        return self._endpoint.is_ready
 
     def totals(self) -> "Totals":
         """Everything that was counted, of all queues and types together."""
@@ -86,14 +75,6 @@ class Metrics:
             leases_expired=self._meter.leases_expired,
             reports_fenced=self._meter.reports_fenced,
         )
-
-    def set_ready(self, *, is_ready: bool) -> None:
-        """What `/readyz` says from now on."""
-        self._endpoint.is_ready = is_ready
-
-    async def stop(self) -> None:
-        """Closes the port."""
-        await self._endpoint.stop()
 
     async def page(self) -> bytes:
         """The numbers as Prometheus reads them."""
