@@ -1,0 +1,249 @@
+"""The store port: what the pipeline's roles ask of a database. `postgres/` is one that gives it.
+
+Every method is one transaction, or several where its sentence says so. The store's clock is the only one: no method
+takes an instant. After `UnavailableError` it is unknown whether a change was made; every change is safe to repeat.
+"""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.backends.ports import Assignment, Found, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleView
+from holdfast.core.commands import CancelReply, Heard, ReportRow, Submitted
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode, ScheduleSpec, Template
+from holdfast.core.overview import QueueView
+
+
+class Ticket(msgspec.Struct, frozen=True, gc=False):
+    """A job on its way to a worker: what routing needs, and nothing that could be out of date and matter."""
+
+    job_id: str
+    #: The type that a worker must know.
+    route: str
+    queue: str
+    priority: int
+    #: Its place in submit order.
+    number: int
+    #: How often it was claimed, this time included.
+    deliveries: int
+    created_ms: int = 0
+
+
+class Kind(msgspec.Struct, frozen=True, order=True):
+    """What a worker takes: these routes, from these queues or, if none is named, from all."""
+
+    routes: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+
+
+class Rows(Protocol):
+    """Jobs as clients see them; schedulers use it."""
+
+    async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """All that are not refused, in one transaction; under a request id or a unique key the first one is found."""
+        ...
+
+    async def get(self, job_id: str) -> JobView:
+        """`NotFoundError` if there is none."""
+        ...
+
+    async def result(self, job_id: str) -> ResultView:
+        """`NotFoundError` if there is none."""
+        ...
+
+    async def payload(self, job_id: str) -> bytes:
+        """`NotFoundError` if there is none."""
+        ...
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Ends a QUEUED row, marks a RUNNING one."""
+        ...
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """By creation, ids ascending within a millisecond."""
+        ...
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """By creation; `InvalidArgumentError` for a cursor that this query never gave."""
+        ...
+
+    async def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
+        """A number that grows with each change of a job, for those that exist; for whoever waits for changes."""
+        ...
+
+    def changes(self) -> AsyncIterator[Collection[str]]:
+        """Ids of jobs that have just changed; empty: any may have. Ends with `UnavailableError` when it is deaf."""
+        ...
+
+
+class Claims(Protocol):
+    """Rows that should be on their way; watchers use it."""
+
+    async def claim(
+        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[tuple[str, str]]
+    ) -> list[Ticket]:
+        """Takes visible rows that these kinds of workers could run, but none of a full lane (queue, route).
+
+        Nothing of a paused queue. High priorities first, then submit order.
+        """
+        ...
+
+    async def unclaim(self, job_ids: Collection[str], delay_ms: int) -> None:
+        """Makes rows that could not be handed on visible again after so long; those that moved on are left alone."""
+        ...
+
+    async def expire(self, count: int) -> int:
+        """Takes leases back that ran out, and says how many."""
+        ...
+
+    async def next_visible_ms(self) -> int | None:
+        """How long until a row becomes visible that is not yet; None: none will."""
+        ...
+
+    def due(self) -> AsyncIterator[None]:
+        """Yields when rows may have become visible early. Ends with `UnavailableError` when it is deaf."""
+        ...
+
+
+class Runs(Protocol):
+    """Leases; workers use it."""
+
+    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int) -> list[int]:
+        """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold."""
+        ...
+
+    async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
+        """The right to run, for each that is QUEUED, due and in no paused queue, in submit order; no others."""
+        ...
+
+    async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
+        """Which of these hold, and which of those should be stopped."""
+        ...
+
+    async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
+        """For each an empty string, or why it does not count."""
+        ...
+
+    async def release(self, worker: str, tokens: Collection[int], *, is_spent: bool) -> None:
+        """Back to QUEUED and visible at once; spent ones cost a loss."""
+        ...
+
+
+class Leadership(msgspec.Struct, frozen=True):
+    """The right to fire ticks, as long as nobody else has a higher epoch."""
+
+    holder: str
+    epoch: int
+
+
+class Plans(Protocol):
+    """Schedules and who fires them; schedulers use it."""
+
+    async def set(self, spec: ScheduleSpec) -> ScheduleView:
+        """As `ScheduleApi` says; so the rest."""
+        ...
+
+    async def get(self, name: str) -> ScheduleView: ...
+    async def all(self) -> list[ScheduleView]: ...
+    async def delete(self, name: str) -> None: ...
+    async def pause(self, name: str, *, is_paused: bool) -> ScheduleView: ...
+    async def trigger(self, name: str) -> str: ...
+
+    async def lead(self, holder: str, lease_ms: int) -> Leadership | None:
+        """Takes or extends the leadership; None while somebody else has it."""
+        ...
+
+    async def resign(self, leadership: Leadership) -> None:
+        """So that nobody has to wait for the lease to run out."""
+        ...
+
+    async def tick(self, leadership: Leadership) -> bool:
+        """Fires, skips or passes over the earliest tick that is due; whether there was one.
+
+        `FailedPreconditionError` (NOT_LEADING) if the leadership is over: nothing happened.
+        """
+        ...
+
+    async def next_due_ms(self) -> int | None:
+        """How long until the earliest tick; None: there is none."""
+        ...
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a worker takes its tickets from, as its coordinator last said."""
+
+    worker: str
+    session: str
+    kind: Kind
+    slots: int
+    queues: tuple[str, ...]
+    heard_ms_ago: int = 0
+    is_draining: bool = False
+    running: int = 0
+
+
+class Places(Protocol):
+    """Workers and their queue processes; the coordinator writes it, watchers and schedulers read it."""
+
+    async def save(self, places: Sequence[Place]) -> None:
+        """Makes or replaces these; their workers were heard of just now."""
+        ...
+
+    async def remove(self, workers: Collection[str]) -> None:
+        """They are gone."""
+        ...
+
+    async def all(self) -> list[Place]:
+        """By worker."""
+        ...
+
+    async def ask_to_drain(self, worker: str) -> None:
+        """`NotFoundError` if it is not there; its coordinator tells it."""
+        ...
+
+
+class QueueBook(Protocol):
+    """Queues as operators see them; schedulers use it."""
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that has jobs or is not open, by name."""
+        ...
+
+    async def set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """Durable when it returns."""
+        ...
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """Cancels what waits, in several transactions, and says how many."""
+        ...
+
+    async def states(self) -> Mapping[State, int]:
+        """How many jobs there are of each state."""
+        ...
+
+
+class Store(Protocol):
+    """One database. Parts of it may be used from many tasks at a time."""
+
+    @property
+    def rows(self) -> Rows: ...
+    @property
+    def claims(self) -> Claims: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def plans(self) -> Plans: ...
+    @property
+    def places(self) -> Places: ...
+    @property
+    def queue_book(self) -> QueueBook: ...
+
+    async def cluster_id(self) -> str:
+        """What this database calls itself, for ever."""
+        ...
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        ...
