@@ -61,7 +61,8 @@ RULES = (
     Rule("backends/ports.py", ours=("core", "errors", "limits")),
     Rule("gateway/", ours=("gateway", "backends", "coordinator", "core", "proto", "errors", "limits", "logs")),
     Rule("client/", ours=("client", "backends.ports", "core", "proto", "errors", "limits")),
-    Rule("worker/", ours=("worker", "backends.ports", "core", "errors", "limits", "logs")),
+    # Spans begin where jobs are submitted and where they run: of `observe`, both know them and nothing else.
+    Rule("worker/", ours=("worker", "backends.ports", "core", "observe.tracing", "errors", "limits", "logs")),
     Rule(
         "sdk/",
         ours=(
@@ -71,6 +72,7 @@ RULES = (
             "backends.ports",
             "coordinator.ports",
             "core",
+            "observe.tracing",
             "settings",
             "settings_sources",
             "errors",

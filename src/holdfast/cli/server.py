@@ -60,11 +60,13 @@ def run_program(settings: Settings, program: "Callable[[Settings, ByteStream], C
 
     from holdfast.observe import logging
     from holdfast.observe.stream import BackgroundStream
+    from holdfast.observe.tracing_export import exporting
 
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        uvloop.run(program(settings, stream))
+        with exporting(os.environ, "holdfast"):
+            uvloop.run(program(settings, stream))
     finally:
         stream.close()
 

@@ -1,5 +1,6 @@
 """`holdfast service ROLE`: one service of the microservices topology; its environment says the rest."""
 
+import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.server import signature_of
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError
+from holdfast.settings import MEMORY, Settings
+from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
@@ -39,12 +43,16 @@ class LogFormat(StrEnum):
 
 
 _EVERY = frozenset(ServiceRole)
+#: Settings that are options of the gateway: what protects it, and what it serves beside its ports.
+_OF_THE_GATEWAY = (
+    *("reflection", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port"),
+)
 #: Which roles an option concerns; said to another, it is a mistake.
 _CONCERNS = {
+    **dict.fromkeys(_OF_THE_GATEWAY, frozenset({ServiceRole.GATEWAY})),
     "data": frozenset({ServiceRole.JOB, ServiceRole.QUEUE, ServiceRole.RESULT}),
     "host": _EVERY - {ServiceRole.WORKER},
     "insecure": _EVERY - {ServiceRole.WORKER},
-    "reflection": frozenset({ServiceRole.GATEWAY}),
     "app": frozenset({ServiceRole.WORKER}),
     "slots": frozenset({ServiceRole.WORKER}),
     "queues": frozenset({ServiceRole.WORKER}),
@@ -61,9 +69,6 @@ def service(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen beyond loopback, even where nothing protects the jobs.")
     ] = False,
-    reflection: Annotated[
-        bool, typer.Option("--reflection", help="Let clients of the gateway ask which calls there are.")
-    ] = False,
     app: Annotated[
         str | None, typer.Option("--app", "-A", metavar="MODULE:APP", help="Whose jobs the worker runs, too.")
     ] = None,
@@ -76,16 +81,17 @@ def service(
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="json, text, or auto: text on a terminal.")] = LogFormat.JSON,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    **gateway: object,
 ) -> None:
     """Serves until TERM or INT."""
     given = {
         "data": data,
         "host": host,
         "insecure": insecure,
-        "reflection": reflection,
         "app": app,
         "slots": slots,
         "queues": queues,
+        **gateway,
     }
     _refuse_what_does_not_concern(role, given)
     if has_lifeline:
@@ -111,7 +117,7 @@ def service(
 
 def _refuse_what_does_not_concern(role: ServiceRole, given: Mapping[str, object]) -> None:
     problems = [
-        f"expected --{name} for {', '.join(sorted(roles))} only, got it for {role}"
+        f"expected --{name.replace('_', '-')} for {', '.join(sorted(roles))} only, got it for {role}"
         for name, roles in _CONCERNS.items()
         if given[name] and role not in roles
     ]
@@ -139,13 +145,20 @@ def _serve(role: ServiceRole, environment: "Environment", stream: "ByteStream", 
         host=given["host"] or "127.0.0.1",
         data=given["data"],
         is_insecure=given["insecure"],
-        has_reflection=given["reflection"],
+        **({"gateway": _gateway(given)} if role is ServiceRole.GATEWAY else {}),
     )
     uvloop.run(serve(options, environment, stream))
 
 
+def _gateway(given: Mapping[str, Any]) -> Settings:
+    """What the options say, and nothing else."""
+    options = {name: given[name] for name in ("host", "insecure", *_OF_THE_GATEWAY)}
+    return load(Settings, flags={**options, "data": MEMORY}, environment={}, folder=None).settings
+
+
 def _work(environment: "Environment", app_path: str, queues: str) -> None:
     from holdfast.cli.worker import load_handlers, run_to_the_end
+    from holdfast.observe.tracing_export import exporting
     from holdfast.services.environment import WorkerEnvironment
     from holdfast.topology.service_worker import work
     from holdfast.worker.loading import schedules_of
@@ -155,7 +168,8 @@ def _work(environment: "Environment", app_path: str, queues: str) -> None:
     if planned := schedules_of(app):
         say(f"holdfast: {len(planned)} schedules of {app_path} are not set: these services keep no schedules")
     try:
-        ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues)))
+        with exporting(os.environ, "holdfast-worker"):
+            ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues)))
     finally:
         if app is not None and hasattr(app, "close"):
             app.close()
@@ -174,3 +188,13 @@ def _queue_names(queues: str) -> frozenset[str]:
     except msgspec.ValidationError:
         message = f"expected --queues to be names of queues, with commas, got {queues!r}"
         raise InvalidArgumentError(message, reason="QUEUE_NAME_INVALID") from None
+
+
+def _signature() -> inspect.Signature:
+    """What stands above, and the settings that are options of the gateway."""
+    own = [one for one in inspect.signature(service).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    return inspect.Signature([*own, *signature_of(_OF_THE_GATEWAY).parameters.values()])
+
+
+# typer reads the signature; mypy does not know that functions may carry one.
+service.__signature__ = _signature()  # type: ignore[attr-defined]

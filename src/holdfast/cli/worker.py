@@ -69,6 +69,7 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
     """Works to the end; returns the worker as it ended."""
     from holdfast.observe import logging
     from holdfast.observe.stream import BackgroundStream
+    from holdfast.observe.tracing_export import exporting
     from holdfast.topology.worker_process import run_worker
     from holdfast.worker.lifeline import die_with_parent, lifeline
 
@@ -82,7 +83,8 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        return run_to_the_end(run_worker(api, handlers, _config(settings), where, _scheduling(loaded, found)))
+        with exporting(os.environ, "holdfast-worker"):
+            return run_to_the_end(run_worker(api, handlers, _config(settings), where, _scheduling(loaded, found)))
     finally:
         if found is not None and hasattr(found, "close"):
             found.close()

@@ -13,6 +13,7 @@ from holdfast.backends.ports import JobDraft
 from holdfast.core import model
 from holdfast.core.commands import Refusal
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Extra, Template
+from holdfast.core.trace_context import TraceContext, carrying
 from holdfast.core.validation import check_extra, check_template
 from holdfast.errors import InvalidArgumentError
 
@@ -99,11 +100,12 @@ class Plan:
         _ms("delay_s", options.delay_s)
         _due_ms(options.at)
 
-    def draft(self, job_id: str, payload: bytes, template: int = 0) -> JobDraft:
-        """One job of this kind."""
+    def draft(self, job_id: str, payload: bytes, template: int = 0, context: TraceContext | None = None) -> JobDraft:
+        """One job of this kind, made in the context of a trace if there is one."""
         options = self.options
         delay_ms = _ms("delay_s", options.delay_s) if options.delay_s else 0
-        return JobDraft(template, payload, delay_ms, _due_ms(options.at), self._extra, job_id)
+        extra = self._extra if context is None else carrying(self._extra, context)
+        return JobDraft(template, payload, delay_ms, _due_ms(options.at), extra, job_id)
 
 
 def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:

@@ -7,12 +7,13 @@ from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
+from holdfast.core.trace_context import TraceContext
 from holdfast.errors import HoldfastError
+from holdfast.observe.tracing import About, Producer
 from holdfast.sdk.codec import Codec
 from holdfast.sdk.errors import SubmitManyError
 from holdfast.sdk.job import Job
 from holdfast.sdk.options import Plan
-from holdfast.sdk.pairs import awaiting, waiting
 
 if TYPE_CHECKING:
     from holdfast.sdk.connection import Connection
@@ -35,10 +36,18 @@ class Submitter:
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
+        self._producer = Producer()
 
     def one(self, item: Item) -> Job[Any]:
         """Durable when it returns. Asked on this very thread if that is possible; the id makes a second try safe."""
-        templates, drafts = [item.plan.template], [item.plan.draft(self._connection.mint(), item.payload)]
+        job_id = self._connection.mint()
+        with self._producer.sending(_about(item, job_id)) as sending:
+            job = self._one(item, [item.plan.draft(job_id, item.payload, context=sending.context)])
+            sending.accepted(job.id)
+            return job
+
+    def _one(self, item: Item, drafts: list[JobDraft]) -> Job[Any]:
+        templates = [item.plan.template]
         near = self._connection.near()
         if near is not None:
             try:
@@ -50,15 +59,33 @@ class Submitter:
 
     async def aone(self, item: Item) -> Job[Any]:
         """The same, to be awaited."""
-        templates, drafts = [item.plan.template], [item.plan.draft(self._connection.mint(), item.payload)]
-        return await self._portal().arun(lambda: self._send_one(item, templates, drafts))
+        job_id = self._connection.mint()
+        with self._producer.sending(_about(item, job_id)) as sending:
+            templates = [item.plan.template]
+            drafts = [item.plan.draft(job_id, item.payload, context=sending.context)]
+            job = await self._portal().arun(lambda: self._send_one(item, templates, drafts))
+            sending.accepted(job.id)
+            return job
 
     async def _send_one(self, item: Item, templates: list[Template], drafts: list[JobDraft]) -> Job[Any]:
         submitted = await self._connection.call(lambda ports: ports.jobs.submit(templates, drafts))
         return self._accepted(submitted, 0, item)
 
-    async def _many(self, items: list[Item]) -> list[Job[Any]]:
+    def many(self, items: list[Item]) -> list[Job[Any]]:
         """All of them, or SubmitManyError with those that were accepted."""
+        if not items:
+            return []
+        with self._producer.sending(_about(items[0]), len(items)) as sending:
+            return self._portal().run(lambda: self._many(items, sending.context))
+
+    async def amany(self, items: list[Item]) -> list[Job[Any]]:
+        """The same, to be awaited."""
+        if not items:
+            return []
+        with self._producer.sending(_about(items[0]), len(items)) as sending:
+            return await self._portal().arun(lambda: self._many(items, sending.context))
+
+    async def _many(self, items: list[Item], context: TraceContext | None) -> list[Job[Any]]:
         import asyncio
 
         limit = asyncio.Semaphore(_IN_FLIGHT)
@@ -67,7 +94,7 @@ class Submitter:
 
         async def send(start: int, batch: list[Item]) -> None:
             async with limit:
-                outcomes = await self._batch(batch)
+                outcomes = await self._batch(batch, context)
             for index, outcome in enumerate(outcomes, start):
                 if isinstance(outcome, Job):
                     jobs[index] = outcome
@@ -79,12 +106,12 @@ class Submitter:
             raise SubmitManyError(jobs, errors)
         return [job for job in jobs if job is not None]
 
-    async def _batch(self, items: Sequence[Item]) -> list[Job[Any] | HoldfastError]:
+    async def _batch(self, items: Sequence[Item], context: TraceContext | None) -> list[Job[Any] | HoldfastError]:
         templates: dict[Template, int] = {}
         drafts: list[JobDraft] = []
         for plan, payload, _ in items:
             number = templates.setdefault(plan.template, len(templates))
-            drafts.append(plan.draft(self._connection.mint(), payload, number))
+            drafts.append(plan.draft(self._connection.mint(), payload, number, context))
         try:
             submitted = await self._connection.call(lambda ports: ports.jobs.submit(list(templates), drafts))
         except HoldfastError as error:
@@ -104,10 +131,14 @@ class Submitter:
         is_existing = index in submitted.existing
         return Job(self._connection, submitted.job_ids[index], item.codec, is_existing=is_existing)
 
-    many, amany = waiting(_many), awaiting(_many)
-
     def _portal(self) -> "Portal":
         return self._connection.portal()
+
+
+def _about(item: Item, job_id: str = "") -> About:
+    """What a span tells of it; all jobs of one call are of one kind."""
+    template = item.plan.template
+    return About(template.queue, template.type, job_id, item.plan.options.headers)
 
 
 def _batches(items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:

@@ -20,6 +20,7 @@ from holdfast.core.lifecycle import FAILED
 from holdfast.core.workers import beat_ms
 from holdfast.errors import FINAL, HoldfastError
 from holdfast.logs import get_logger
+from holdfast.worker.attempt_spans import attempt_spans
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.port import Ended, Tally
@@ -42,7 +43,7 @@ class Worker:
         self._config = config
         self._log = get_logger().bind(worker_id=config.worker_id)
         self._notes = Notes()
-        self._slots = Slots(handlers, config, self._ended, self._notes.add)
+        self._slots = Slots(handlers, config, self._ended, self._notes.add, attempt_spans(config.worker_id))
         self._outbox = Outbox()
         #: Credits that the backend has not used yet.
         self._offered = 0

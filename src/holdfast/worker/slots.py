@@ -16,6 +16,7 @@ from holdfast.backends.ports import Assignment
 from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import InvalidArgumentError
+from holdfast.worker.attempt_spans import AttemptSpans
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import CancelInterrupt, JobContext
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
@@ -36,8 +37,12 @@ class Slots:
         config: WorkerConfig,
         ended: Callable[[list[Ended]], None],
         noted: Callable[[JobContext], object],
+        spans: AttemptSpans | None = None,
     ) -> None:
-        self._handlers = {name: _isolated(handler, config) for name, handler in handlers.items()}
+        isolated = {name: _isolated(handler, config) for name, handler in handlers.items()}
+        self._handlers = isolated if spans is None else spans.around_all(isolated)
+        self._no_handler = _NO_HANDLER if spans is None else spans.around(_NO_HANDLER)
+        self._spans = spans
         self._config = config
         self._told = ended
         self._noted = noted
@@ -51,7 +56,7 @@ class Slots:
         watcher = Watcher(self._ended, self.tally)
         self.tasks = TaskExecutor(watcher, kill_grace_ms=config.kill_grace_ms)
         self.threads = ThreadExecutor(watcher, self.pace, slots=config.slots, kill_grace_ms=config.kill_grace_ms)
-        self.processes = ProcessExecutor(watcher, _process_config(config))
+        self.processes = ProcessExecutor(watcher, _process_config(config), None if spans is None else spans.sent)
         self._executors: dict[Mode, Executor] = {
             Mode.THREAD: self.threads,
             Mode.PROCESS: self.processes,
@@ -111,10 +116,12 @@ class Slots:
         self._waiting.clear()
         for executor in self._executors.values():
             await executor.close()
+        if self._spans is not None:
+            self._spans.close()
 
     def _stand_in(self, assignment: Assignment) -> Handler:
         sim = self._handlers.get(SIM_TYPE) if assignment.simulated else None
-        return sim or _NO_HANDLER
+        return sim or self._no_handler
 
     def _is_dropped(self, context: JobContext) -> bool:
         if context.handler.mode is Mode.THREAD:
@@ -147,6 +154,8 @@ class Slots:
             self.tally.ended += len(known)
             self.ended_here += sum(context.handler.mode is not Mode.PROCESS for context, _ in known)
             self._told(known)
+            if self._spans is not None:
+                self._spans.ended(known)
         self._pump()
 
     def _pump(self) -> None:

@@ -24,6 +24,7 @@ from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import HoldfastError
+from holdfast.observe.tracing import adopt
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.context import CURRENT, CancelInterrupt, JobContext, JobInterrupt, TimeoutInterrupt
 from holdfast.worker.executors.frames import (
@@ -66,6 +67,8 @@ class Child:
         self._send(Ready())
         while isinstance(order := self._orders.get(), Run):
             context = JobContext(order.assignment, _handler(handlers, order.assignment), monotonic(), self._noted)
+            if order.trace is not None:
+                adopt(order.trace)
             row = self._run(context)
             note = context.take_note()
             if note is not None:

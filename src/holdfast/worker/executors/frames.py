@@ -6,6 +6,7 @@ from holdfast import limits
 from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
+from holdfast.core.trace_context import TraceContext
 
 LENGTH_BYTES = 4
 #: Longer than any message: what claims to be, is none.
@@ -16,6 +17,8 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     """To the child: run this."""
 
     assignment: Assignment
+    #: The span around it, where there is one.
+    trace: TraceContext | None = None
 
 
 class Interrupt(msgspec.Struct, frozen=True, tag="interrupt"):

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
+from holdfast.core.trace_context import TraceContext
 from holdfast.logs import get_logger
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.executors.child_process import ChildProcess, how_it_ended
@@ -53,9 +54,16 @@ class _Member:
 class ProcessExecutor:
     """Children by attempt; a new one is spawned when none is free."""
 
-    def __init__(self, watcher: Watcher, config: ProcessConfig) -> None:
+    def __init__(
+        self,
+        watcher: Watcher,
+        config: ProcessConfig,
+        trace: Callable[[JobContext], TraceContext | None] | None = None,
+    ) -> None:
+        """`trace` hears of every attempt that goes to a child, and says what to tell the child of its span."""
         self._watcher = watcher
         self._config = config
+        self._trace = trace
         self._idle: list[_Member] = []
         self._busy: dict[JobContext, _Member] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,7 +155,7 @@ class ProcessExecutor:
         assert context is not None
         context.started_s = time.monotonic()
         member.jobs += 1
-        member.process.send(Run(context.assignment))
+        member.process.send(Run(context.assignment, self._trace and self._trace(context)))
         timeout_ms = context.assignment.timeout_ms
         member.set_timer(timeout_ms / 1_000 if timeout_ms else None, self._expire)
 
