@@ -58,6 +58,7 @@ RULES = (
     Rule("backends/", ours=("backends", "client", "coordinator", "core", "proto", "errors", "limits", "logs")),
     Rule("backends/ledger/", ours=("backends", "coordinator", "core", "errors", "limits")),
     Rule("backends/microservices/", ours=("backends", "client", "core", "proto", "errors", "limits", "logs")),
+    Rule("backends/pipeline/", ours=("backends", "core", "errors", "limits", "logs")),
     Rule("backends/ports.py", ours=("core", "errors", "limits")),
     Rule("gateway/", ours=("gateway", "backends", "coordinator", "core", "proto", "errors", "limits", "logs")),
     Rule("client/", ours=("client", "backends.ports", "core", "proto", "errors", "limits")),
@@ -95,6 +96,13 @@ RULES = (
                 "limits",
                 "logs",
             ),
+        ),
+    ),
+    Rule(
+        "pipeline/",
+        ours=(
+            *("pipeline", "gateway.http", "gateway.guarding", "gateway.refusing", "backends.pipeline"),
+            *("backends.ports", "core", "observe", "clock", "errors", "limits", "logs"),
         ),
     ),
     Rule("observe/", ours=("core", "observe", "errors", "limits")),

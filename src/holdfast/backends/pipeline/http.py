@@ -1,0 +1,144 @@
+"""HTTP between the roles: connections that are kept, a deadline for every call, and errors that are ours.
+
+    lines = Lines()
+    view = await lines.ask("127.0.0.1:7001", "/queue/stats", kind=QueueStats)
+    made = await lines.ask("127.0.0.1:7001", "/queue/push", Pushing(tickets), kind=Pushed, deadline_s=1.0)
+    raw = await lines.carry("127.0.0.1:8081", "/ports/jobs.get", packed_bytes, deadline_s=1.0)
+
+Invariants: after `NotDeliveredError` nobody has heard of the call, and it may go to somebody else; after any other
+`UnavailableError` it may have been heard. What the other side refused is the error that it raised there.
+"""
+
+import ssl
+from http import HTTPStatus
+from typing import Any, TypeVar, overload
+
+import aiohttp
+import msgspec
+
+from holdfast.errors import Code, HoldfastError, UnavailableError, error_class
+
+T = TypeVar("T")
+
+#: How long a call may take when nobody says.
+DEADLINE_S = 2.0
+#: How long a connection may take to be made: processes of one network answer in milliseconds, or are away.
+_CONNECT_S = 1.0
+#: Less than the other side keeps an idle connection, so that it is never closed under a call.
+_IDLE_S = 20.0
+_JSON = "application/json"
+_MSGPACK = "application/msgpack"
+_PROBLEM = "application/problem+json"
+_ENCODER = msgspec.json.Encoder()
+_ERROR_STATUS = HTTPStatus.BAD_REQUEST.value
+
+
+class NotDeliveredError(UnavailableError):
+    """Nobody was there to hear the call: it may be made elsewhere, whatever it asks for."""
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    code: Code
+    detail: str
+    reason: str = ""
+    details: dict[str, str] = {}
+
+
+class Lines:
+    """Connections to any number of roles. May be used from many tasks at a time; made and closed on one loop."""
+
+    def __init__(self, *, token: str = "", tls: ssl.SSLContext | None = None) -> None:
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    @overload
+    async def ask(
+        self, address: str, path: str, content: object = None, *, kind: type[T], deadline_s: float = DEADLINE_S
+    ) -> T: ...
+    @overload
+    async def ask(
+        self, address: str, path: str, content: object = None, *, kind: None = None, deadline_s: float = DEADLINE_S
+    ) -> Any: ...  # noqa: ANN401 - whatever the JSON holds
+    async def ask(
+        self, address: str, path: str, content: object = None, *, kind: Any = None, deadline_s: float = DEADLINE_S
+    ) -> Any:
+        """A GET, or a POST where there is content, both in JSON; `kind` is the type of the answer."""
+        if content is None:
+            body = await self._call("GET", address, path, None, _JSON, deadline_s)
+        else:
+            body = await self._call("POST", address, path, _ENCODER.encode(content), _JSON, deadline_s)
+        try:
+            return msgspec.json.decode(body, type=Any if kind is None else kind)
+        except msgspec.MsgspecError as error:
+            raise _strange(address, path, str(error)) from None
+
+    async def carry(self, address: str, path: str, body: bytes, *, deadline_s: float = DEADLINE_S) -> bytes:
+        """A POST of MessagePack; the answer is what came, to be decoded by whoever knows its type."""
+        return await self._call("POST", address, path, body, _MSGPACK, deadline_s)
+
+    async def close(self) -> None:
+        """Ends every connection; calls under way fail."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _call(
+        self, method: str, address: str, path: str, body: bytes | None, kind: str, deadline_s: float
+    ) -> bytes:
+        scheme = "http" if self._tls is None else "https"
+        timeout = aiohttp.ClientTimeout(total=deadline_s, sock_connect=min(_CONNECT_S, deadline_s))
+        headers = {} if body is None else {"content-type": kind}
+        try:
+            async with self._open().request(
+                method, f"{scheme}://{address}{path}", data=body, headers=headers, timeout=timeout
+            ) as answer:
+                received = await answer.read()
+                if answer.status < _ERROR_STATUS:
+                    return received
+                raise _refusal(address, path, answer, received)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            message = f"nobody answers at {address}: {_words(error)}"
+            raise NotDeliveredError(message, reason="NOT_DELIVERED", details={"address": address}) from error
+        except TimeoutError as error:
+            message = f"{address} did not answer {path} within {deadline_s:g} s"
+            raise UnavailableError(message, reason="NO_ANSWER", details={"address": address}) from error
+        except (aiohttp.ClientError, OSError) as error:
+            message = f"the connection to {address} broke during {path}: {_words(error)}"
+            raise UnavailableError(message, reason="CONNECTION_LOST", details={"address": address}) from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session, made when it is first needed: it belongs to the loop that runs then."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    # Whoever calls bounds itself; a call must never wait behind others that are kept waiting.
+                    limit=0,
+                    keepalive_timeout=_IDLE_S,
+                    ssl=True if self._tls is None else self._tls,
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=self._headers,
+                auto_decompress=False,
+            )
+        return self._session
+
+
+def _refusal(address: str, path: str, answer: aiohttp.ClientResponse, body: bytes) -> HoldfastError:
+    """What the other side raised; a stranger's words are no refusal of ours."""
+    if answer.content_type != _PROBLEM:
+        return _strange(address, path, f"HTTP status {answer.status}")
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+    except msgspec.MsgspecError as error:
+        return _strange(address, path, str(error))
+    return error_class(problem.code)(problem.detail, reason=problem.reason, details=problem.details)
+
+
+def _strange(address: str, path: str, what: str) -> UnavailableError:
+    message = f"what answers {path} at {address} is not what was expected there: {what[:200]}"
+    return UnavailableError(message, reason="NOT_UNDERSTOOD", details={"address": address})
+
+
+def _words(error: BaseException) -> str:
+    return str(error)[:200] or type(error).__name__

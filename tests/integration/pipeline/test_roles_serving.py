@@ -1,0 +1,162 @@
+"""How roles serve and call each other, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.backends.pipeline.http import Lines, NotDeliveredError
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
+from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.pipeline.serving import RoleServer, packed
+from holdfast.pipeline.vitals import Vitals, post
+from tests.integration.http_client import ask
+
+
+class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the role of these tests is told."""
+
+    text: str = ""
+
+
+class Parrot:
+    """A role that says what it hears."""
+
+    def __init__(self) -> None:
+        self.asleep = asyncio.Event()
+        self.is_ready = True
+
+    async def say(self, asked: Asked) -> Answer:
+        return answer({"said": asked.content.text})
+
+    async def carry(self, asked: Asked) -> Answer:
+        return packed(msgspec.msgpack.decode(asked.content, type=Word))
+
+    async def refuse(self, asked: Asked) -> Answer:
+        raise FailedPreconditionError("not here", reason="NOT_LEADING", details={"leader": "other"})
+
+    async def sleep(self, asked: Asked) -> Answer:
+        self.asleep.set()
+        await asyncio.Event().wait()
+        return answer(None)
+
+    async def break_down(self, asked: Asked) -> Answer:
+        raise RuntimeError("a secret")
+
+    def server(self) -> RoleServer:
+        routes = [
+            post("/say", self.say, Word, "says it"),
+            post("/carry", self.carry, bytes, "says it in MessagePack"),
+            post("/refuse", self.refuse, Word, "does not"),
+            post("/sleep", self.sleep, Word, "never answers"),
+            post("/break", self.break_down, Word, "breaks"),
+        ]
+        vitals = Vitals("parrot", is_ready=lambda: self.is_ready, health=lambda: {"words": 3})
+        return RoleServer(routes, vitals)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Parrot, str, Lines]]:
+    """A role, its address, and lines to it."""
+    parrot, lines = Parrot(), Lines()
+    server = parrot.server()
+    address = await server.start("127.0.0.1", 0)
+    try:
+        yield parrot, address, lines
+    finally:
+        await lines.close()
+        await server.stop(0)
+
+
+async def test_values_travel_both_ways() -> None:
+    """JSON and MessagePack arrive as the types that the routes name, and no body stands for the defaults."""
+    async with served() as (_, address, lines):
+        assert await lines.ask(address, "/say", Word("hello"), kind=dict[str, str]) == {"said": "hello"}
+        raw = await lines.carry(address, "/say", msgspec.msgpack.encode(Word("packed")))
+        assert msgspec.json.decode(raw) == {"said": "packed"}
+        raw = await lines.carry(address, "/carry", msgspec.msgpack.encode(Word("raw")))
+        assert msgspec.msgpack.decode(raw, type=Word) == Word("raw")
+        assert (await ask(address, "POST", "/say")).json == {"said": ""}
+
+
+async def test_refusals_arrive_as_they_were_raised() -> None:
+    """Code, reason, sentence and details are those of the other side."""
+    async with served() as (_, address, lines):
+        with pytest.raises(FailedPreconditionError) as refused:
+            await lines.ask(address, "/refuse", Word())
+        assert refused.value.reason == "NOT_LEADING"
+        assert refused.value.details == {"leader": "other"}
+        with pytest.raises(InvalidArgumentError):
+            await lines.ask(address, "/say", {"txt": "wrong name"})
+        with pytest.raises(InvalidArgumentError):
+            await lines.carry(address, "/say", b"\xc1")
+        with pytest.raises(NotFoundError, match="/say"):
+            await lines.ask(address, "/nowhere")
+
+
+async def test_a_bug_is_told_to_nobody() -> None:
+    """Whoever asked learns that it failed, and nothing else."""
+    async with served() as (_, address, _lines):
+        reply = await ask(address, "POST", "/break", {})
+        assert reply.status == 500
+        assert b"secret" not in reply.body
+
+
+async def test_not_delivered_is_told_from_not_answered() -> None:
+    """Where nobody listens, nothing was heard; a deadline or a broken connection says less."""
+    async with served() as (parrot, address, lines):
+        with pytest.raises(UnavailableError) as silent:
+            await lines.ask(address, "/sleep", Word(), deadline_s=0.05)
+        assert silent.value.reason == "NO_ANSWER"
+        assert not isinstance(silent.value, NotDeliveredError)
+        await parrot.asleep.wait()
+    lines = Lines()
+    with pytest.raises(NotDeliveredError):
+        await lines.ask(address, "/say", Word())
+    await lines.close()
+
+
+async def test_a_connection_that_breaks_under_a_call_is_unavailable() -> None:
+    """The call may have been heard, so it is not said to be undelivered."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    lines = Lines()
+    with pytest.raises(UnavailableError) as broken:
+        await lines.ask(address, "/say", Word())
+    assert not isinstance(broken.value, NotDeliveredError)
+    await lines.close()
+    server.close()
+
+
+async def test_every_role_answers_probes() -> None:
+    """Health, liveness, readiness and metrics are there without being asked for."""
+    async with served() as (parrot, address, _):
+        assert (await ask(address, "GET", "/health")).json == {"status": "ok", "role": "parrot", "words": 3}
+        parrot.is_ready = False
+        told: dict[str, Any] = {
+            path: (await ask(address, "GET", path)).status for path in ("/health", "/livez", "/readyz", "/metrics")
+        }
+        assert told == {"/health": 503, "/livez": 200, "/readyz": 503, "/metrics": 200}
+
+
+async def test_pages_of_others_change_nothing() -> None:
+    """A browser that was sent here by another site, or by a name that is not ours, is refused."""
+    async with served() as (_, address, _):
+        foreign = await ask(address, "POST", "/say", {}, {"Origin": "http://evil.example"})
+        assert foreign.status == 403
+        assert (await ask(address, "GET", "/metrics", None, {"Host": "evil.example"})).status in {400, 403}
+
+
+async def test_taken_port_is_explained() -> None:
+    """The error names the option that helps."""
+    async with served() as (parrot, address, _):
+        with pytest.raises(UnavailableError, match="--port"):
+            await parrot.server().start("127.0.0.1", int(address.rpartition(":")[2]))
