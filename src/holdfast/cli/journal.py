@@ -1,4 +1,4 @@
-"""`holdfast journal`: look into a journal, prove it, travel in it, repair its end. All but `repair` only read."""
+"""`holdfast journal`: look into a journal, prove it, travel in it, back it up, repair its end."""
 
 import sys
 from datetime import datetime
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli import journal_backup
 from holdfast.cli.places import holds_journal, nearby
 from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table, say
 from holdfast.errors import InvalidArgumentError, NotFoundError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.journal.os_disk import OsDisk
     from holdfast.journal.recovery import RepairReport
 
-app = typer.Typer(help="Look into a journal, prove it, travel in it, repair its end.", no_args_is_help=True)
+app = typer.Typer(help="Look into a journal, prove it, travel in it, back it up, repair its end.", no_args_is_help=True)
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The data directory.")]
 At = Annotated[
@@ -34,6 +35,10 @@ def journal() -> None:
     """Groups the commands."""
 
 
+app.command()(journal_backup.backup)
+app.command()(journal_backup.restore)
+
+
 @app.command()
 def repair(directory: Directory, as_json: Json = False) -> None:
     """Cut a damaged last frame, keeping a copy. Only what a damaged end needs; refuses everything else."""
@@ -41,7 +46,7 @@ def repair(directory: Directory, as_json: Json = False) -> None:
 
     from holdfast.journal.recovery import repair as repair_journal
 
-    report = repair_journal(_disk(directory))
+    report = repair_journal(disk_of(directory))
     if as_json:
         print_json(msgspec.to_builtins(report))
     else:
@@ -69,7 +74,7 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 
     from holdfast.coordinator import time_travel
 
-    disk = _disk(directory)
+    disk = disk_of(directory)
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task("replaying", total=None)
         proof = time_travel.verify(disk, lambda position, end: bar.update(task, completed=position, total=end))
@@ -96,7 +101,7 @@ def show(
 
     lines = (
         entry
-        for position, event in time_travel.all_events(_disk(directory), after)
+        for position, event in time_travel.all_events(disk_of(directory), after)
         for entry in entries(position, event)
     )
     print_entries(list(islice(lines, limit)), as_json=as_json, has_ids=True)
@@ -114,7 +119,7 @@ def history(
     from holdfast.cli.views import print_entries
     from holdfast.coordinator import time_travel
 
-    print_entries(time_travel.history(_disk(directory), job_id), as_json=as_json, has_ids=False)
+    print_entries(time_travel.history(disk_of(directory), job_id), as_json=as_json, has_ids=False)
 
 
 @app.command()
@@ -125,7 +130,7 @@ def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
     from holdfast.coordinator import time_travel
     from holdfast.core.overview import overview
 
-    view = overview(time_travel.state_at(_disk(directory), _past(at)))
+    view = overview(time_travel.state_at(disk_of(directory), past_of(at)))
     if as_json:
         print_json(msgspec.to_builtins(view))
     else:
@@ -137,14 +142,15 @@ def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
     """Print the digest of the state. It is equal wherever the same events were applied."""
     from holdfast.coordinator import time_travel
 
-    ledger = time_travel.state_at(_disk(directory), _past(at))
+    ledger = time_travel.state_at(disk_of(directory), past_of(at))
     if as_json:
         print_json({"digest": f"{ledger.digest:016x}", "position": ledger.position})
     else:
         print(f"{ledger.digest:016x} at position {ledger.position}")
 
 
-def _disk(directory: Path) -> "OsDisk":
+def disk_of(directory: Path) -> "OsDisk":
+    """A directory that holds a journal; `NotFoundError` for any other."""
     from holdfast.journal.os_disk import OsDisk
 
     if not directory.is_dir():
@@ -159,7 +165,7 @@ def _nearby() -> str:
     return f"; there is one in {found!r}" if (found := nearby()) else ""
 
 
-def _past(at: str) -> "Moment":
+def past_of(at: str) -> "Moment":
     """Whether an event is past the moment that somebody named: a position, or a time."""
     if not at:
         return lambda _position, _event: False

@@ -112,6 +112,11 @@ def _replayed(ledger: Ledger, reader: JournalReader, link: int | None, is_past: 
 
 
 def verify(disk: Disk, progress: Callable[[int, int], None]) -> Proof:
+    """Says what `verified` went through."""
+    return verified(disk, progress)[0]
+
+
+def verified(disk: Disk, progress: Callable[[int, int], None]) -> tuple[Proof, Ledger]:
     """Replays all that is there and checks every promise that a log can keep; raises at the first broken one.
 
     Frames: checksums, links, positions, epochs. Events: legal moves only, tokens that only grow, one lease a job,
@@ -137,4 +142,6 @@ def verify(disk: Disk, progress: Callable[[int, int], None]) -> Proof:
         ledger.book.audit()
     except AssertionError as error:
         raise BrokenInvariantError(f"the state at position {ledger.position} contradicts itself: {error}") from error
-    return Proof(reader.first_position, ledger.position, frames, len(ledger.book.jobs), ledger.digest, reader.epoch)
+    jobs = len(ledger.book.jobs)
+    proof = Proof(reader.first_position, ledger.position, frames, jobs, ledger.digest, reader.epoch)
+    return proof, ledger

@@ -25,7 +25,7 @@ class JournalReader:
     def __init__(self, disk: Disk, *, digest_version: int) -> None:
         self._disk = disk
         self._digest_version = digest_version
-        self._found = _sound_survey(disk)
+        self._found = sound_survey(disk)
 
     @property
     def first_position(self) -> int:
@@ -54,7 +54,7 @@ class JournalReader:
         )
 
 
-def _sound_survey(disk: Disk) -> Survey:
+def sound_survey(disk: Disk) -> Survey:
     """What is there, once no frame is being written; raises JournalDamagedError for what stays damaged."""
     for _ in range(_LOOKS - 1):
         try:

@@ -9,7 +9,7 @@ still reaches back far enough to do without it.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -24,6 +24,7 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
+from holdfast.journal.reader import JournalReader
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot, read_snapshot_header
 
 _TIME = struct.Struct(">Q")
@@ -139,6 +140,19 @@ class _Restored(msgspec.Struct):
             _restore(machine, disk, header, digest_version)
             self.position, self.link, self.last_ms = header.position, header.link, header.log_time_ms
             return
+
+
+def read_into(
+    machine: Machine, disk: Disk, reader: JournalReader, digest_version: int, progress: Callable[[int, int], None]
+) -> int:
+    """Gives a machine all that a directory holds, which may be another's; returns its log time."""
+    restored = _Restored([])
+    restored.begin(machine, disk, digest_version)
+    last_ms = restored.last_ms
+    for frame in reader.frames(restored.position, link=restored.link):
+        last_ms = max(last_ms, _replay(machine, frame))
+        progress(frame.last_position, reader.end_position)
+    return last_ms
 
 
 def _restore(machine: Machine, disk: Disk, header: SnapshotHeader, digest_version: int) -> None:

@@ -1,0 +1,253 @@
+"""A backup: a copy of a journal up to its last complete frame, and a file that says what the copy is.
+
+    BACKUP       what it is a copy of, and each file's size and SHA-256; written last
+    the rest     the files of a journal, as docs/internals/journal-format.md describes them, and what lies beside them
+
+Invariants:
+- The source is read and pinned, and otherwise left alone: a server may be writing to it.
+- A directory without the file BACKUP is no backup, however much of one it holds.
+- A directory with it is not opened for writing by anybody: positions and tokens that were given out after the backup
+  would be given out again. What was backed up lives on only through a restore (docs/decisions/0011).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+import msgspec
+
+from holdfast.journal.disk import Disk, File
+from holdfast.journal.errors import JournalDamagedError, JournalError, SnapshotDamagedError
+from holdfast.journal.manifest import MANIFEST_NAME, Manifest, write_manifest
+from holdfast.journal.marking import BACKUP_NAME
+from holdfast.journal.pins import pin
+from holdfast.journal.reader import sound_survey
+from holdfast.journal.segment import segment_names
+from holdfast.journal.snapshot import list_snapshots, read_snapshot, snapshot_name
+from holdfast.journal.survey import Survey
+from holdfast.journal.writing import read_whole, replace_file, write_fully
+
+BACKUP_FORMAT = 1
+
+_PIECE_BYTES = 1 << 20
+#: How often the copying begins anew because a file was removed under it: that of a removal that had begun before.
+_TRIES = 4
+
+#: Told after each piece: bytes copied, bytes in all.
+Progress = Callable[[int, int], None]
+
+
+class CopiedFile(msgspec.Struct, frozen=True):
+    """One file of a backup."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What was copied: the journal `cluster_id` up to `position`."""
+
+    cluster_id: str
+    epoch: int
+    first_position: int
+    position: int
+    files: list[CopiedFile]
+
+
+class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file BACKUP. `kind` is whose journal it is: `ledger`, or the name of an owner among the services."""
+
+    format: int
+    version: str
+    kind: str
+    copied: Copied
+    #: The state at `copied.position`: its digest, the time of its last event, and its jobs by state.
+    digest: str
+    log_time_ms: int
+    jobs: dict[str, int]
+    taken_ms: int
+
+    @property
+    def bytes(self) -> int:
+        """What the files take together."""
+        return sum(file.bytes for file in self.copied.files)
+
+
+class NotABackupError(JournalError):
+    """What was to be restored is no backup, or none that this version can read."""
+
+
+class BackupDamagedError(JournalError):
+    """A file of a backup is not what was backed up; nothing was changed."""
+
+
+def copy_journal(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> Copied:
+    """Copies a journal, and those of the files `beside` it that are there, into an empty directory, durably.
+
+    Raises JournalDamagedError if the source is damaged. After any failure the target is to be thrown away.
+    """
+    with pin(source, 1):
+        for _ in range(_TRIES - 1):
+            try:
+                return _copied(source, target, beside, progress)
+            except FileNotFoundError:
+                for name in target.names():
+                    target.remove(name)
+        return _copied(source, target, beside, progress)
+
+
+def copy_beside(source: Disk, target: Disk, names: Iterable[str]) -> list[str]:
+    """Copies those of the files that are there, durably once the directory is synced; returns their names."""
+    present = set(source.names())
+    meter = _Meter(0, lambda _done, _total: None)
+    return [_copy(source, target, name, None, meter).name for name in names if name in present]
+
+
+def write_backup(target: Disk, backup: Backup) -> None:
+    """Makes a whole copy a backup."""
+    replace_file(target, BACKUP_NAME, msgspec.json.format(msgspec.json.encode(backup), indent=2) + b"\n")
+
+
+def read_backup(disk: Disk) -> Backup:
+    """What the directory is a backup of; NotABackupError if it is none."""
+    if BACKUP_NAME not in disk.names():
+        raise NotABackupError(
+            f"this is no whole backup: the file {BACKUP_NAME}, which is written last, is missing; make another with"
+            " `holdfast journal backup`",
+            reason="NOT_A_BACKUP",
+        )
+    data = read_whole(disk, BACKUP_NAME)
+    try:
+        backup = msgspec.json.decode(data, type=Backup)
+    except msgspec.MsgspecError as error:
+        raise NotABackupError(
+            f"the file {BACKUP_NAME} cannot be read: {error}; use another backup, or the Holdfast that made this one",
+            reason="BACKUP_UNREADABLE",
+        ) from error
+    if backup.format != BACKUP_FORMAT:
+        message = f"the backup has format {backup.format}; this Holdfast reads {BACKUP_FORMAT}: use a newer one"
+        raise NotABackupError(message, reason="BACKUP_VERSION")
+    return backup
+
+
+def check_files(disk: Disk, backup: Backup, progress: Progress) -> None:
+    """Compares every file with what was backed up; BackupDamagedError names the first that differs."""
+    present, done = set(disk.names()), 0
+    for expected in backup.copied.files:
+        if expected.name not in present:
+            raise _damaged(expected.name, "it is missing")
+        file = disk.open(expected.name)
+        try:
+            if file.size() != expected.bytes:
+                raise _damaged(expected.name, f"expected it to be {expected.bytes} bytes, got {file.size()}")
+            if _hash_of(file, expected.bytes) != expected.sha256:
+                raise _damaged(expected.name, "its SHA-256 is not the one that was written down")
+        finally:
+            file.close()
+        done += expected.bytes
+        progress(done, backup.bytes)
+    known = {file.name for file in backup.copied.files}
+    for name in segment_names(sorted(present - known)):
+        raise _damaged(name, "it was not part of the backup")
+
+
+def _copied(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> Copied:
+    found = sound_survey(source)
+    if found.tail is None:
+        raise JournalDamagedError(
+            MANIFEST_NAME, 0, 0, "there is no segment beside it: nobody ever served this directory"
+        )
+    present = source.names()
+    # The newest file may be growing: it is copied up to the last frame that was complete.
+    sizes = {header.name: size for header, size in zip(found.headers, found.sizes, strict=True)}
+    sizes[found.newest] = found.tail.offset
+    snapshot = _leading_snapshot(source, found)
+    names = [*([snapshot] if snapshot else []), *sizes, *(name for name in beside if name in present)]
+    meter = _Meter(sum(sizes.values()), progress)
+    files = [_copy(source, target, name, sizes.get(name), meter) for name in names]
+    write_manifest(target, _manifest_of(found))
+    manifest = read_whole(target, MANIFEST_NAME)
+    files.append(CopiedFile(MANIFEST_NAME, len(manifest), hashlib.sha256(manifest).hexdigest()))
+    target.sync_dir()
+    first = found.headers[0]
+    return Copied(first.cluster_id.hex(), found.epoch, first.first_position, found.end_position, files)
+
+
+def _leading_snapshot(source: Disk, found: Survey) -> str:
+    """The oldest good snapshot that leads to the first frame; none is needed where that is the very first."""
+    first = found.headers[0].first_position
+    if first == 1:
+        return ""
+    for position in list_snapshots(source):
+        if first - 1 <= position <= found.end_position:
+            try:
+                for _ in read_snapshot(source, position):
+                    pass
+            except SnapshotDamagedError:
+                continue
+            return snapshot_name(position)
+    problem = "no good snapshot leads to it, and what came before it was removed"
+    raise JournalDamagedError(found.headers[0].name, 0, first, problem)
+
+
+def _manifest_of(found: Survey) -> Manifest:
+    """What the copy must amount to: exactly what was found."""
+    newest = found.headers[-1]
+    return Manifest(
+        cluster_id=newest.cluster_id,
+        newest_first_position=newest.first_position,
+        epoch=newest.epoch,
+        mark_position=found.end_position,
+        mark_checksum=found.end_checksum,
+    )
+
+
+class _Meter:
+    """Counts what was copied."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._done = 0
+        self._total = total
+        self._progress = progress
+
+    def add(self, size: int) -> None:
+        self._done += size
+        self._progress(self._done, max(self._total, self._done))
+
+
+def _copy(source: Disk, target: Disk, name: str, limit: int | None, meter: _Meter) -> CopiedFile:
+    """Copies the first `limit` bytes of a file, or all of it, durably."""
+    digest, offset = hashlib.sha256(), 0
+    with ExitStack() as stack:
+        file = source.open(name)
+        stack.callback(file.close)
+        copy = target.create(name)
+        stack.callback(copy.close)
+        while piece := file.read_at(offset, _piece_bytes(offset, limit)):
+            write_fully(copy, offset, piece)
+            digest.update(piece)
+            offset += len(piece)
+            meter.add(len(piece))
+        copy.sync()
+    return CopiedFile(name, offset, digest.hexdigest())
+
+
+def _hash_of(file: File, size: int) -> str:
+    digest, offset = hashlib.sha256(), 0
+    while piece := file.read_at(offset, _piece_bytes(offset, size)):
+        digest.update(piece)
+        offset += len(piece)
+    return digest.hexdigest()
+
+
+def _piece_bytes(offset: int, limit: int | None) -> int:
+    return _PIECE_BYTES if limit is None else min(_PIECE_BYTES, limit - offset)
+
+
+def _damaged(name: str, problem: str) -> BackupDamagedError:
+    return BackupDamagedError(
+        f"file {name!r} of the backup is damaged: {problem}. Nothing was changed; use another backup.",
+        reason="BACKUP_DAMAGED",
+        details={"file": name},
+    )

@@ -1,0 +1,87 @@
+"""Backups as one file: a tar archive of the backup's directory, compressed if its name says so.
+
+Invariant: an archive is trusted with nothing. Only regular files with flat names are taken out of it, they are readable
+by their owner alone, and what they hold is compared with what was backed up before anything is made of it.
+"""
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from holdfast.journal.backup import Backup, NotABackupError, Progress
+
+_PLAIN = ".tar"
+_COMPRESSED = (".tar.gz", ".tgz")
+_PIECE_BYTES = 1 << 20
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a backup of this name is one file."""
+    return path.name.endswith((_PLAIN, *_COMPRESSED))
+
+
+def pack(folder: Path, archive: Path, *, name: str, progress: Progress) -> None:
+    """Writes a directory's files into a new archive, synced; the name that it will have says whether to compress."""
+    paths = sorted(folder.iterdir())
+    with archive.open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        with tarfile.open(fileobj=file, mode="w:gz" if name.endswith(_COMPRESSED) else "w") as tar:
+            for done, path in enumerate(paths, 1):
+                tar.add(path, path.name, recursive=False)
+                progress(done, len(paths))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def check(archive: Path, backup: Backup) -> None:
+    """Reads an archive back; raises `NotABackupError` unless it holds every file of the backup as it was."""
+    with _opened(archive) as tar:
+        found = {name: _hash_of(content) for name, content in _contents(archive, tar)}
+    for file in backup.copied.files:
+        if found.get(file.name) != file.sha256:
+            raise NotABackupError(
+                f"{file.name!r} in the archive is not what was written there", reason="BACKUP_DAMAGED"
+            )
+
+
+def _hash_of(content: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while piece := content.read(_PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Takes the files out into a directory."""
+    with _opened(archive) as tar:
+        for name, content in _contents(archive, tar):
+            with (folder / name).open("xb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                shutil.copyfileobj(content, file, _PIECE_BYTES)
+
+
+@contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(archive) as tar:
+            yield tar
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = f"{str(archive)!r} is no backup, or a damaged one: {error}; use another"
+        raise NotABackupError(message, reason="BACKUP_DAMAGED") from error
+
+
+def _contents(archive: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+    for member in tar:
+        content = tar.extractfile(member) if member.isreg() and member.name == Path(member.name).name else None
+        if content is None:
+            message = f"{str(archive)!r} holds {member.name!r}, which no backup does; nothing was taken from it"
+            raise NotABackupError(message, reason="NOT_A_BACKUP")
+        with content:
+            yield member.name, content
