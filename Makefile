@@ -14,7 +14,7 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 
-.PHONY: help setup demo check fmt test kills engine chromium sim bench bench-peers proto docs clean
+.PHONY: help setup demo check fmt test kills engine chromium postgres zookeeper sim bench bench-peers proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,12 @@ engine: ## install a container engine from Debian's packages, as root, for tests
 
 chromium: ## install Debian's Chromium, as root, for tests/browser (nothing if it is there)
 	@scripts/install_chromium
+
+postgres: ## install Debian's PostgreSQL, as root, for the pipeline's tests; starts nothing (nothing if it is there)
+	@scripts/install_postgres
+
+zookeeper: ## install Debian's ZooKeeper, as root, for the tests of bidding; starts nothing (nothing if it is there)
+	@scripts/install_zookeeper
 
 sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches for that long
 	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1))

@@ -1,0 +1,180 @@
+"""A PostgreSQL of one's own, as a real server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from holdfast.topology.private_postgres import PrivatePostgres
+from tests.e2e.waiting import eventually
+from tests.postgres import QUICK, require_postgres
+
+#: Starts a server, says so, and waits to be killed.
+STARTER = """
+import sys
+from pathlib import Path
+from holdfast.topology.private_postgres import PrivatePostgres
+server = PrivatePostgres(Path(sys.argv[1]), {"fsync": "off"})
+server.start()
+print(server.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a server of this test's own goes."""
+    require_postgres()
+    return tmp_path / "deep" / "pg"
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[PrivatePostgres]:
+    """A server that is not started yet, and does not stay."""
+    server = PrivatePostgres(folder, QUICK)
+    yield server
+    server.stop()
+
+
+def ask(url: str, question: str) -> object:
+    """The first value of the answer."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute(question.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be counted does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_private_server_is_durable_and_private(folder: Path) -> None:
+    """What is committed is forced to disk under checksums, and no other user of the machine finds a way in."""
+    server = PrivatePostgres(folder)
+    url = server.start()
+    try:
+        told = {name: ask(url, f"SHOW {name}") for name in ("fsync", "data_checksums", "max_connections")}
+        assert told == {"fsync": "on", "data_checksums": "on", "max_connections": "200"}
+        assert ask(url, "SHOW listen_addresses") == ""
+        assert ask(url, "SELECT pg_encoding_to_char(encoding) || datcollate FROM pg_database LIMIT 1") == "UTF8C"
+        assert (folder / "data").stat().st_mode & 0o077 == 0
+        assert (folder / "socket").stat().st_mode & 0o077 == 0
+        with pytest.raises(psycopg.OperationalError, match=r"[Pp]eer authentication|no pg_hba.conf entry"):
+            psycopg.connect(url.replace("holdfast@", "postgres@"))
+    finally:
+        server.stop()
+
+
+def test_second_start_finds_what_the_first_wrote(server: PrivatePostgres) -> None:
+    """A stopped server leaves its data to the next."""
+    url = server.start()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+    server.stop()
+    assert ask(server.start(), "SELECT number FROM kept") == 7
+
+
+def test_crashed_server_comes_back(server: PrivatePostgres) -> None:
+    """A server that ends at once is started again, with all that was committed."""
+    url = server.start()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+    first = server.pid
+    server.crash()
+    eventually(lambda: server.pid != first and answers(url))
+    assert ask(url, "SELECT number FROM kept") == 7
+
+
+def answers(url: str) -> bool:
+    """Whether the server takes a question."""
+    try:
+        return ask(url, "SELECT true") is True
+    except psycopg.OperationalError:
+        return False
+
+
+def test_server_ends_with_a_killed_starter(folder: Path, server: PrivatePostgres) -> None:
+    """No server outlives the process that started it, and the next one needs no help with what it left."""
+    command = [sys.executable, "-c", STARTER, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.kill()
+    assert ask(server.start(), "SELECT 1") == 1
+    assert not is_alive(pid)
+
+
+def test_leftover_of_a_killed_server_is_seen_through(folder: Path, server: PrivatePostgres) -> None:
+    """A number that belongs to some other process by now does not keep the server from starting."""
+    server.start()
+    server.stop()
+    (folder / "data/postmaster.pid").write_text(f"{os.getppid()}\n{folder}/data\n0\n5432\n\n\n 1 1\nready\n")
+    assert ask(server.start(), "SELECT 1") == 1
+
+
+def test_half_made_data_is_made_again(folder: Path, server: PrivatePostgres) -> None:
+    """Whoever was killed while making the data leaves nothing that is taken for it."""
+    (folder / "new").mkdir(parents=True)
+    (folder / "new/PG_VERSION").write_text("15")
+    assert ask(server.start(), "SELECT 1") == 1
+
+
+def test_one_server_per_directory(folder: Path, server: PrivatePostgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second server in the directory of a running one is refused."""
+    server.start()
+    monkeypatch.setattr("holdfast.topology.private_postgres._LOCK_S", 0.1)
+    with pytest.raises(FailedPreconditionError, match="another process runs PostgreSQL in"):
+        PrivatePostgres(folder, QUICK).start()
+    assert ask(server.url(), "SELECT 1") == 1
+
+
+def test_server_that_cannot_start_says_why(folder: Path) -> None:
+    """PostgreSQL's own words are passed on, and the directory is free again."""
+    with pytest.raises(UnavailableError, match="max_connections"):
+        PrivatePostgres(folder, {**QUICK, "max_connections": "none"}).start()
+    server = PrivatePostgres(folder, QUICK)
+    server.start()
+    server.stop()
+
+
+def test_missing_postgres_is_explained(tmp_path: Path) -> None:
+    """Where PostgreSQL is not installed, the message names the command that installs it."""
+    with pytest.raises(FailedPreconditionError, match="apt-get install postgresql, or name a database with --database"):
+        PrivatePostgres(tmp_path / "pg", installed=tmp_path / "none").start()
+    (tmp_path / "pg/data").mkdir(parents=True)
+    (tmp_path / "pg/data/PG_VERSION").write_text("9.6\n")
+    with pytest.raises(FailedPreconditionError, match=r"no PostgreSQL 9\.6 .*apt-get install postgresql-9\.6"):
+        PrivatePostgres(tmp_path / "pg").start()
+
+
+def test_missing_service_fails_in_continuous_integration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without PostgreSQL its tests are skipped, but not where everything must run."""
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install postgresql"):
+        require_postgres(tmp_path)
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install postgresql"):
+        require_postgres(tmp_path)
+
+
+def test_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    """A path that no client could connect to is refused before anything is made."""
+    with pytest.raises(InvalidArgumentError, match="short enough"):
+        PrivatePostgres(tmp_path / ("x" * 100)).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_terminal_interrupt_does_not_reach_the_server(server: PrivatePostgres) -> None:
+    """The server is in no process group of ours, so that it ends when it is told to and not before."""
+    server.start()
+    assert os.getpgid(server.pid) != os.getpgid(0)
