@@ -1,0 +1,150 @@
+"""Connections: a pool of them, and transactions that never hang.
+
+Invariants:
+- A transaction ends within its deadline: the server is told to give up first, and a connection that says nothing even
+  then is cut. Its outcome is unknown, so only what may be repeated is repeated.
+- Nothing of psycopg leaves: every error is one of ours.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+from psycopg_pool import AsyncConnectionPool
+
+from holdfast.backends.pipeline.postgres.failures import UNDONE, in_our_words, meaning_of
+from holdfast.backends.pipeline.postgres.migrating import known_migrations, migrate
+from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
+
+T = TypeVar("T")
+Connection = AsyncConnection[tuple[Any, ...]]
+Work = Callable[[Connection], Awaitable[T]]
+
+#: How long a caller waits for a connection, and how long one may take to be made.
+_ACQUIRE_S = 0.8
+_CONNECT_S = 3
+#: How long the server works on one statement, and when a silent connection is cut.
+_STATEMENT_MS = 5_000
+_SILENCE_S = 7.0
+#: A deadlock ends one of its transactions at a time.
+_ATTEMPTS = 5
+
+#: A dead peer is noticed even by a connection that only listens.
+_CONNECTING: dict[str, Any] = {
+    "connect_timeout": _CONNECT_S,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 8_000,
+}
+
+
+class Database:
+    """Connections to one database."""
+
+    def __init__(self, url: str, *, pool_size: int, name: str) -> None:
+        options = f"-c statement_timeout={_STATEMENT_MS} -c idle_in_transaction_session_timeout=10000 -c jit=off"
+        try:
+            self._url = make_conninfo(url, application_name=name, options=options, **_CONNECTING)
+        except psycopg.Error as error:
+            message = f"expected the database to be a URL like postgresql://user@host/name: {error}".strip()
+            raise InvalidArgumentError(message, reason="DATABASE_URL_INVALID") from None
+        # Errors are told to who asked; the pool's own words would only repeat them.
+        logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            self._url,
+            kwargs={"autocommit": True, "prepare_threshold": 0},
+            min_size=1,
+            max_size=pool_size,
+            timeout=_ACQUIRE_S,
+            # Not by itself, with ever longer pauses, but whenever somebody wants a connection.
+            reconnect_timeout=0,
+            configure=configure,
+            open=False,
+        )
+
+    async def open(self) -> None:
+        """Migrates the database if it is older than this program, and begins."""
+        connection = await self.connect()
+        try:
+            with in_our_words():
+                await migrate(connection, known_migrations())
+        finally:
+            await connection.close()
+        await self._pool.open()
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        await self._pool.close()
+
+    async def connect(self) -> Connection:
+        """A connection of its own, for who listens; the caller closes it."""
+        with in_our_words():
+            connection = await AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=0)
+        await configure(connection)
+        return connection
+
+    async def ask(self, work: Work[T], *, is_repeatable: bool = True) -> T:
+        """What `work` makes of a connection on which each statement is a transaction of its own."""
+        return await self._run(work, is_repeatable=is_repeatable)
+
+    async def transact(self, work: Work[T], *, is_repeatable: bool = True) -> T:
+        """What `work` makes of one transaction, committed.
+
+        It is begun anew after a deadlock and, if it is repeatable, after a lost connection, so `work` changes nothing
+        but the database.
+        """
+
+        async def within(connection: Connection) -> T:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self._run(within, is_repeatable=is_repeatable)
+
+    async def _run(self, work: Work[T], *, is_repeatable: bool) -> T:
+        failure: HoldfastError | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._once(work)
+            except UNDONE as error:
+                failure = meaning_of(error)
+            except psycopg.Error as error:
+                is_cut = isinstance(meaning_of(error), UnavailableError)
+                if failure is not None or not is_cut or not is_repeatable:
+                    raise meaning_of(error) from error
+                # One more time, over connections that still work: those of before a restart all look alive.
+                failure = meaning_of(error)
+                await self._pool.check()
+        assert failure is not None
+        raise failure
+
+    async def _once(self, work: Work[T]) -> T:
+        async with self._pool.connection() as connection:
+            cut = asyncio.get_running_loop().call_later(_SILENCE_S, cut_off, connection)
+            try:
+                return await work(connection)
+            finally:
+                cut.cancel()
+
+
+async def configure(connection: Connection) -> None:
+    """Every integer is a bigint, so that a statement is prepared once and not for each width of its numbers."""
+    connection.adapters.register_dumper(int, Int8Dumper)
+    connection.adapters.register_dumper(int, Int8BinaryDumper)
+
+
+def cut_off(connection: Connection) -> None:
+    """Whoever waits for this connection is told that it is gone: a cancel would wait for the server again."""
+    try:
+        handle = socket.socket(fileno=os.dup(connection.pgconn.socket))
+    except (psycopg.Error, OSError):  # it is gone already
+        return
+    with handle:
+        handle.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,44 @@
+"""The whole store over one PostgreSQL."""
+
+from typing import Self
+
+from holdfast.backends.pipeline.postgres.connections import Connection, Database
+
+
+class PostgresStore:
+    """The parts of the store, over one pool of connections."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def database(self) -> Database:
+        """What its parts are built over."""
+        return self._database
+
+    async def cluster_id(self) -> str:
+        """What this database calls itself, for ever."""
+
+        async def ask(connection: Connection) -> str:
+            row = await (await connection.execute(b"SELECT cluster_id::text FROM holdfast.meta")).fetchone()
+            assert row is not None
+            return str(row[0])
+
+        return await self._database.ask(ask)
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def open_store(url: str, *, pool_size: int = 8, name: str = "holdfast") -> PostgresStore:
+    """Connects, migrates and begins; `name` is what operators see in `pg_stat_activity`."""
+    database = Database(url, pool_size=pool_size, name=name)
+    await database.open()
+    return PostgresStore(database)

@@ -1,0 +1,36 @@
+"""What errors of the database mean to callers: nothing of psycopg leaves this package."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from holdfast.errors import HoldfastError, InternalError, UnavailableError
+
+#: The database has undone everything and says so: the same transaction may be tried again at once.
+UNDONE = (errors.DeadlockDetected, errors.SerializationFailure)
+
+#: What passes, whatever was asked: no connection, no answer in time, a server that stops, a full disk, a standby.
+PASSING = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+
+_RETRY_AFTER_S = "1"
+
+
+def meaning_of(error: psycopg.Error) -> HoldfastError:
+    """The same error as callers know it."""
+    words = str(error).strip().splitlines()
+    first = words[0] if words else type(error).__name__
+    if isinstance(error, PASSING):
+        message = f"the database does not answer; try again ({first})"
+        return UnavailableError(message, reason="DATABASE_UNAVAILABLE", details={"retry_after_s": _RETRY_AFTER_S})
+    return InternalError(f"the database refused a statement: {first}", reason="DATABASE_REFUSED")
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Raises what psycopg raises as an error of ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise meaning_of(error) from error

@@ -1,0 +1,84 @@
+"""Migrations: numbered files, each applied once, in order, and never changed afterwards.
+
+Invariants: one process at a time migrates (an advisory lock); all that is missing is applied in one transaction; a
+database that knows a migration which this program does not, or knows another text of one, is left alone.
+"""
+
+import hashlib
+import re
+from importlib import resources
+
+import msgspec
+from psycopg import AsyncConnection
+
+from holdfast.errors import FailedPreconditionError
+
+#: Any number that nobody else uses in the same database.
+_LOCK = 0x686F6C6466617374
+_NAME = re.compile(r"(\d{4})_\w+\.sql")
+
+_MADE = b"""
+CREATE SCHEMA IF NOT EXISTS holdfast;
+CREATE TABLE IF NOT EXISTS holdfast.migrations (
+    version integer PRIMARY KEY,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+"""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """By which a changed text is found out."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def known_migrations() -> list[Migration]:
+    """Those of this program, in order."""
+    folder = resources.files(__package__) / "migrations"
+    found = [(match, file) for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
+    return sorted(
+        (Migration(int(match[1]), file.name, file.read_text()) for match, file in found),
+        key=lambda migration: migration.version,
+    )
+
+
+async def migrate(connection: AsyncConnection, migrations: list[Migration]) -> list[str]:
+    """Applies what is missing, in one transaction, and says what it was."""
+    async with connection.transaction():
+        # Whoever waits for the lock waits for somebody else's migrations, which take as long as they take.
+        await connection.execute("SET LOCAL statement_timeout = 0", prepare=False)
+        await connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", (_LOCK,), prepare=False)
+        await connection.execute(_MADE, prepare=False)
+        rows = await connection.execute("SELECT version, name, checksum FROM holdfast.migrations", prepare=False)
+        applied = {int(version): (str(name), str(checksum)) for version, name, checksum in await rows.fetchall()}
+        _check(applied, migrations)
+        missing = [migration for migration in migrations if migration.version not in applied]
+        for migration in missing:
+            await connection.execute(migration.text.encode(), prepare=False)
+            await connection.execute(
+                "INSERT INTO holdfast.migrations (version, name, checksum) VALUES (%s, %s, %s)",
+                (migration.version, migration.name, migration.checksum),
+                prepare=False,
+            )
+    return [migration.name for migration in missing]
+
+
+def _check(applied: dict[int, tuple[str, str]], migrations: list[Migration]) -> None:
+    known = {migration.version: migration for migration in migrations}
+    for version, (name, checksum) in sorted(applied.items()):
+        migration = known.get(version)
+        if migration is None:
+            message = f"the database has the migration {name}, which this program does not know; use a newer holdfast"
+            raise FailedPreconditionError(message, reason="SCHEMA_TOO_NEW")
+        if migration.checksum != checksum:
+            message = f"the database was migrated with another text of {name}; use the program that it was made with"
+            raise FailedPreconditionError(message, reason="SCHEMA_CHANGED")

@@ -1,0 +1,15 @@
+"""Statements by name. A file `statements/<part>.sql` has a line `-- name: <name>` before each."""
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from types import MappingProxyType
+
+_NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+def statements(part: str) -> Mapping[str, bytes]:
+    """All statements of a part, as psycopg takes them."""
+    text = (resources.files(__package__) / "statements" / f"{part}.sql").read_text()
+    _, *pieces = _NAMED.split(text)
+    return MappingProxyType({name: body.strip().encode() for name, body in zip(pieces[::2], pieces[1::2], strict=True)})
