@@ -50,13 +50,16 @@ class Given(NamedTuple):
 
 
 def load(
-    kind: type[S], *, flags: Mapping[str, object | None], environment: Mapping[str, str], folder: Path
+    kind: type[S], *, flags: Mapping[str, object | None], environment: Mapping[str, str], folder: Path | None
 ) -> Loaded[S]:
-    """Settings of one kind for a command; a flag of None was not given. Raises SettingsError with every problem."""
+    """Settings of one kind for a command; a flag of None was not given. Raises SettingsError with every problem.
+
+    Without a folder no file is read.
+    """
     problems: list[str] = []
     # From the weakest to the strongest, so that the last one stays.
     given = [
-        *_from_files(folder, problems),
+        *(_from_files(folder, problems) if folder is not None else ()),
         *_from_environment(environment, problems),
         *_from_flags(flags, fields_of(kind)),
     ]

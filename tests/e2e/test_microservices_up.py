@@ -232,6 +232,6 @@ def test_port_that_is_taken_ends_everything(fleet: Fleet) -> None:
 
 def test_setting_that_only_a_ledger_heeds_is_refused(fleet: Fleet) -> None:
     """What would change nothing is not accepted in silence."""
-    program = fleet.start(*UP, "--lease-ms", "500", "--metrics-port", "1234")
+    program = fleet.start(*UP, "--lease-ms", "500", "--history-ms", "1234")
     assert program.wait() == ExitCode.USAGE
-    assert [line.split()[2] for line in program.log.splitlines()] == ["metrics_port", "lease_ms"]
+    assert [line.split()[2] for line in program.log.splitlines()] == ["lease_ms", "history_ms"]

@@ -156,11 +156,19 @@ def test_nodes_share_the_tokens_of_their_directory(fleet: Fleet) -> None:
         app.submit("echo", {})
 
 
-def test_topology_that_asks_nobody_refuses_tokens(fleet: Fleet) -> None:
-    """Whoever made tokens is not left in the belief that they count."""
-    token_of(fleet, "admin", "one")
-    done = run(fleet, "up", "--topology", "microservices", "--data", "data")
-    assert (done.returncode, "asks nobody for one" in done.stderr) == (2, True)
+def test_gateway_of_services_asks_for_the_tokens_of_the_directory(fleet: Fleet) -> None:
+    """Strangers are refused, scopes count, and the worker of the topology goes on without a token of this kind."""
+    submitter, both = token_of(fleet, "submit", "submitter"), token_of(fleet, "submit,read", "both")
+    up = fleet.start("up", "--topology", "microservices", "--port", "0", "--data", "data")
+    address = up.ready()["grpc"]
+    with Holdfast(f"holdfast://{address}", token=submitter) as app:
+        made = app.submit("echo", {"n": 1})
+    with Holdfast(f"holdfast://{address}", token=both) as app:
+        assert app.job_handle(made.id).result(timeout_s=30) is not None
+    with Holdfast(f"holdfast://{address}") as app, pytest.raises(UnauthenticatedError):
+        app.submit("echo", {})
+    assert submitter not in up.log
+    assert both not in up.log
 
 
 def test_flood_of_submits_expires_no_lease(fleet: Fleet) -> None:

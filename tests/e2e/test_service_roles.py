@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ PRIVATE = {
 WRONG: dict[str, list[tuple[str, str | None]]] = {
     "gateway": [
         ("GATEWAY_PORT", "gate"),
+        ("GATEWAY_HTTP_PORT", "none"),
         ("JOB_SERVICE_ADDR", None),
         ("QUEUE_SERVICE_ADDR", "queue"),
         ("RESULT_SERVICE_ADDR", "result:x"),
@@ -113,6 +115,7 @@ def test_every_mistake_has_a_line(fleet: Fleet) -> None:
         ("queue", ("--slots", "3"), "worker"),
         ("result", ("--app", "a:b"), "worker"),
         ("job", ("--reflection",), "gateway"),
+        ("queue", ("--tls-cert", "x"), "gateway"),
     ],
 )
 def test_option_of_another_role_is_a_mistake(fleet: Fleet, role: str, option: tuple[str, ...], roles: str) -> None:
@@ -139,10 +142,20 @@ def test_unprotected_service_stays_on_loopback(fleet: Fleet) -> None:
 
 
 def test_gateway_stays_on_loopback_even_with_a_token(fleet: Fleet) -> None:
-    """Its token proves who it is to the owners; its clients prove nothing."""
+    """Its token proves who it is to the owners; its clients prove nothing, and nobody hides what they say."""
     program = service(fleet, "gateway", "--host", "0.0.0.0", SERVICE_TOKEN="x" * 32)  # noqa: S104 - it must not
     (line,) = refused(program)
-    assert "clients are not asked who they are" in line
+    assert "expected host to be a loopback address unless --insecure is given, got '0.0.0.0'" in line
+
+
+def test_gateway_alone_serves_http_where_it_is_told_to(fleet: Fleet) -> None:
+    """Without a port for it there is none; it is ready and lives whether the owners do or not."""
+    assert "http" not in service(fleet, "gateway").ready()
+    ready = service(fleet, "gateway", GATEWAY_HTTP_PORT="0").ready()
+    assert list(ready) == ["event", "service", "grpc", "http", "pid"]
+    for path, word in (("livez", b"alive"), ("readyz", b"ready")):
+        with urllib.request.urlopen(f"http://{ready['http']}/{path}", timeout=60) as answer:
+            assert answer.read().strip() == word
 
 
 def test_port_that_is_taken_is_named(fleet: Fleet) -> None:

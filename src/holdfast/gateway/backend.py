@@ -1,14 +1,23 @@
 """What a gateway serves: one backend, with the capabilities that it has."""
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi
+from holdfast.core.history import Entry
 from holdfast.errors import UnimplementedError
 
 T = TypeVar("T")
+
+
+class HistoryApi(Protocol):
+    """The part of a feed that some have who have no feed."""
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """Everything that happened to a job, oldest first."""
+        ...
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -20,10 +29,32 @@ class Backend(msgspec.Struct, frozen=True):
     feed: FeedApi | None = None
     schedules: ScheduleApi | None = None
     name: str = "ledger"
+    #: Only of those who have histories and no feed.
+    histories: HistoryApi | None = None
+    #: What a worker is told that looks for work here although there is none.
+    elsewhere: str = "workers of this topology connect to its coordinator: holdfast service worker"
 
     def capability(self, port: T | None, what: str) -> T:
         """The port, or an error that says which backend lacks what, and where it is."""
         if port is None:
-            message = f"the {self.name} backend has no {what}; `holdfast up` without --topology has all there is"
-            raise UnimplementedError(message, reason="CAPABILITY_MISSING")
+            raise UnimplementedError(self.lack(what), reason="CAPABILITY_MISSING")
         return port
+
+    def lack(self, what: str) -> str:
+        """That it is not there, as a sentence."""
+        return f"the {self.name} backend has no {what}; `holdfast up` without --topology has all there is"
+
+    @property
+    def history(self) -> HistoryApi:
+        """What happened to jobs; an error if nobody knows."""
+        return self.capability(self.feed or self.histories, "history")
+
+    @property
+    def capabilities(self) -> dict[str, bool]:
+        """Which of what a backend may lack are there."""
+        return {
+            "administration": self.admin is not None,
+            "feed": self.feed is not None,
+            "history": (self.feed or self.histories) is not None,
+            "schedules": self.schedules is not None,
+        }

@@ -27,6 +27,8 @@ def _whole(minimum: int, maximum: int, unit: str) -> msgspec.Meta:
     return msgspec.Meta(ge=minimum, le=maximum, description=f"a whole number of {unit} from {minimum} to {maximum}")
 
 
+#: Where nothing is said, nothing listens.
+NO_PORT = -1
 Port = Annotated[int, msgspec.Meta(ge=0, le=_PORT_MAX, description="a port, 0 to 65535 (0: any that is free)")]
 Milliseconds = Annotated[int, _whole(10, _HOUR_MS, "milliseconds")]
 Keys = Annotated[int, _whole(1, 1_000_000_000, "keys")]
@@ -97,6 +99,7 @@ class GatewayEnvironment(Environment, frozen=True, kw_only=True):
     """That of the service which clients reach."""
 
     port: Port = msgspec.field(default=50_051, name="GATEWAY_PORT")
+    http_port: Port = msgspec.field(default=NO_PORT, name="GATEWAY_HTTP_PORT")
     job_address: Address = msgspec.field(name="JOB_SERVICE_ADDR")
     queue_address: Address = msgspec.field(name="QUEUE_SERVICE_ADDR")
     result_address: Address = msgspec.field(name="RESULT_SERVICE_ADDR")

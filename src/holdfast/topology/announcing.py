@@ -18,3 +18,10 @@ def few(names: Collection[str]) -> str:
     shown = sorted(names)[:_NAMES_MAX]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def places(addresses: Mapping[str, str], *, is_secure: bool) -> str:
+    """Where jobs are submitted and seen, as people are told; addresses by protocol, of gRPC perhaps several."""
+    secure, grpc = "s" if is_secure else "", addresses["grpc"]
+    page = f"; http{secure}://{addresses['http']}/ shows them" if "http" in addresses else ""
+    return f'Holdfast("holdfast{secure}://{grpc}"), or --connect {grpc}{page}'

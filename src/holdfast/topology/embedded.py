@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
-from holdfast.topology.announcing import announce
+from holdfast.topology.announcing import announce, places
 from holdfast.topology.ledger_server import LedgerServer
 from holdfast.topology.signals import on_stop
 from holdfast.topology.supervising import StoppedError, Supervisor
@@ -19,13 +19,9 @@ from holdfast.topology.worker_process import worker_role
 def _announce(server: LedgerServer, settings: Settings) -> None:
     """Jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
-    metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
-    http = {"http": server.http_address} if server.http_address else {}
-    line = {"event": "ready", "grpc": server.address, **http, **metrics, "data": data, "pid": os.getpid()}
-    secure = "s" if settings.tls_cert else ""
-    page = f"; http{secure}://{server.http_address}/ shows them" if server.http_address else ""
-    url = f'Holdfast("holdfast{secure}://{server.address}")'
-    announce(line, f"ready with the jobs in {data}: {url}, or --connect {server.address}{page}; Ctrl-C stops it")
+    line = {"event": "ready", **server.addresses, "data": data, "pid": os.getpid()}
+    where = places(server.addresses, is_secure=bool(settings.tls_cert))
+    announce(line, f"ready with the jobs in {data}: {where}; Ctrl-C stops it")
 
 
 def tune_collector() -> None:

@@ -90,13 +90,15 @@ class Face:
         return self.addresses
 
     async def _listen(self) -> None:
-        settings, addresses = self._settings, self.addresses
+        settings, metrics, http, grpc = self._settings, "", "", ""
         if self._endpoint is not None and settings.metrics_port:
-            addresses["metrics"] = await self._endpoint.start(settings.host, settings.metrics_port)
+            metrics = await self._endpoint.start(settings.host, settings.metrics_port)
         if self._http is not None:
-            addresses["http"] = await self._http.start(settings.host, settings.http_port)
+            http = await self._http.start(settings.host, settings.http_port)
         if self._grpc is not None:
-            addresses["grpc"] = await self._grpc.start(settings.host, settings.port)
+            grpc = await self._grpc.start(settings.host, settings.port)
+        named = {"grpc": grpc, "http": http, "metrics": metrics}
+        self.addresses = {name: address for name, address in named.items() if address}
 
     def _set_ready(self, *, is_ready: bool) -> None:
         self.is_ready = is_ready

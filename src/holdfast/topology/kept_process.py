@@ -38,8 +38,9 @@ class Role(msgspec.Struct, frozen=True):
     name: str
     command: list[str]
     environment: dict[str, str] = {}
-    #: Takes the port of its first ready line, so that it comes back where it was.
+    #: Take the ports of its first ready line, so that it comes back where it was.
     port_variable: str = ""
+    http_port_variable: str = ""
     #: One that ends with 0 was asked to, and is not replaced.
     may_leave: bool = False
 
@@ -140,8 +141,9 @@ class KeptProcess:
         get_logger().info("role_ready", role=self.role.name, pid=pid, grpc=line.get("grpc", ""))
         if self.line is None:
             self.line = line
-            if self.role.port_variable:
-                self._environment[self.role.port_variable] = str(line["grpc"]).rpartition(":")[2]
+            for variable, protocol in ((self.role.port_variable, "grpc"), (self.role.http_port_variable, "http")):
+                if variable and protocol in line:
+                    self._environment[variable] = str(line[protocol]).rpartition(":")[2]
         self.settled.set()
 
 

@@ -10,28 +10,34 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.services.callers import hash_of
 from holdfast.services.environment import CALLERS
 from holdfast.settings import FIELDS, Settings
-from holdfast.topology.announcing import announce
+from holdfast.topology.announcing import announce, places
 from holdfast.topology.kept_process import Role
+from holdfast.topology.protecting import protect
 from holdfast.topology.signals import on_stop
 from holdfast.topology.supervising import Lines, StoppedError, Supervisor
 
 _PORT_MAX = 65_535
 _TOKEN_BYTES = 32
+_HTTP_PORT = "GATEWAY_HTTP_PORT"
 #: How far the port of each service is from the gateway's.
 _OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator": 3, "result": 4}
 _OWNERS = ("job", "queue", "result")
 #: Settings that only a ledger heeds.
 _UNHEEDED = (
-    *("metrics_port", "lease_ms", "aging_ms", "retain_ms", "retain_jobs", "retain_bytes"),
-    *("history_ms", "segment_bytes", "snapshot_bytes"),
-    *("tokens", "tls_cert", "tls_key", "tls_client_ca", "rate_limit", "work_rate_limit"),
+    *("lease_ms", "aging_ms", "retain_ms", "retain_jobs", "retain_bytes"),
+    *("history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
+#: Settings that the gateway is told as they are.
+_OF_THE_GATEWAY = ("host", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port")
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
@@ -42,25 +48,31 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     supervisor = Supervisor([services.owner(name) for name in _OWNERS])
     with on_stop(supervisor.stop):
         with contextlib.suppress(StoppedError):
-            _announce(settings, await _start(supervisor, services))
+            lines = await _start(supervisor, services)
+            _announce(settings, _addresses(lines), _reached(lines["gateway"]))
         await supervisor.wait()
 
 
-async def _start(supervisor: Supervisor, services: "Services") -> dict[str, str]:
-    """Starts everything in order: the address of every service."""
-    addresses = _addresses(await supervisor.start())
-    callers = [services.coordinator(addresses), services.gateway(addresses)]
-    addresses |= _addresses(await supervisor.add(callers))
-    await supervisor.add([services.worker(addresses)])
-    return addresses
+async def _start(supervisor: Supervisor, services: "Services") -> Lines:
+    """Starts everything in order: the ready line of every service."""
+    lines = await supervisor.start()
+    callers = [services.coordinator(_addresses(lines)), services.gateway(_addresses(lines))]
+    lines |= await supervisor.add(callers)
+    await supervisor.add([services.worker(_addresses(lines))])
+    return lines
 
 
 def _addresses(lines: Lines) -> dict[str, str]:
     return {name: str(line["grpc"]) for name, line in lines.items()}
 
 
+def _reached(line: Mapping[str, Any]) -> dict[str, str]:
+    """Where the gateway is, by protocol."""
+    return {name: str(line[name]) for name in ("grpc", "http", "metrics") if name in line}
+
+
 def check(settings: Settings) -> None:
-    """`InvalidArgumentError` names what these services would not do."""
+    """`InvalidArgumentError` names what these services would not do, other errors what protection is missing."""
     problems = [
         f"expected {name} to be left alone, because the microservices topology does not heed it,"
         f" got {getattr(settings, name)}"
@@ -72,13 +84,16 @@ def check(settings: Settings) -> None:
             f"expected port to be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
             f" {len(_OFFSETS)} ports from there on, got {settings.port}"
         )
-    if settings.tokens_file and Path(settings.tokens_file).exists():
-        problems.append(
-            f"expected no tokens in {settings.tokens_file!r}, because the microservices topology asks nobody for one;"
-            " another topology does"
-        )
+    problems += [
+        f"expected {name} to be none of the {len(_OFFSETS)} ports from {settings.port} on, which the services take,"
+        f" got {port}"
+        for name, port in (("http_port", settings.http_port), ("metrics_port", settings.metrics_port))
+        if settings.port < port <= settings.port + max(_OFFSETS.values())
+        and not (name == "http_port" and settings.no_http)
+    ]
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
+    protect(settings)
 
 
 class Services:
@@ -109,12 +124,18 @@ class Services:
     def gateway(self, addresses: Mapping[str, str]) -> Role:
         """Is called by clients, and calls the owners."""
         settings = self._settings
+        tokens = str(Path(settings.tokens_file).absolute()) if settings.tokens_file else ""
+        told = {**{name: getattr(settings, name) for name in _OF_THE_GATEWAY}, "tokens": tokens}
         arguments = [
-            *("--host", settings.host),
+            *(part for name, value in told.items() if value != FIELDS[name].default for part in _option(name, value)),
             *(["--insecure"] if settings.insecure else []),
             *(["--reflection"] if settings.reflection else []),
         ]
-        return self._role("gateway", arguments, self._calling("gateway", addresses))
+        role = self._role("gateway", arguments, self._calling("gateway", addresses))
+        if settings.no_http:
+            return role
+        environment = {**role.environment, _HTTP_PORT: str(settings.http_port)}
+        return msgspec.structs.replace(role, environment=environment, http_port_variable=_HTTP_PORT)
 
     def worker(self, addresses: Mapping[str, str]) -> Role:
         """Calls the coordinator."""
@@ -148,10 +169,14 @@ class Services:
         return Role(name, command, {**variables, variable: str(port)}, port_variable=variable)
 
 
-def _announce(settings: Settings, addresses: Mapping[str, str]) -> None:
+def _option(name: str, value: object) -> tuple[str, str]:
+    return f"--{name.replace('_', '-')}", str(value)
+
+
+def _announce(settings: Settings, services: Mapping[str, str], reached: Mapping[str, str]) -> None:
     """Jobs can be submitted and run."""
-    gateway = addresses["gateway"]
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
-    line = {"event": "ready", "grpc": gateway, "services": dict(addresses), "data": data, "pid": os.getpid()}
-    url = f'Holdfast("holdfast://{gateway}")'
-    announce(line, f"ready with the jobs in {data}: {url}, or --connect {gateway}; Ctrl-C stops it")
+    line = {"event": "ready", **reached, "services": dict(services), "data": data, "pid": os.getpid()}
+    announce(
+        line, f"ready with the jobs in {data}: {places(reached, is_secure=bool(settings.tls_cert))}; Ctrl-C stops it"
+    )

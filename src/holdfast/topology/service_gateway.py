@@ -1,36 +1,54 @@
 """The gateway service as one process serves it: what clients reach."""
 
+import msgspec
+
 from holdfast.backends.microservices.jobs import ServiceJobs
 from holdfast.backends.microservices.owners import Owners
 from holdfast.client.channel import open_channel
 from holdfast.gateway.backend import Backend
-from holdfast.gateway.grpc.server import GrpcServer
-from holdfast.proto.holdfast_pb2 import Welcome
 from holdfast.services.callers import credential
-from holdfast.services.environment import GatewayEnvironment
-from holdfast.services.roles import GRACE_S
+from holdfast.services.environment import NO_PORT, GatewayEnvironment
+from holdfast.settings import Settings
+from holdfast.topology.face import Face
+from holdfast.topology.protecting import protect
 
 
 class Gateway:
-    """What clients reach: the frozen contract and the product's own, over the owners."""
+    """What clients reach: the frozen contract, the product's own and HTTP, over the owners."""
 
-    def __init__(self, environment: GatewayEnvironment, *, has_reflection: bool) -> None:
-        self._port = environment.port
+    def __init__(self, environment: GatewayEnvironment, settings: Settings) -> None:
+        """The environment says where, the settings say how and for whom."""
+        settings = _placed(settings, environment)
+        protection = protect(settings)
         self._owners = Owners(
             job=open_channel(environment.job_address),
             queue=open_channel(environment.queue_address),
             result=open_channel(environment.result_address),
             metadata=credential(environment.token),
         )
-        backend = Backend(ServiceJobs(self._owners), name="microservices")
-        # What a worker would be told first is told to none: they connect to the coordinator.
-        self._server = GrpcServer(backend, Welcome(), has_reflection=has_reflection)
+        self._face = Face(Backend(ServiceJobs(self._owners), name="microservices"), settings, protection=protection)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where it listens, by protocol."""
+        return self._face.addresses
 
     async def start(self, host: str) -> str:
         """Listens, whether the owners are there or not."""
-        return await self._server.start(host, self._port)
+        del host  # the settings have it
+        try:
+            return (await self._face.start())["grpc"]
+        except BaseException:
+            await self._owners.close()
+            raise
 
     async def stop(self) -> None:
         """Calls under way are answered."""
-        await self._server.stop(GRACE_S)
+        await self._face.stop()
         await self._owners.close()
+
+
+def _placed(settings: Settings, environment: GatewayEnvironment) -> Settings:
+    has_http = environment.http_port != NO_PORT
+    http_port = environment.http_port if has_http else 0
+    return msgspec.structs.replace(settings, port=environment.port, http_port=http_port, no_http=not has_http)

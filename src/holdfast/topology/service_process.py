@@ -6,6 +6,7 @@ it; without them it says so, and listens where only this machine can reach it.
 
 import asyncio
 import os
+from collections.abc import Mapping
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.logs import get_logger
@@ -25,7 +26,7 @@ async def serve(options: ServiceOptions, environment: Environment, log_stream: B
     with on_stop(stopping.set):
         service = open_service(options, environment, _ending(log_stream))
         address = await service.start(options.host)
-        _announce(options, address)
+        _announce(options, getattr(service, "addresses", {"grpc": address}))
         await stopping.wait()
         await service.stop()
         get_logger().info("stopped")
@@ -34,24 +35,24 @@ async def serve(options: ServiceOptions, environment: Environment, log_stream: B
 def check_protection(options: ServiceOptions, environment: Environment) -> None:
     """`InvalidArgumentError` if strangers could call what nothing protects; a warning if only this machine could."""
     is_gateway = options.role == "gateway"
-    if not (environment.token if is_gateway else environment.token_hashes):
-        variable = "SERVICE_TOKEN" if is_gateway else "SERVICE_TOKEN_HASHES"
-        get_logger().warning("unprotected", message=f"there is no {variable}: services do not know who calls them")
-    elif not is_gateway:
+    if environment.token if is_gateway else environment.token_hashes:
         return
-    if not (options.is_insecure or is_loopback(options.host)):
-        why = "clients are not asked who they are" if is_gateway else "without SERVICE_TOKEN_HASHES anybody could call"
+    variable = "SERVICE_TOKEN" if is_gateway else "SERVICE_TOKEN_HASHES"
+    get_logger().warning("unprotected", message=f"there is no {variable}: services do not know who calls them")
+    # Who may call a gateway is another question, and asked before it listens.
+    if not (is_gateway or options.is_insecure or is_loopback(options.host)):
         raise InvalidArgumentError(
-            f"expected host to be a loopback address unless --insecure is given, got {options.host!r}; {why}",
+            f"expected host to be a loopback address unless --insecure is given, got {options.host!r};"
+            " without SERVICE_TOKEN_HASHES anybody could call",
             reason="HOST_UNPROTECTED",
         )
 
 
-def _announce(options: ServiceOptions, address: str) -> None:
-    get_logger().info("ready", grpc=address)
+def _announce(options: ServiceOptions, addresses: Mapping[str, str]) -> None:
+    get_logger().info("ready", **addresses)
     data = {"data": str(options.data.absolute())} if options.data else {}
-    line = {"event": "ready", "service": options.role, "grpc": address, **data, "pid": os.getpid()}
-    announce(line, f"the {options.role} service is ready on {address}; Ctrl-C stops it")
+    line = {"event": "ready", "service": options.role, **addresses, **data, "pid": os.getpid()}
+    announce(line, f"the {options.role} service is ready on {addresses['grpc']}; Ctrl-C stops it")
 
 
 def _ending(log_stream: ByteStream) -> Fatal:

@@ -13,6 +13,7 @@ from holdfast.services.environment import (
     ResultEnvironment,
 )
 from holdfast.services.roles import Fatal, Service
+from holdfast.settings import MEMORY, Settings
 
 # ruff: noqa: PLC0415
 
@@ -25,7 +26,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: Where owners keep what they own; None: in memory.
     data: Path | None = None
     is_insecure: bool = False
-    has_reflection: bool = False
+    #: What protects the gateway, and how it serves; it keeps nothing.
+    gateway: Settings = Settings(data=MEMORY)
 
 
 def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
@@ -49,4 +51,4 @@ def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal
     assert isinstance(environment, GatewayEnvironment)
     from holdfast.topology.service_gateway import Gateway
 
-    return Gateway(environment, has_reflection=options.has_reflection)
+    return Gateway(environment, options.gateway)

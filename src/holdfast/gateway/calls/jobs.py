@@ -97,8 +97,7 @@ class JobCalls:
 
     async def history(self, request: pb.GetHistoryRequest) -> pb.GetHistoryResponse:
         """Everything that happened to one job."""
-        feed = self._backend.capability(self._backend.feed, "history")
-        entries = await feed.history(checked_id(request.job_id))
+        entries = await self._backend.history.history(checked_id(request.job_id))
         return pb.GetHistoryResponse(entries=map(entry_message, entries))
 
     async def feed(self, request: pb.FeedRequest) -> AsyncIterator[pb.FeedResponse]:

@@ -6,7 +6,6 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from holdfast.backends.ledger.work import LedgerWork
 from holdfast.core.workers import beat_ms
 from holdfast.errors import UnimplementedError
 from holdfast.gateway.backend import Backend
@@ -67,7 +66,7 @@ class GrpcServer:
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(backend.jobs), ours)
         for service, handlers in self._called.handlers().items():
             ours.add_registered_method_handlers(service, handlers)
-        self._work = self._add_work(backend.work, welcome, ours)
+        self._work = self._add_work(backend, welcome, ours)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, ours)
         if has_reflection:
             names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -75,12 +74,11 @@ class GrpcServer:
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(described, ours)
         ours.add_last(UnknownMethods())
 
-    def _add_work(
-        self, work: LedgerWork | None, welcome: holdfast_pb2.Welcome, ours: GuardedServer
-    ) -> WorkService | None:
+    def _add_work(self, backend: Backend, welcome: holdfast_pb2.Welcome, ours: GuardedServer) -> WorkService | None:
         """What workers connect to, or who tells them that it is not here."""
+        work = backend.work
         if work is None:
-            ours.add_last(_WorkElsewhere())
+            ours.add_last(_WorkElsewhere(backend.elsewhere))
             return None
         calls = CoordinatorService(work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms))
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(calls, ours)
@@ -112,6 +110,9 @@ class GrpcServer:
 class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
     """Answers the calls of workers where there is nothing for them."""
 
+    def __init__(self, where: str) -> None:
+        self._where = where
+
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
         """A handler that refuses, for the services of workers alone."""
         service, _, method = handler_call_details.method.removeprefix("/").partition("/")
@@ -119,7 +120,6 @@ class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not g
             return None
 
         async def handler(_: object, context: Context) -> None:
-            message = "workers of this topology connect to its coordinator: holdfast service worker"
-            await refuse(context, UnimplementedError(message, reason="WORK_ELSEWHERE"), method[:200])
+            await refuse(context, UnimplementedError(self._where, reason="WORK_ELSEWHERE"), method[:200])
 
         return grpc.stream_stream_rpc_method_handler(handler)

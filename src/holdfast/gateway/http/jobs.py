@@ -13,6 +13,7 @@ from holdfast.backends.ports import JobQuery
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Template
+from holdfast.core.trace_context import TraceContext
 from holdfast.errors import AbortedError, InvalidArgumentError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_id
@@ -22,7 +23,7 @@ from holdfast.gateway.http.asking import Answer, Asked, Headers, answer
 from holdfast.gateway.http.instants import instant_ms
 from holdfast.gateway.http.problems import problem_of
 from holdfast.gateway.http.routing import Route
-from holdfast.gateway.http.submitting import draft_of, template_of
+from holdfast.gateway.http.submitting import context_of, draft_of, template_of
 
 #: What others call the five states; a filter understands all of them.
 STATUS_ALIASES = {
@@ -83,17 +84,19 @@ class JobRoutes:
         """One job or several."""
         key = key_of(asked)
         if not key:
-            return await self._submit(asked.content, key)
+            return await self._submit(asked, key)
         with self._only(key):
-            return await self._submit(asked.content, key)
+            return await self._submit(asked, key)
 
-    async def _submit(self, body: shapes.JobBody | shapes.JobsBody, key: str) -> Answer:
-        return await (self._submit_many(body, key) if isinstance(body, shapes.JobsBody) else self.submit_one(body, key))
+    async def _submit(self, asked: Asked, key: str) -> Answer:
+        body, context = asked.content, context_of(asked.head)
+        submit = self._submit_many if isinstance(body, shapes.JobsBody) else self.submit_one
+        return await submit(body, key, context)
 
-    async def submit_one(self, body: shapes.JobBody, key: str) -> Answer:
+    async def submit_one(self, body: shapes.JobBody, key: str, context: TraceContext | None) -> Answer:
         """202 and the job; what refuses it is a problem."""
         template = template_of(body)
-        submitted = await self._jobs.submit([template], [draft_of(body, 0, key)])
+        submitted = await self._jobs.submit([template], [draft_of(body, 0, key, context)])
         if submitted.refusals:
             raise submitted.refusals[0].error()
         job_id, status = submitted.job_ids[0], await self._status(submitted, 0)
@@ -102,12 +105,13 @@ class JobRoutes:
         )
         return answer(accepted, _ACCEPTED, location(job_id))
 
-    async def _submit_many(self, body: shapes.JobsBody, key: str) -> Answer:
+    async def _submit_many(self, body: shapes.JobsBody, key: str, context: TraceContext | None) -> Answer:
         templates: dict[Template, int] = {}
         drafts = []
         for index, job in enumerate(body.jobs):
             number = templates.setdefault(template_of(job), len(templates))
-            drafts.append(draft_of(job, number, f"{key}:{index}" if key and not job.request_id else ""))
+            own_key = f"{key}:{index}" if key and not job.request_id else ""
+            drafts.append(draft_of(job, number, own_key, context))
         submitted = await self._jobs.submit(list(templates), drafts)
         if submitted.refusals or submitted.existing:
             rows = [await self._row(submitted, index) for index in range(len(drafts))]
@@ -189,8 +193,8 @@ class JobRoutes:
     async def history(self, asked: Asked) -> Answer:
         """Everything that happened to a job."""
         job_id = checked_id(asked.params["id"])
-        feed = self._backend.capability(self._backend.feed, "history")
-        return answer(shapes.History(job_id, [shapes.happened(entry) for entry in await feed.history(job_id)]))
+        entries = await self._backend.history.history(job_id)
+        return answer(shapes.History(job_id, [shapes.happened(entry) for entry in entries]))
 
     async def why(self, asked: Asked) -> Answer:
         """Why a job is where it is."""

@@ -1,7 +1,7 @@
 """The system itself: numbers, probes, metrics, and the document of this API."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +13,9 @@ from holdfast.gateway.http.routing import EVERYBODY, Route
 
 _TEXT = b"text/plain; charset=utf-8"
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+Capability = Literal["administration", "feed", "history", "schedules", "totals"]
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -47,6 +50,15 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals | None
 
 
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What the backend behind this server can do beside jobs, and a sentence for each thing that it cannot."""
+
+    backend: str
+    version: str
+    capabilities: list[Capability]
+    missing: dict[str, str]
+
+
 class Probes(msgspec.Struct, frozen=True):
     """What the process around the gateway knows."""
 
@@ -70,6 +82,19 @@ class SystemRoutes:
     async def stats(self, asked: Asked) -> Answer:
         """The whole system in numbers."""
         return answer(await self._numbers())
+
+    async def capabilities(self, asked: Asked) -> Answer:
+        """What can be asked here; it does not change while the server runs."""
+        backend = self._backend
+        there = {**backend.capabilities, "totals": self._probes.totals is not None}
+        return answer(
+            Capabilities(
+                backend=backend.name,
+                version=self._probes.version,
+                capabilities=msgspec.convert([name for name in there if there[name]], list[Capability]),
+                missing={name: backend.lack(name) for name in there if not there[name]},
+            )
+        )
 
     async def recent(self, asked: Asked) -> Answer:
         """The last minutes in numbers."""
@@ -142,6 +167,15 @@ def routes(system: SystemRoutes) -> list[Route]:
         )
 
     return [
+        Route(
+            method="GET",
+            path="/api/v1/capabilities",
+            scope=Scope.READ,
+            handler=system.capabilities,
+            summary="What can be asked here, and what cannot",
+            tag="system",
+            answers={200: Capabilities},
+        ),
         Route(
             method="GET",
             path="/api/v1/stats",
