@@ -140,7 +140,7 @@ def _json(value: object) -> bytes:
 def _connections(running: LedgerServer) -> list[object]:
     http = running.face._http
     assert http is not None
-    return list(http._state.connections)
+    return list(http._shared.connections)
 
 
 async def _few(running: LedgerServer, count: int) -> None:

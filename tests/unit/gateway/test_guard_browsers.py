@@ -141,7 +141,7 @@ def test_what_changes_something_comes_from_here(headers: tuple[tuple[str, str], 
 
 def test_answers_forbid_whatever_the_page_does_not_need() -> None:
     """The policy lets nothing in from elsewhere."""
-    said = dict(OWN.headers(head()))
+    said = dict(OWN.headers())
     assert said[b"content-security-policy"].split(b"; ") == [
         b"default-src 'none'",
         b"script-src 'self'",

@@ -1,52 +1,59 @@
-"""Whole answers, written in one piece: head and body together, without asking uvicorn for each of them.
+"""Answers as bytes: head and body in one piece, because most answers are small and every write costs a call."""
 
-uvicorn's own way takes two messages, two writes and a look at every header; most answers are small, and that is most of
-what they cost. What it does at the end of an answer is done here too.
-"""
-
+import re
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
+import msgspec
 
-from holdfast.gateway.http.asking import Answer, Headers, Send
+from holdfast.errors import HoldfastError
+from holdfast.gateway.http.asking import Answer, Headers
+from holdfast.gateway.http.problems import PROBLEM_TYPE, headers_of, problem_of, status_of
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+#: The end of an answer whose length nobody knew.
+LAST_CHUNK = b"0\r\n\r\n"
+_ENCODER = msgspec.json.Encoder()
+_STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 #: Answers that have no body.
 _BARE = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-#: Where the protocol leaves the answer that belongs to a request.
-CYCLE = "holdfast.cycle"
+_CLOSE = b"connection: close\r\n"
+#: What would end a header, and begin another.
+_UNPRINTABLE = re.compile(b"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-async def send_answer(scope: dict[str, Any], answer: Answer, more: Headers, send: Send) -> None:
-    """Sends it, as soon as the client takes what was sent before."""
-    headers = [*more, *answer.headers, (b"cache-control", answer.cache)]
-    if answer.status not in _BARE:
-        headers += [(b"content-type", answer.type), (b"content-length", b"%d" % len(answer.body))]
-    cycle: RequestResponseCycle | None = scope.get(CYCLE)
-    if cycle is None or cycle.response_started:
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
-        return
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
-    if not cycle.disconnected:
-        _write(cycle, answer, headers)
+def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as they are sent; a value that would be more than one is a bug."""
+    for name, value in headers:
+        if _UNPRINTABLE.search(value):
+            raise ValueError(f"no header can be {name!r}: {value!r}")
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
-def _write(cycle: RequestResponseCycle, answer: Answer, headers: Headers) -> None:
-    for name, value in answer.headers:
-        if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-            raise RuntimeError(f"no header can be {name!r}: {value!r}")
-    parts = [STATUS_LINE[answer.status]]
-    for name, value in (*cycle.default_headers, *headers):
-        parts += (name, b": ", value, b"\r\n")
-    parts.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
-    if cycle.scope["method"] != "HEAD":
-        parts.append(answer.body)
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join(parts))
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
+def bytes_of(answer: Answer, lines: bytes, *, is_head: bool = False, is_last: bool = False) -> bytes:
+    """A whole answer; `lines` are the headers that all answers have, and `is_head` says that no more was asked for."""
+    own = lines_of(answer.headers) if answer.headers else b""
+    end = _CLOSE if is_last else b""
+    if answer.status in _BARE:
+        return b"%b%b%bcache-control: %b\r\n%b\r\n" % (_STATUS[answer.status], lines, own, answer.cache, end)
+    return b"%b%b%bcache-control: %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b" % (
+        _STATUS[answer.status],
+        lines,
+        own,
+        answer.cache,
+        answer.type,
+        len(answer.body),
+        end,
+        b"" if is_head else answer.body,
+    )
+
+
+def stream_head(headers: Headers, lines: bytes) -> bytes:
+    """The head of an answer that comes in chunks, and after which nothing comes."""
+    return b"%b%b%btransfer-encoding: chunked\r\n%b\r\n" % (_STATUS[200], lines, lines_of(headers), _CLOSE)
+
+
+def problem_answer(error: HoldfastError) -> Answer:
+    """What the caller is told of an error."""
+    headers = [(name.encode(), value.encode()) for name, value in headers_of(error).items()]
+    return Answer(status_of(error), _ENCODER.encode(problem_of(error)), PROBLEM_TYPE, headers)

@@ -1,30 +1,25 @@
-"""The ASGI application: finds the route, asks shield and guard, reads the request, calls the handler, answers.
+"""What becomes of a request: the route is found, shield and guard are asked, the body is read, the handler called.
 
-Every request goes this one way. Nothing is read of a body before its caller was let in; whatever is not a success is a
+Every request goes this one way. Nothing is taken of a body before its caller was let in; whatever is not a success is a
 problem; a bug is logged, and told to nobody.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Guard, OpenGuard, Scope
 from holdfast.gateway.http import assets, events, jobs, openapi, queues, schedules, sessions, short_forms, system
-from holdfast.gateway.http.answering import send_answer
-from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Receive, Send, Streamed
-from holdfast.gateway.http.problems import PROBLEM_TYPE, HttpError, headers_of, problem_of, status_of
-from holdfast.gateway.http.routing import Found, Route, Router
+from holdfast.gateway.http.answering import problem_answer
+from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Streamed
+from holdfast.gateway.http.problems import HttpError
+from holdfast.gateway.http.routing import Found, Router
 from holdfast.gateway.http.shielding import PlainShield, Shield
 from holdfast.gateway.http.system import Probes
 from holdfast.gateway.refusing import hidden, log_refusal
 
-Stay = Callable[[Receive, Send, Headers], Awaitable[None]]
-_ENCODER = msgspec.json.Encoder()
 _LOGGED_CHARS_MAX = 128
 
 
@@ -68,30 +63,21 @@ class Application:
             self._remembering.cancel()
         await self._events.close()
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-        client = scope["client"]
-        head = Head(
-            scope["method"],
-            scope["raw_path"].decode("ascii"),
-            scope["headers"],
-            f"{client[0]}:{client[1]}" if client else "",
-            scope["scheme"] == "https",
-        )
-        headers: Headers = []
-        try:
-            headers = self._shield.headers(head)
-            answer = await self._answer(head, scope, receive)
-            if not isinstance(answer, Answer):
-                await answer(receive, send, headers)
-                return
-        except HoldfastError as error:
-            answer = self._refused(error, head)
-        except Exception as error:  # noqa: BLE001 - no request may stop the server
-            answer = self._refused(hidden(error, _name(head)), head)
-        await send_answer(scope, answer, headers, send)
+    @property
+    def headers(self) -> Headers:
+        """What every answer says beside its own."""
+        return self._shield.headers()
 
-    async def _answer(self, head: Head, scope: dict[str, Any], receive: Receive) -> Any:  # noqa: ANN401 - an answer
+    def admit(self, head: Head) -> Asked | Answer:
+        """Lets a request in by its head alone, or answers it."""
+        try:
+            return self._admitted(head)
+        except HoldfastError as error:
+            return self.refused(error, head)
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            return self.refused(hidden(error, _name(head)), head)
+
+    def _admitted(self, head: Head) -> Asked | Answer:
         found = self.router.find(head.path)
         if found is None:
             raise NotFoundError(
@@ -101,39 +87,49 @@ class Application:
         if route is None:
             return _other(head, found)
         self._shield.check(head, route)
-        asked = Asked(head, scope["query_string"], receive, found.params)
-        asked.line = scope.get("holdfast.line")
+        asked = Asked(head, route, found.params)
         if route.is_stream and head.method != "HEAD":
-            return self._staying(asked, route)
+            asked.over = asyncio.Event()
+            return asked
         if isinstance(route.scope, Scope):
             asked.caller = self._guard.admit(self._shield.token(head), head.peer, route.scope)
         asked.read_query(route.query)
-        if route.is_stream:
-            return Answer(HTTPStatus.OK, b"", events.EVENT_STREAM)
         if route.body is not None:
-            await asked.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
-        return await route.handler(asked)
+            asked.check_length()
+        return asked
 
-    def _staying(self, asked: Asked, route: Route) -> Stay:
+    async def answer(self, asked: Asked) -> Answer | None:
+        """Answers a request that has arrived; None: the answer was a stream, and is over."""
+        route = asked.route
+        try:
+            if asked.over is not None:
+                await self._stay(asked, asked.over)
+                return None
+            if route.is_stream:
+                return Answer(HTTPStatus.OK, b"", events.EVENT_STREAM)
+            if route.body is not None:
+                await asked.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
+            return cast("Answer", await route.handler(asked))
+        except HoldfastError as error:
+            return self.refused(error, asked.head)
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            return self.refused(hidden(error, _name(asked.head)), asked.head)
+
+    async def _stay(self, asked: Asked, over: asyncio.Event) -> None:
         """Somebody who is let in to stay, and loses its place with its right."""
-        head = asked.head
-        visit = self._guard.enter(self._shield.token(head), head.peer, route.scope, lambda _: asked.expired.set())
-
-        async def stay(receive: Receive, send: Send, headers: Headers) -> None:
-            try:
-                asked.read_query(route.query)
-                stream = cast("Streamed", await route.handler(asked))
-                await stream.run(receive, send, headers)
-            finally:
-                visit.leave()
-
-        return stay
+        head, route = asked.head, asked.route
+        visit = self._guard.enter(self._shield.token(head), head.peer, route.scope, lambda _: over.set())
+        try:
+            asked.read_query(route.query)
+            await cast("Streamed", await route.handler(asked)).run()
+        finally:
+            visit.leave()
 
     @staticmethod
-    def _refused(error: HoldfastError, head: Head) -> Answer:
+    def refused(error: HoldfastError, head: Head) -> Answer:
+        """The problem, which is logged."""
         log_refusal(error, _name(head), head.peer)
-        headers = [(name.encode(), value.encode()) for name, value in headers_of(error).items()]
-        return Answer(status_of(error), _ENCODER.encode(problem_of(error)), PROBLEM_TYPE, headers)
+        return problem_answer(error)
 
 
 def _name(head: Head) -> str:

@@ -1,25 +1,26 @@
-"""One request, as much of it as was read, and one answer.
+"""One request, as much of it as has arrived, and one answer.
 
-The head is there first: who asks, for what, and with which filters. The body is read when somebody wants it, and never
+The head is there first: who asks, for what, and with which filters. The body is kept where somebody wants it, and never
 beyond its bound.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from holdfast import limits
-from holdfast.errors import InvalidArgumentError, UnavailableError
+from holdfast.errors import InvalidArgumentError
 from holdfast.gateway.guarding import Caller
 from holdfast.gateway.http.problems import HttpError
 from holdfast.gateway.http.strict_json import parse
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+if TYPE_CHECKING:
+    from holdfast.gateway.http.routing import Route
+
 Headers = list[tuple[bytes, bytes]]
 
 JSON_TYPE = b"application/json"
@@ -38,6 +39,8 @@ class Head(msgspec.Struct, frozen=True):
     headers: Headers
     peer: str
     is_secure: bool = False
+    #: What is after the question mark.
+    query: bytes = b""
 
     def header(self, name: bytes) -> str:
         """The first header of this name; nothing if there is none."""
@@ -47,38 +50,62 @@ class Head(msgspec.Struct, frozen=True):
         return ""
 
 
+class Line(Protocol):
+    """A connection that bytes are written to."""
+
+    def write(self, data: bytes) -> None:
+        """Sends it, now or later."""
+        ...
+
+    def get_write_buffer_size(self) -> int:
+        """How much was not sent yet."""
+        ...
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        ...
+
+
+class AnswerLine(Line, Protocol):
+    """The connection of somebody who asks, for answers that never end."""
+
+    def begin(self, headers: Headers) -> None:
+        """Sends the head of such an answer."""
+        ...
+
+
 class Asked:
     """A request that was let in."""
 
-    __slots__ = ("_receive", "caller", "content", "expired", "head", "line", "params", "query", "query_string")
+    __slots__ = ("body", "caller", "content", "head", "line", "over", "params", "query", "route")
 
-    def __init__(self, head: Head, query_string: bytes, receive: Receive, params: Mapping[str, str]) -> None:
+    def __init__(self, head: Head, route: "Route", params: Mapping[str, str]) -> None:
         self.head = head
-        self.query_string = query_string
-        self._receive = receive
+        self.route = route
         self.params = params
         self.query: Any = None
         #: Who asks, where a scope is needed.
         self.caller: Caller
-        #: Of somebody who stays: set when its right is lost.
-        self.expired = asyncio.Event()
-        #: The connection itself, for answers that never end.
-        self.line: Any = None
-        #: The body, once it was read.
+        #: All of the body, once the request has arrived, where the route has one.
+        self.body = b""
+        #: What it says.
         self.content: Any = None
+        #: Of somebody who stays: its connection, and what is set when it has left, or has lost its right.
+        self.line: AnswerLine
+        self.over: asyncio.Event | None = None
 
     def read_query(self, kind: type[msgspec.Struct] | None) -> None:
         """Reads the filters; `InvalidArgumentError` names what is unknown, said twice or wrong."""
-        if kind is None and not self.query_string:
+        if kind is None and not self.head.query:
             return
-        self.query = query_of(self.query_string, kind or Nothing)
+        self.query = query_of(self.head.query, kind or Nothing)
 
     async def read_json(self, kind: Any, *, is_optional: bool, by_name: Mapping[str, Any]) -> None:  # noqa: ANN401
         """Reads the body as this type, or as another that a name in it tells; an error says what is wrong, and where.
 
         Where it is optional, none stands for its defaults.
         """
-        body = await self._read()
+        body = self.body
         if not body:
             if not is_optional:
                 raise InvalidArgumentError("expected a body of JSON, got none", reason="BODY_MISSING")
@@ -90,28 +117,11 @@ class Asked:
             kind = next((other for name, other in by_name.items() if name in value), kind)
         self.content = converted(value, kind)
 
-    async def _read(self) -> bytes:
-        """All of the body; `HttpError` if it is too large."""
+    def check_length(self) -> None:
+        """`HttpError` for a body that is said to be too large."""
         length = self.head.header(b"content-length")
         if len(length) > 12 or int(length or 0) > limits.MESSAGE_BYTES_MAX:  # noqa: PLR2004 - digits
-            raise _too_large()
-        message = await self._receive()
-        body, more = message.get("body", b""), message.get("more_body", False)
-        if not more:
-            if message["type"] == "http.disconnect":
-                raise _gone()
-            return bytes(body)
-        parts, size = [body], len(body)
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise _gone()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > limits.MESSAGE_BYTES_MAX:
-                raise _too_large()
-            more = message.get("more_body", False)
-        return b"".join(parts)
+            raise too_large()
 
     def _check_type(self) -> None:
         given = self.head.header(b"content-type")
@@ -168,13 +178,10 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].lower()}{text[1:400]}".replace("$.", "").replace("at $", "at the top")
 
 
-def _too_large() -> HttpError:
+def too_large() -> HttpError:
+    """For a body beyond its bound."""
     message = f"expected a body of at most {limits.MESSAGE_BYTES_MAX} bytes"
     return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, reason="BODY_TOO_LARGE")
-
-
-def _gone() -> UnavailableError:
-    return UnavailableError("the client went away", reason="CLIENT_GONE")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -191,8 +198,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Streamed(Protocol):
     """An answer that goes on until the client leaves or the server stops."""
 
-    async def run(self, receive: Receive, send: Send, headers: Headers) -> None:
-        """Sends everything, the head of the answer included."""
+    async def run(self) -> None:
+        """Sends everything but its last chunk, the head of the answer included."""
         ...
 
 

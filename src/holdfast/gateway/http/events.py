@@ -5,8 +5,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
-from typing import Annotated, Literal
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,16 +16,17 @@ from holdfast.backends.ports import FeedPart
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
-from holdfast.gateway.http.asking import Asked, Headers, Receive, Send
+from holdfast.gateway.http.asking import AnswerLine, Asked
 from holdfast.gateway.http.jobs import states_of
 from holdfast.gateway.http.routing import Route
 from holdfast.gateway.http.system import SystemRoutes
-from holdfast.gateway.http.telling import Listener, Teller, Wanted
+from holdfast.gateway.http.telling import Listener, Teller, Wanted, chunk
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 _POSITION = re.compile(r"[0-9]{1,18}")
 #: How long a client waits before it comes back.
 _RETRY = b"retry: 1000\n\n"
+_HEADERS = [(b"content-type", EVENT_STREAM), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
 class EventFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -65,7 +66,8 @@ class EventRoutes:
         )
         listener = Listener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
         past = await teller.join(listener, _after(asked, filters))
-        return Stream(self, teller, listener, past, asked.expired)
+        assert asked.over is not None, "who listens stays"
+        return Stream(self, teller, listener, past, asked.line, asked.over)
 
     def _told(self) -> Teller:
         feed = self._backend.capability(self._backend.feed, "feed")
@@ -92,24 +94,24 @@ class Stream:
         teller: Teller,
         listener: Listener,
         past: AsyncGenerator[FeedPart, None] | None,
-        expired: asyncio.Event,
+        line: AnswerLine,
+        over: asyncio.Event,
     ) -> None:
         self._routes = routes
         self._teller = teller
         self._listener = listener
         self._past = past
-        self._expired = expired
+        self._line = line
+        self._over = over
 
-    async def run(self, receive: Receive, send: Send, headers: Headers) -> None:
+    async def run(self) -> None:
         """Until the client leaves, does not read or loses its right, or the server stops."""
-        kind = [(b"content-type", EVENT_STREAM), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": 200, "headers": [*kind, *headers]})
-        self._routes.count(1)
         listener = self._listener
+        self._line.begin(_HEADERS)
+        self._line.write(chunk(_RETRY + b"id: %d\n\n" % listener.position))
+        self._routes.count(1)
         try:
-            first = _RETRY + b"id: %d\n\n" % listener.position
-            await send({"type": "http.response.body", "body": first, "more_body": True})
-            ends = [_gone(receive), listener.ended.wait(), self._expired.wait()]
+            ends: list[Coroutine[Any, Any, object]] = [listener.ended.wait(), self._over.wait()]
             ends += [self._then(self._past)] if self._past is not None else []
             waits = [asyncio.ensure_future(end) for end in ends]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -119,17 +121,11 @@ class Stream:
         finally:
             self._routes.count(-1)
             self._teller.leave(listener)
-        await send({"type": "http.response.body", "body": b""})
 
     async def _then(self, past: AsyncGenerator[FeedPart, None]) -> None:
         """The past, and then as long as it lasts."""
         await self._teller.catch_up(self._listener, past)
         await self._listener.ended.wait()
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _after(asked: Asked, filters: EventFilters) -> int | None:

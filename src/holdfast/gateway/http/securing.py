@@ -85,7 +85,7 @@ class BrowserShield:
         text = given.decode("latin-1")
         return text[len(_BEARER) :].strip() if text[: len(_BEARER)].lower() == _BEARER else ""
 
-    def headers(self, head: Head) -> Headers:
+    def headers(self) -> Headers:
         """What no browser should guess, keep, frame or load from elsewhere."""
         return _HEADERS
 

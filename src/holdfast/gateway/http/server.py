@@ -4,15 +4,11 @@ import asyncio
 import socket
 import ssl
 from email.utils import formatdate
-from typing import Any, cast
 
-from uvicorn.config import Config
-from uvicorn.server import ServerState
-
-from holdfast import limits
 from holdfast.errors import UnavailableError
+from holdfast.gateway.http.answering import lines_of
 from holdfast.gateway.http.app import Application
-from holdfast.gateway.http.protocol import BoundedProtocol
+from holdfast.gateway.http.protocol import Connection, Shared
 
 _SWEEP_S = 1.0
 _BACKLOG = 1_024
@@ -24,29 +20,17 @@ class HttpServer:
     def __init__(self, application: Application, *, tls: ssl.SSLContext | None = None) -> None:
         self._application = application
         self._tls = tls
-        self._state = ServerState()
-        self._config = Config(
-            cast("Any", application),
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            ws="none",
-            interface="asgi3",
-            # Whoever connects is who it is; nobody's word is taken for another address.
-            proxy_headers=False,
-            timeout_keep_alive=limits.HTTP_IDLE_MS_MAX // 1_000,
-        )
+        self._shared = Shared(application)
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> str:
         """Listens and returns the address; `UnavailableError` if the port cannot be had."""
         loop = asyncio.get_running_loop()
-        self._config.load()
         shown = f"[{host}]" if ":" in host else host
         try:
             self._server = await loop.create_server(
-                lambda: BoundedProtocol(self._config, self._state, {}, loop),
+                lambda: Connection(self._shared, loop),
                 sock=_bound(host, port),
                 ssl=self._tls,
                 backlog=_BACKLOG,
@@ -64,11 +48,11 @@ class HttpServer:
     def _sweep(self) -> None:
         """Looks at every connection, and at the time."""
         loop = asyncio.get_running_loop()
-        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        date = formatdate(usegmt=True).encode()
+        self._shared.lines = lines_of([(b"date", date), *self._application.headers])
         now = loop.time()
-        for connection in tuple(self._state.connections):
-            if isinstance(connection, BoundedProtocol):
-                connection.sweep(now)
+        for connection in tuple(self._shared.connections):
+            connection.sweep(now)
         self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
 
     async def stop(self, grace_s: float) -> None:
@@ -77,15 +61,17 @@ class HttpServer:
             return
         self._server.close()
         await self._application.close()
-        for connection in tuple(self._state.connections):
-            connection.shutdown()
-        if self._state.tasks:
-            await asyncio.wait(tuple(self._state.tasks), timeout=grace_s)
-        for task in tuple(self._state.tasks):
+        connections = tuple(self._shared.connections)
+        for connection in connections:
+            connection.stop()
+        tasks = [connection.task for connection in connections if connection.task and not connection.task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in tasks:
             task.cancel()
-        for connection in tuple(self._state.connections):
+        for connection in tuple(self._shared.connections):
             if not connection.transport.is_closing():
-                connection.transport.abort()
+                connection.abort()
         if self._sweeping is not None:
             self._sweeping.cancel()
 

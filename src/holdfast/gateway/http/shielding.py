@@ -19,7 +19,7 @@ class Shield(Protocol):
         """What the caller shows; nothing, if it shows nothing."""
         ...
 
-    def headers(self, head: Head) -> Headers:
+    def headers(self) -> Headers:
         """What every answer says beside its own."""
         ...
 
@@ -35,7 +35,7 @@ class PlainShield:
         given = head.header(b"authorization")
         return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
 
-    def headers(self, head: Head) -> Headers:
+    def headers(self) -> Headers:
         """What no browser should guess."""
         return _HEADERS
 

@@ -11,13 +11,14 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 
 from holdfast.backends.ports import FeedApi, FeedPart
 from holdfast.core.history import Entry
 from holdfast.errors import HoldfastError
+from holdfast.gateway.http.asking import Line
 from holdfast.gateway.http.pacing import Pace
 from holdfast.gateway.http.shapes import happened
 from holdfast.gateway.refusing import hidden
@@ -29,22 +30,6 @@ _ENTRY_S = 2e-6
 _BEAT_S = 10.0
 _STATS_S = 1.0
 _ENCODER = msgspec.json.Encoder()
-
-
-class Line(Protocol):
-    """A connection that bytes are written to."""
-
-    def write(self, data: bytes) -> None:
-        """Sends it, now or later."""
-        ...
-
-    def get_write_buffer_size(self) -> int:
-        """How much was not sent yet."""
-        ...
-
-    def abort(self) -> None:
-        """Ends it at once."""
-        ...
 
 
 class Wanted(msgspec.Struct, frozen=True):
