@@ -3,6 +3,7 @@
 from holdfast import limits
 from holdfast.backends.ports import JobDraft, JobQuery
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, QueueMode, Template
+from holdfast.core.trace_context import TraceContext, carrying
 from holdfast.errors import InvalidArgumentError
 from holdfast.gateway.checks import checked_states
 from holdfast.proto import holdfast_pb2 as pb
@@ -49,6 +50,15 @@ def draft_of(job: pb.NewJob) -> JobDraft:
             unique_key=job.unique_key,
         )
     return JobDraft(job.template, job.payload, job.delay_ms, job.not_before_ms, extra, job.id)
+
+
+def carry(request: pb.SubmitJobsRequest, context: TraceContext) -> None:
+    """Has the jobs of a batch made in the context of a trace, those that do not say where they are made."""
+    for job in request.jobs:
+        extra = carrying(Extra(headers=tuple(job.headers.items())), context)
+        assert extra is not None
+        job.headers.clear()
+        job.headers.update(extra.headers)
 
 
 def query_of(request: pb.FindJobsRequest) -> JobQuery:

@@ -12,7 +12,7 @@ Invariants:
 import logging
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from holdfast.core.trace_context import TRACEPARENT, TRACESTATE, TraceContext, carried_context, trace_context
 
@@ -47,21 +47,17 @@ class Broken(NamedTuple):
 
 def provided() -> "TracerProvider | None":
     """The provider of this process, if it has one."""
-    if _API not in sys.modules:
+    trace: Any = sys.modules.get(_API)
+    if trace is None:
         return None
-    from opentelemetry import trace
-
     provider = trace.get_tracer_provider()
-    return None if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else provider
+    return None if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)) else provider
 
 
 def is_inside() -> bool:
     """Whether there is a span around the caller, be it one of another process."""
-    if _API not in sys.modules:
-        return False
-    from opentelemetry import trace
-
-    return trace.get_current_span().get_span_context().is_valid
+    trace: Any = sys.modules.get(_API)
+    return trace is not None and trace.get_current_span().get_span_context().is_valid
 
 
 class Sending:

@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 from google.protobuf.message import Message
 
+from holdfast.core.trace_context import TraceContext
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls.admin import AdminCalls
 from holdfast.gateway.calls.jobs import JobCalls
 from holdfast.gateway.calls.schedules import ScheduleCalls
 from holdfast.gateway.guarding import Scope
+from holdfast.gateway.reading import carry
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 
@@ -28,6 +30,8 @@ class Method(msgspec.Struct, frozen=True):
     request: type[Message]
     handler: Callable[[Any], Any]
     is_stream: bool = False
+    #: Takes the context that came with a request over, where jobs are made.
+    carry: Callable[[Any, TraceContext], None] | None = None
 
 
 Table = Mapping[str, Method]
@@ -38,7 +42,7 @@ def table(backend: Backend) -> Table:
     jobs, admin, schedules = JobCalls(backend), AdminCalls(backend), ScheduleCalls(backend)
     rows = {
         "JobService": (
-            Method("SubmitJobs", Scope.SUBMIT, pb.SubmitJobsRequest, jobs.submit),
+            Method("SubmitJobs", Scope.SUBMIT, pb.SubmitJobsRequest, jobs.submit, carry=carry),
             Method("ExplainJob", Scope.READ, pb.ExplainJobRequest, jobs.explain),
             Method("GetJob", Scope.READ, pb.GetJobRequest, jobs.get),
             Method("FindJobs", Scope.READ, pb.FindJobsRequest, jobs.find),

@@ -7,6 +7,7 @@ from typing import Any, cast
 import grpc
 from google.protobuf.message import Message
 
+from holdfast.core.trace_context import sent_context
 from holdfast.errors import HoldfastError
 from holdfast.gateway.calls import Method, Table
 from holdfast.gateway.grpc.converse import ConverseService
@@ -53,6 +54,8 @@ class CalledServices:
             response: list[Message] = []
 
             async def run() -> None:
+                if method.carry is not None and (sent := sent_context(context.invocation_metadata() or ())):
+                    method.carry(request, sent)
                 response.append(await method.handler(request))
 
             await self._guarded(method, request, context, run)

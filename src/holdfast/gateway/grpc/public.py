@@ -7,6 +7,7 @@ from holdfast import limits
 from holdfast.backends.ports import JobApi, JobDraft, JobView
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Extra, Template
+from holdfast.core.trace_context import carrying, sent_context
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.gateway.checks import checked_id, checked_size, checked_states
 from holdfast.gateway.grpc.status import Context, answered
@@ -28,12 +29,14 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
         """Accepts one job; a repeated request id finds the job it made."""
         spec = request.spec
         template = Template(spec.job_type, simulated=True)
-        extra = Extra(
+        extra: Extra | None = Extra(
             request_id=request.client_request_id,
             labels=tuple(sorted(spec.labels.items())),
             work_duration_ms=spec.work_duration_ms,
             payload_size_bytes=spec.payload_size_bytes,
         )
+        if sent := sent_context(context.invocation_metadata() or ()):
+            extra = carrying(extra, sent)
         submitted = await self._jobs.submit([template], [JobDraft(extra=extra)])
         if refusal := submitted.refusals.get(0):
             raise refusal.error()

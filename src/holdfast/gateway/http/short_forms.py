@@ -22,6 +22,7 @@ from holdfast.gateway.http.jobs import JobRoutes, key_of, states_of
 from holdfast.gateway.http.routing import Route
 from holdfast.gateway.http.schedules import Schedule, ScheduleBody, ScheduleRoutes, schedule_shape
 from holdfast.gateway.http.strict_json import encode
+from holdfast.gateway.http.submitting import context_of
 
 _PRIORITIES = {"low": 2, "normal": limits.PRIORITY_DEFAULT, "high": 8}
 _DEFAULT_TYPE = "echo"
@@ -83,7 +84,7 @@ class ShortForms:
         }
         if not cron or body.type == "once":
             job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)
-            return _with_id(await self._jobs.submit_one(job, key_of(asked)))
+            return _with_id(await self._jobs.submit_one(job, key_of(asked), context_of(asked.head)))
         asked.caller.require(Scope.ADMIN)  # as for every schedule
         plan = ScheduleBody(**shared, payload=body.payload, cron=cron, timezone=body.timezone)
         made = await self._schedules.make(plan, key_of(asked) or _name_of(plan))

@@ -4,13 +4,16 @@ import msgspec
 
 from holdfast.backends.ports import JobDraft
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.core.trace_context import TRACEPARENT, TRACESTATE, TraceContext, carrying, sent_context
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.http.asking import Head
 from holdfast.gateway.http.instants import instant_ms, span_ms
 from holdfast.gateway.http.shapes import BackoffBody, JobBody, KindBody
 from holdfast.gateway.http.strict_json import encode
 
 _KINDS = {"fixed": FIXED, "exponential": EXPONENTIAL, "quadratic": QUADRATIC}
 _NO_BACKOFF = Backoff()
+_OF_TRACES = {name.encode(): name for name in (TRACEPARENT, TRACESTATE)}
 
 
 def template_of(body: KindBody) -> Template:
@@ -35,8 +38,14 @@ def payload_of(payload: object) -> bytes:
     return b"" if payload is msgspec.UNSET else encode(payload)
 
 
-def draft_of(body: JobBody, template: int, request_id: str) -> JobDraft:
-    """One job of a submission; `request_id` is that of the request, where the job names none itself."""
+def context_of(head: Head) -> TraceContext | None:
+    """The context of a trace that came with a request, if one did."""
+    found = [(_OF_TRACES[name], value.decode("latin-1")) for name, value in head.headers if name in _OF_TRACES]
+    return sent_context(found) if found else None
+
+
+def draft_of(body: JobBody, template: int, request_id: str, context: TraceContext | None = None) -> JobDraft:
+    """One job of a submission; `request_id` and `context` are the request's, where the job says nothing itself."""
     if request_id and body.request_id and request_id != body.request_id:
         message = "expected request_id to be the Idempotency-Key, or only one of them to be there"
         raise InvalidArgumentError(message, reason="REQUEST_ID_INVALID")
@@ -49,6 +58,8 @@ def draft_of(body: JobBody, template: int, request_id: str) -> JobDraft:
             headers=tuple(sorted(body.headers.items())),
             unique_key=body.unique_key,
         )
+    if context is not None:
+        extra = carrying(extra, context)
     return JobDraft(
         template,
         payload_of(body.payload),

@@ -1,0 +1,177 @@
+"""Spans of submissions and attempts, and what the environment can ask for."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
+
+from holdfast.errors import HoldfastError
+from holdfast.observe.tracing import About, Broken, Sending, Tracing
+from holdfast.observe.tracing_export import wanted_exporter
+
+OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def traced() -> tuple[Tracing, InMemorySpanExporter]:
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return Tracing(provider), exporter
+
+
+def only(exporter: InMemorySpanExporter) -> ReadableSpan:
+    (span,) = exporter.get_finished_spans()
+    return span
+
+
+def traceparent(span: ReadableSpan) -> str:
+    assert span.context is not None
+    return f"00-{format_trace_id(span.context.trace_id)}-{format_span_id(span.context.span_id)}-{span.context.trace_flags:02x}"
+
+
+def test_submission_is_a_producer_whose_context_the_job_carries() -> None:
+    """The id of a job that was there before replaces the one that was made for it."""
+    tracing, exporter = traced()
+    with tracing.sending(About("mail", "welcome", "made", {})) as sending:
+        carried = sending.context
+        sending.accepted("there")
+    span = only(exporter)
+    assert (span.name, span.kind, span.status.status_code) == ("send mail", SpanKind.PRODUCER, StatusCode.UNSET)
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "holdfast",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "mail",
+        "messaging.message.id": "there",
+        "holdfast.job.type": "welcome",
+    }
+    assert carried is not None
+    assert carried.traceparent == traceparent(span)
+
+
+def test_submission_of_many_counts_them_and_names_none() -> None:
+    """One span for all of them; what a header names is linked."""
+    tracing, exporter = traced()
+    with tracing.sending(About("mail", "welcome", "", {"traceparent": OTHER}), 3):
+        pass
+    span = only(exporter)
+    assert span.attributes is not None
+    assert span.attributes["messaging.batch.message_count"] == 3
+    assert "messaging.message.id" not in span.attributes
+    assert [format_span_id(link.context.span_id) for link in span.links] == [OTHER.split("-")[2]]
+
+
+def test_refused_submission_is_an_error() -> None:
+    """The block raises what was raised in it."""
+    tracing, exporter = traced()
+    with pytest.raises(LookupError), tracing.sending(About("mail", "welcome")):
+        raise LookupError("no such queue")
+    span = only(exporter)
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "no such queue")
+    assert (span.attributes or {})["error.type"] == "LookupError"
+
+
+@pytest.mark.parametrize("header", ["", "nonsense", OTHER])
+def test_attempt_is_a_consumer_linked_to_where_its_job_was_made(header: str) -> None:
+    """A trace of its own; a job that carries no context, or a bad one, has no link."""
+    tracing, exporter = traced()
+    about = About("mail", "welcome", "id", {"traceparent": header} if header else {})
+    span = tracing.begin(about, attempt=2, worker_id="w", start_ns=1_000)
+    assert span is not None
+    tracing.end(span, outcome="failed", broken=Broken("shop.NoMailError", "no", "Traceback"), end_ns=5_000)
+    ended = only(exporter)
+    assert (ended.name, ended.kind, ended.parent) == ("process mail", SpanKind.CONSUMER, None)
+    assert (ended.start_time, ended.end_time) == (1_000, 5_000)
+    told: dict[str, Any] = dict(ended.attributes or {})
+    assert told["messaging.operation.name"] == "process"
+    assert told["messaging.client.id"] == "w"
+    assert told["holdfast.job.attempt"] == 2
+    assert told["holdfast.job.outcome"] == "failed"
+    assert told["error.type"] == "shop.NoMailError"
+    assert ended.status.status_code == StatusCode.ERROR
+    assert [event.name for event in ended.events] == ["exception"]
+    assert [format_span_id(link.context.span_id) for link in ended.links] == [OTHER.split("-")[2]] * (header == OTHER)
+
+
+class _Broken(SpanProcessor):
+    def on_start(self, span: Span, parent_context: object = None) -> None:
+        raise RuntimeError("at the start")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise RuntimeError("at the end")
+
+
+def test_provider_that_raises_loses_its_spans_only() -> None:
+    """Whoever submits or runs a job does not hear of it."""
+    provider = TracerProvider()
+    tracing = Tracing(provider)
+    begun = tracing.begin(About("q", "t"), attempt=1, worker_id="w", start_ns=0)
+    assert begun is not None
+    provider.add_span_processor(_Broken())
+    tracing.end(begun, outcome="done")
+    assert tracing.begin(About("q", "t"), attempt=1, worker_id="w", start_ns=0) is None
+    with tracing.sending(About("q", "t")) as sending:
+        assert type(sending) is Sending
+        assert sending.context is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({}, "none"),
+        ({"OTEL_SERVICE_NAME": "shop"}, "none"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, "none"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317"}, "otlp"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4317"}, "otlp"),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, "otlp"),
+        ({"OTEL_TRACES_EXPORTER": "Console"}, "console"),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317"}, "none"),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}, "none"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "none"),
+    ],
+)
+def test_environment_says_where_traces_go(environment: dict[str, str], wanted: str) -> None:
+    """An exporter or an endpoint asks for them; a name alone does not."""
+    assert wanted_exporter(environment) == wanted
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER"),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_name(environment: dict[str, str], named: str) -> None:
+    """Rather than sending nothing without a word."""
+    with pytest.raises(HoldfastError, match=named):
+        wanted_exporter(environment)
+
+
+def test_nothing_of_ours_imports_opentelemetry() -> None:
+    """Neither the SDK with a worker at work, nor the program; what does not ask for traces does not wait for them."""
+    program = (
+        "import sys\nfrom holdfast import Holdfast\nimport holdfast.cli.worker, holdfast.cli.server\n"
+        "from holdfast.observe.tracing_export import exporting\n"
+        "with exporting({}, 'x'), Holdfast('memory://') as app, app.worker():\n"
+        "    app.submit('echo', [1]).result(timeout_s=60)\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
+    assert ended.stdout == "[]\n"
+
+
+def test_missing_extra_is_named() -> None:
+    """Whoever asks for traces that cannot be sent is told what to install."""
+    program = (
+        "import sys\nsys.modules['opentelemetry.sdk'] = None\n"
+        "from holdfast.observe.tracing_export import exporting\n"
+        "try:\n    exporting({'OTEL_TRACES_EXPORTER': 'otlp'}, 'x').__enter__()\n"
+        "except Exception as error:\n    print(type(error).__name__, error.reason, 'holdfast[traces]' in str(error))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
+    assert ended.stdout == "FailedPreconditionError TRACES_NOT_INSTALLED True\n"
