@@ -2,17 +2,11 @@
 
 Invariants: a tick is one event, and the same event moves its schedule on to the next, so that no tick fires twice and
 none is forgotten; what `apply` does needs no clock and no time zone. A schedule that is paused has no next tick in the
-heap. Heap entries may be stale; they are checked when they come up.
-
-A tick later than `LATE_MS` was missed: nobody was there, or the clock jumped.
+heap. Heap entries may be stale; they are checked when they come up. The rules are those of `core/ticks.py`.
 """
 
-import hashlib
 import heapq
-from collections.abc import Iterator
 
-from holdfast import limits
-from holdfast.core import cron
 from holdfast.core.book import Book
 from holdfast.core.commands import (
     Decision,
@@ -25,15 +19,27 @@ from holdfast.core.commands import (
 )
 from holdfast.core.events import CancelAccepted, Created, ScheduleDeleted, SchedulePaused, ScheduleSet, Ticked
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING, TERMINAL, State
-from holdfast.core.model import SCHEDULE, SCHEDULED_FOR, Extra, NewJob, Now, QueueMode, Schedule, ScheduleSpec
-from holdfast.core.schedule_checks import check_spec
+from holdfast.core.model import Now, QueueMode, Schedule, ScheduleSpec
 from holdfast.core.tasks import TaskManager
-from holdfast.errors import Code
-
-LATE_MS = 60_000
-FIRED, SKIPPED, MISSED, TRIGGERED = "fired", "skipped", "missed", "triggered"
-
-_SECOND_MS = 1_000
+from holdfast.core.ticks import (
+    FIRED,
+    MISSED,
+    SKIPPED,
+    TRIGGERED,
+    cancel_reason,
+    check_plan,
+    draining_queue,
+    due_tick,
+    is_canceling,
+    is_planned,
+    is_skipped,
+    job_of_tick,
+    job_of_trigger,
+    planned,
+    resumed,
+    trigger_tick,
+    unknown_schedule,
+)
 
 
 class ScheduleManager:
@@ -67,18 +73,12 @@ class ScheduleManager:
         """Plans anew from now; a repeated one changes nothing, unless the plan had come to an end."""
         spec, schedules = command.spec, self._book.schedules
         known = schedules.get(spec.name)
-        if known is not None and known.spec == spec and (known.next_ms or spec.at_ms):
+        if is_planned(known, spec):
             return Decision(None, spec.name)
-        refusal = check_spec(spec, now.log_ms)
-        if refusal is None and known is None and len(schedules) >= limits.SCHEDULES_MAX:
-            message = f"the limit of {limits.SCHEDULES_MAX} schedules is reached; delete some"
-            refusal = Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_SCHEDULES", message)
+        refusal = check_plan(spec, now.log_ms, is_new=known is None, count=len(schedules))
         if refusal is not None:
             return refusal
-        next_ms = first_tick(spec, now.log_ms)
-        if known is not None and next_ms <= known.last_tick_ms:
-            next_ms = 0  # only one instant can be in the past, and this schedule has been there
-        return Decision(ScheduleSet(now.log_ms, spec, next_ms), spec.name)
+        return Decision(ScheduleSet(now.log_ms, spec, planned(known, spec, now.log_ms)), spec.name)
 
     def delete(self, command: DeleteSchedule, now: Now) -> Decision | Refusal:
         """Its jobs stay."""
@@ -93,9 +93,7 @@ class ScheduleManager:
             return unknown_schedule(command.name)
         if schedule.is_paused == command.is_paused:
             return Decision(None)
-        next_ms = schedule.next_ms
-        if not command.is_paused and 0 < next_ms <= now.log_ms:
-            next_ms = 0 if schedule.spec.at_ms else tick_after(schedule.spec, schedule.created_ms, now.log_ms)
+        next_ms = schedule.next_ms if command.is_paused else resumed(schedule, now.log_ms)
         return Decision(SchedulePaused(now.log_ms, command.name, command.is_paused, next_ms))
 
     def trigger(self, command: TriggerSchedule, now: Now) -> Decision | Refusal:
@@ -106,11 +104,9 @@ class ScheduleManager:
         refusal = self._tasks.no_room(1, 1) or self._draining(schedule.spec)
         if refusal is not None:
             return refusal
-        tick_ms = now.log_ms // _SECOND_MS * _SECOND_MS
-        job = _job(schedule.spec, tick_ms, command.job_id, 0)
-        event = Ticked(
-            now.log_ms, command.name, tick_ms, TRIGGERED, schedule.next_ms, template=schedule.spec.template, job=job
-        )
+        spec, tick_ms = schedule.spec, trigger_tick(now.log_ms)
+        job = job_of_trigger(spec, now.log_ms, command.job_id)
+        event = Ticked(now.log_ms, command.name, tick_ms, TRIGGERED, schedule.next_ms, template=spec.template, job=job)
         return Decision(event, command.job_id)
 
     def tick(self, command: Tick, now: Now) -> Decision | Refusal:
@@ -122,54 +118,37 @@ class ScheduleManager:
         return self._tick(schedule, command.job_id, now)
 
     def _tick(self, schedule: Schedule, job_id: str, now: Now) -> Decision | Refusal:
-        spec, tick_ms, missed = schedule.spec, schedule.next_ms, 0
-        if now.log_ms - tick_ms > LATE_MS:
-            wanted_ms = self._caught_up(schedule, now.log_ms)
-            missed = _ticks_between(spec, tick_ms, wanted_ms or now.log_ms - LATE_MS)
-            if not wanted_ms:
-                next_ms = tick_after(spec, schedule.created_ms, now.log_ms - LATE_MS - 1)
-                event = Ticked(now.log_ms, spec.name, tick_ms, MISSED, next_ms, missed)
-                return Decision(event, reply=True)
-            tick_ms = wanted_ms
+        spec, due = schedule.spec, due_tick(schedule, now.log_ms)
+        if due.is_missed:
+            return Decision(Ticked(now.log_ms, spec.name, due.tick_ms, MISSED, due.next_ms, due.missed), reply=True)
         refusal = self._tasks.no_room(1, 1)
         if refusal is not None:
             return refusal
-        next_ms = 0 if spec.at_ms else tick_after(spec, schedule.created_ms, tick_ms)
         last = self._book.jobs.get(schedule.last_job_id)
         is_busy = last is not None and last.state not in TERMINAL
-        if (is_busy and spec.overlap == "skip") or self._draining(spec):
-            return Decision(Ticked(now.log_ms, spec.name, tick_ms, SKIPPED, next_ms, missed), reply=True)
+        if is_skipped(spec, is_busy=is_busy, is_draining=self._draining(spec) is not None):
+            return Decision(Ticked(now.log_ms, spec.name, due.tick_ms, SKIPPED, due.next_ms, due.missed), reply=True)
         canceled, canceled_state = "", 0
-        if last is not None and is_busy and spec.overlap == "cancel_running" and not last.cancel_requested:
+        if last is not None and is_canceling(spec, is_busy=is_busy) and not last.cancel_requested:
             canceled, canceled_state = last.id, CANCELED if last.state == QUEUED else RUNNING
-        due_ms = tick_ms + jitter_ms(spec, tick_ms) if spec.jitter_ms else 0
-        job = _job(spec, tick_ms, job_id, due_ms)
         event = Ticked(
-            now.log_ms, spec.name, tick_ms, FIRED, next_ms, missed, spec.template, job, canceled, int(canceled_state)
+            now.log_ms,
+            spec.name,
+            due.tick_ms,
+            FIRED,
+            due.next_ms,
+            due.missed,
+            spec.template,
+            job_of_tick(spec, due.tick_ms, job_id),
+            canceled,
+            int(canceled_state),
         )
         return Decision(event, reply=True)
-
-    def _caught_up(self, schedule: Schedule, now_ms: int) -> int:
-        """Which of the missed ticks is made up for next, 0 if none is."""
-        spec, first_ms = schedule.spec, schedule.next_ms
-        if _is_last(spec):
-            return first_ms  # it has no other, so it comes late rather than never
-        if spec.catch_up == "none":
-            return 0
-        oldest_ms = now_ms - max(spec.catch_up_window_ms, LATE_MS)
-        if spec.catch_up == "latest":
-            last_ms = last_tick(schedule, now_ms)
-            return last_ms if last_ms >= oldest_ms else 0
-        if first_ms >= oldest_ms:
-            return first_ms
-        next_ms = tick_after(spec, schedule.created_ms, oldest_ms - 1)
-        return next_ms if 0 < next_ms <= now_ms else 0
 
     def _draining(self, spec: ScheduleSpec) -> Refusal | None:
         if spec.template.queue not in self._book.queues_in(QueueMode.DRAINING):
             return None
-        message = f"the queue {spec.template.queue!r} is draining and takes no new jobs"
-        return Refusal(Code.FAILED_PRECONDITION, "QUEUE_DRAINING", message)
+        return draining_queue(spec.template.queue)
 
     # -- application
 
@@ -205,7 +184,7 @@ class ScheduleManager:
         schedule = book.schedules[event.name]
         book.lift_schedule(schedule)
         if event.canceled:
-            reason = f"its schedule {event.name} made the next job"
+            reason = cancel_reason(event.name)
             self._tasks.apply_cancel(CancelAccepted(event.at_ms, event.canceled, State(event.canceled_state), reason))
         if event.job is not None:
             assert event.template is not None
@@ -225,65 +204,3 @@ class ScheduleManager:
             heapq.heappush(self._heap, (schedule.next_ms, schedule.spec.name))
         if len(self._heap) > 2 * len(self._book.schedules) + 64:
             self._heap = sorted({entry for entry in self._heap if self._is_live(*entry)})
-
-
-def first_tick(spec: ScheduleSpec, now_ms: int) -> int:
-    """The first tick of a schedule that is made now."""
-    return spec.at_ms or tick_after(spec, now_ms, now_ms)
-
-
-def tick_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> int:
-    """The first tick later than this, 0 if there is none. Intervals count from the anchor, in whole seconds."""
-    if spec.at_ms:
-        return spec.at_ms if spec.at_ms > after_ms else 0
-    if not spec.every_ms:
-        return 0 if _is_last(spec) else cron.next_after(spec.cron, spec.timezone, after_ms)
-    anchor_ms = -(-anchor_ms // _SECOND_MS) * _SECOND_MS
-    return anchor_ms + max(1, (after_ms - anchor_ms) // spec.every_ms + 1) * spec.every_ms
-
-
-def _is_last(spec: ScheduleSpec) -> bool:
-    """Whether there is no tick after the next: a one-shot, or what this installation cannot read any more.
-
-    Time zone data comes and goes. A schedule without its zone ends with the tick that is planned; the server goes on.
-    """
-    return bool(spec.at_ms) or not (spec.every_ms or cron.is_readable(spec.cron, spec.timezone))
-
-
-def ticks_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> Iterator[int]:
-    """The ticks later than this, one after the other."""
-    while after_ms := tick_after(spec, anchor_ms, after_ms):
-        yield after_ms
-
-
-def last_tick(schedule: Schedule, until_ms: int) -> int:
-    """The last of the ticks from the next one on that is not later than this."""
-    spec = schedule.spec
-    if spec.every_ms:
-        return schedule.next_ms + (until_ms - schedule.next_ms) // spec.every_ms * spec.every_ms
-    return max(schedule.next_ms, cron.last_until(spec.cron, spec.timezone, until_ms))
-
-
-def _ticks_between(spec: ScheduleSpec, first_ms: int, end_ms: int) -> int:
-    """How many ticks there are from the first one on, and before the end."""
-    if first_ms >= end_ms:
-        return 0
-    if spec.every_ms:
-        return -(-(end_ms - first_ms) // spec.every_ms)
-    return cron.count_between(spec.cron, spec.timezone, first_ms, end_ms)
-
-
-def jitter_ms(spec: ScheduleSpec, tick_ms: int) -> int:
-    """How much later the job of this tick is due; the same wherever it is computed."""
-    draw = hashlib.sha256(f"{spec.name}:{tick_ms}".encode()).digest()[:8]
-    return int.from_bytes(draw, "big") % (spec.jitter_ms + 1)
-
-
-def _job(spec: ScheduleSpec, tick_ms: int, job_id: str, due_ms: int) -> NewJob:
-    headers = ((SCHEDULE, spec.name), (SCHEDULED_FOR, cron.utc_text(tick_ms)))
-    return NewJob(job_id, 0, spec.payload, due_ms, Extra(labels=spec.labels, headers=headers))
-
-
-def unknown_schedule(name: str) -> Refusal:
-    """No such schedule."""
-    return Refusal(Code.NOT_FOUND, "SCHEDULE_NOT_FOUND", f"no schedule {name[: limits.NAME_CHARS_MAX]!r}")

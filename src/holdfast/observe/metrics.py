@@ -12,7 +12,7 @@ from holdfast.core.events import AnyEvent, Created, Granted, Reported, Revoked, 
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import Job, Template
-from holdfast.core.schedules import FIRED, MISSED, SKIPPED, TRIGGERED
+from holdfast.core.ticks import FIRED, MISSED, SKIPPED, TRIGGERED
 
 SERIES_MAX = 100
 OTHER = "other"

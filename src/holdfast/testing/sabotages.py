@@ -11,7 +11,7 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/ready_queue.py",
 )
 INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
-SCHEDULES = "core/schedules.py"
+SCHEDULES, TICKS = "core/schedules.py", "core/ticks.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
 
 VARIANTS = (
@@ -274,6 +274,7 @@ VARIANTS = (
         "tick-recomputed-in-apply",
         SCHEDULES,
         "            schedule.next_ms = event.next_ms\n            schedule.last_tick_ms",
+        "            from holdfast.core.ticks import tick_after\n"
         "            schedule.next_ms = tick_after(schedule.spec, schedule.created_ms, event.at_ms)\n"
         "            schedule.last_tick_ms",
         seed=3,
@@ -300,16 +301,16 @@ VARIANTS = (
     ),
     Variant(
         "overlap-unchecked",
-        SCHEDULES,
+        TICKS,
         '(is_busy and spec.overlap == "skip")',
         "False",
         seed=2,
     ),
     Variant(
         "missed-ticks-fired-although-none",
-        SCHEDULES,
-        '        if spec.catch_up == "none":\n',
-        "        if False:\n",
+        TICKS,
+        '    if spec.catch_up == "none":\n',
+        "    if False:\n",
         seed=22,
     ),
     Variant(
@@ -333,13 +334,13 @@ VARIANTS = (
     ),
     Variant(
         "schedule-set-again-plans-anew",
-        SCHEDULES,
-        "known is not None and known.spec == spec and (known.next_ms or spec.at_ms)",
+        TICKS,
+        "known is not None and known.spec == spec and bool(known.next_ms or spec.at_ms)",
         "False",
     ),
     Variant(
         "one-shot-fires-again-when-set-again",
-        SCHEDULES,
+        TICKS,
         "if known is not None and next_ms <= known.last_tick_ms:",
         "if False:",
         test="tests/unit/core/test_schedule_absences.py"

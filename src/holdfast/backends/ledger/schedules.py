@@ -12,7 +12,7 @@ from holdfast.core import commands
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now, Schedule
 from holdfast.core.schedule_checks import check_spec
-from holdfast.core.schedules import ticks_after, unknown_schedule
+from holdfast.core.ticks import ticks_after, unknown_schedule
 from holdfast.errors import InvalidArgumentError
 
 

@@ -1,0 +1,203 @@
+"""Ticks: when a schedule makes a job, and what becomes of a tick that is due.
+
+Whoever keeps schedules decides by these, so that all keep them alike: the ledger over its book, a database over rows.
+They are functions of a schedule and of plain facts: the instant, and whether its last job has ended.
+
+Invariants: what is planned next is later than what came up, so that no tick comes up twice; every tick that is passed
+over is counted. A tick later than `LATE_MS` was missed: nobody was there, or the clock jumped.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast import limits
+from holdfast.core import cron
+from holdfast.core.commands import Refusal
+from holdfast.core.model import SCHEDULE, SCHEDULED_FOR, Extra, NewJob, Schedule, ScheduleSpec
+from holdfast.core.schedule_checks import check_spec
+from holdfast.errors import Code
+
+LATE_MS = 60_000
+FIRED, SKIPPED, MISSED, TRIGGERED = "fired", "skipped", "missed", "triggered"
+
+_SECOND_MS = 1_000
+
+
+class DueTick(msgspec.Struct, frozen=True):
+    """The tick that comes up, and the one after it. `missed` were passed over, it too if it `is_missed`."""
+
+    tick_ms: int
+    next_ms: int
+    missed: int = 0
+    is_missed: bool = False
+
+
+# -- plans
+
+
+def is_planned(known: Schedule | None, spec: ScheduleSpec) -> bool:
+    """Whether setting a schedule changes nothing: it is there as it is, and its plan has not come to an end."""
+    return known is not None and known.spec == spec and bool(known.next_ms or spec.at_ms)
+
+
+def check_plan(spec: ScheduleSpec, now_ms: int, *, is_new: bool, count: int) -> Refusal | None:
+    """Why a schedule cannot be set where there are so many, if it cannot."""
+    refusal = check_spec(spec, now_ms)
+    if refusal is None and is_new and count >= limits.SCHEDULES_MAX:
+        message = f"the limit of {limits.SCHEDULES_MAX} schedules is reached; delete some"
+        refusal = Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_SCHEDULES", message)
+    return refusal
+
+
+def planned(known: Schedule | None, spec: ScheduleSpec, now_ms: int) -> int:
+    """The first tick of a schedule that is made or replaced now, 0 if there is none."""
+    next_ms = first_tick(spec, now_ms)
+    if known is not None and next_ms <= known.last_tick_ms:
+        next_ms = 0  # only one instant can be in the past, and this schedule has been there
+    return next_ms
+
+
+def resumed(schedule: Schedule, now_ms: int) -> int:
+    """The next tick of a schedule whose pause ends now: what fell into the pause is passed over."""
+    spec, next_ms = schedule.spec, schedule.next_ms
+    if 0 < next_ms <= now_ms:
+        next_ms = 0 if spec.at_ms else tick_after(spec, schedule.created_ms, now_ms)
+    return next_ms
+
+
+# -- what becomes of a tick
+
+
+def due_tick(schedule: Schedule, now_ms: int) -> DueTick:
+    """What comes up of a schedule whose next tick is due."""
+    spec, tick_ms, missed = schedule.spec, schedule.next_ms, 0
+    if now_ms - tick_ms > LATE_MS:
+        wanted_ms = _caught_up(schedule, now_ms)
+        missed = _ticks_between(spec, tick_ms, wanted_ms or now_ms - LATE_MS)
+        if not wanted_ms:
+            next_ms = tick_after(spec, schedule.created_ms, now_ms - LATE_MS - 1)
+            return DueTick(tick_ms, next_ms, missed, is_missed=True)
+        tick_ms = wanted_ms
+    return DueTick(tick_ms, 0 if spec.at_ms else tick_after(spec, schedule.created_ms, tick_ms), missed)
+
+
+def is_skipped(spec: ScheduleSpec, *, is_busy: bool, is_draining: bool) -> bool:
+    """Whether a tick makes no job: the last job has not ended and the rule minds, or its queue takes no new ones."""
+    return (is_busy and spec.overlap == "skip") or is_draining
+
+
+def is_canceling(spec: ScheduleSpec, *, is_busy: bool) -> bool:
+    """Whether a tick that makes a job cancels the last one."""
+    return is_busy and spec.overlap == "cancel_running"
+
+
+def cancel_reason(name: str) -> str:
+    """What the canceled one is told."""
+    return f"its schedule {name} made the next job"
+
+
+def job_of_tick(spec: ScheduleSpec, tick_ms: int, job_id: str) -> NewJob:
+    """The job that a tick makes."""
+    return _job(spec, tick_ms, job_id, tick_ms + jitter_ms(spec, tick_ms) if spec.jitter_ms else 0)
+
+
+def job_of_trigger(spec: ScheduleSpec, now_ms: int, job_id: str) -> NewJob:
+    """The job that is made now, beside the plan."""
+    return _job(spec, trigger_tick(now_ms), job_id, 0)
+
+
+def trigger_tick(now_ms: int) -> int:
+    """What a triggered job takes for its tick."""
+    return now_ms // _SECOND_MS * _SECOND_MS
+
+
+def _job(spec: ScheduleSpec, tick_ms: int, job_id: str, due_ms: int) -> NewJob:
+    headers = ((SCHEDULE, spec.name), (SCHEDULED_FOR, cron.utc_text(tick_ms)))
+    return NewJob(job_id, 0, spec.payload, due_ms, Extra(labels=spec.labels, headers=headers))
+
+
+def _caught_up(schedule: Schedule, now_ms: int) -> int:
+    """Which of the missed ticks is made up for next, 0 if none is."""
+    spec, first_ms = schedule.spec, schedule.next_ms
+    if _is_last(spec):
+        return first_ms  # it has no other, so it comes late rather than never
+    if spec.catch_up == "none":
+        return 0
+    oldest_ms = now_ms - max(spec.catch_up_window_ms, LATE_MS)
+    if spec.catch_up == "latest":
+        last_ms = last_tick(schedule, now_ms)
+        return last_ms if last_ms >= oldest_ms else 0
+    if first_ms >= oldest_ms:
+        return first_ms
+    next_ms = tick_after(spec, schedule.created_ms, oldest_ms - 1)
+    return next_ms if 0 < next_ms <= now_ms else 0
+
+
+# -- refusals
+
+
+def draining_queue(queue: str) -> Refusal:
+    """A trigger is told; a tick is skipped."""
+    return Refusal(Code.FAILED_PRECONDITION, "QUEUE_DRAINING", f"the queue {queue!r} is draining and takes no new jobs")
+
+
+def unknown_schedule(name: str) -> Refusal:
+    """No such schedule."""
+    return Refusal(Code.NOT_FOUND, "SCHEDULE_NOT_FOUND", f"no schedule {name[: limits.NAME_CHARS_MAX]!r}")
+
+
+# -- the sequence
+
+
+def first_tick(spec: ScheduleSpec, now_ms: int) -> int:
+    """The first tick of a schedule that is made now."""
+    return spec.at_ms or tick_after(spec, now_ms, now_ms)
+
+
+def tick_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> int:
+    """The first tick later than this, 0 if there is none. Intervals count from the anchor, in whole seconds."""
+    if spec.at_ms:
+        return spec.at_ms if spec.at_ms > after_ms else 0
+    if not spec.every_ms:
+        return 0 if _is_last(spec) else cron.next_after(spec.cron, spec.timezone, after_ms)
+    anchor_ms = -(-anchor_ms // _SECOND_MS) * _SECOND_MS
+    return anchor_ms + max(1, (after_ms - anchor_ms) // spec.every_ms + 1) * spec.every_ms
+
+
+def _is_last(spec: ScheduleSpec) -> bool:
+    """Whether there is no tick after the next: a one-shot, or what this installation cannot read any more.
+
+    Time zone data comes and goes. A schedule without its zone ends with the tick that is planned; the server goes on.
+    """
+    return bool(spec.at_ms) or not (spec.every_ms or cron.is_readable(spec.cron, spec.timezone))
+
+
+def ticks_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> Iterator[int]:
+    """The ticks later than this, one after the other."""
+    while after_ms := tick_after(spec, anchor_ms, after_ms):
+        yield after_ms
+
+
+def last_tick(schedule: Schedule, until_ms: int) -> int:
+    """The last of the ticks from the next one on that is not later than this."""
+    spec = schedule.spec
+    if spec.every_ms:
+        return schedule.next_ms + (until_ms - schedule.next_ms) // spec.every_ms * spec.every_ms
+    return max(schedule.next_ms, cron.last_until(spec.cron, spec.timezone, until_ms))
+
+
+def _ticks_between(spec: ScheduleSpec, first_ms: int, end_ms: int) -> int:
+    """How many ticks there are from the first one on, and before the end."""
+    if first_ms >= end_ms:
+        return 0
+    if spec.every_ms:
+        return -(-(end_ms - first_ms) // spec.every_ms)
+    return cron.count_between(spec.cron, spec.timezone, first_ms, end_ms)
+
+
+def jitter_ms(spec: ScheduleSpec, tick_ms: int) -> int:
+    """How much later the job of this tick is due; the same wherever it is computed."""
+    draw = hashlib.sha256(f"{spec.name}:{tick_ms}".encode()).digest()[:8]
+    return int.from_bytes(draw, "big") % (spec.jitter_ms + 1)
