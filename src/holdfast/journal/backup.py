@@ -67,6 +67,13 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_time_ms: int
     jobs: dict[str, int]
     taken_ms: int
+    #: Over all of the above.
+    checksum: str = ""
+
+    def sealed(self) -> "Backup":
+        """The same with its checksum."""
+        bare = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
+        return msgspec.structs.replace(self, checksum=hashlib.sha256(bare).hexdigest())
 
     @property
     def bytes(self) -> int:
@@ -106,7 +113,8 @@ def copy_beside(source: Disk, target: Disk, names: Iterable[str]) -> list[str]:
 
 def write_backup(target: Disk, backup: Backup) -> None:
     """Makes a whole copy a backup."""
-    replace_file(target, BACKUP_NAME, msgspec.json.format(msgspec.json.encode(backup), indent=2) + b"\n")
+    data = msgspec.json.encode(backup.sealed())
+    replace_file(target, BACKUP_NAME, msgspec.json.format(data, indent=2) + b"\n")
 
 
 def read_backup(disk: Disk) -> Backup:
@@ -128,6 +136,8 @@ def read_backup(disk: Disk) -> Backup:
     if backup.format != BACKUP_FORMAT:
         message = f"the backup has format {backup.format}; this Holdfast reads {BACKUP_FORMAT}: use a newer one"
         raise NotABackupError(message, reason="BACKUP_VERSION")
+    if backup != backup.sealed():
+        raise _damaged(BACKUP_NAME, "its checksum does not match")
     return backup
 
 
