@@ -1,0 +1,162 @@
+"""Submissions that travel together: one request carries what has come while others were on their way.
+
+Invariants: every draft that is sent has an id, so that a request may be repeated without making a job twice; whoever
+submitted hears of its own jobs alone, as if it had been alone; what one submission is refused for costs no other.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.ledger.minting import RandomPool
+from holdfast.backends.ports import JobDraft
+from holdfast.core.commands import Submitted
+from holdfast.core.model import Template
+from holdfast.core.owner import mint
+from holdfast.errors import HoldfastError, UnavailableError
+
+Send = Callable[[Sequence[Template], Sequence[JobDraft]], Awaitable[Submitted]]
+
+#: More requests than these at a time would make each of them smaller, and nothing quicker.
+_UNDER_WAY_MAX = 4
+
+
+class _Submission:
+    """What one caller wants accepted."""
+
+    __slots__ = ("answer", "drafts", "fresh", "size", "templates")
+
+    def __init__(self, templates: Sequence[Template], drafts: Sequence[JobDraft], random: RandomPool) -> None:
+        self.templates = templates
+        ids = iter(mint(random, sum(not draft.id for draft in drafts)))
+        #: The ids that were made here.
+        self.fresh: set[str] = set()
+        self.drafts = [draft if draft.id else self._with_id(draft, next(ids)) for draft in drafts]
+        self.size = sum(len(draft.payload) for draft in drafts)
+        self.answer: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
+
+    def _with_id(self, draft: JobDraft, job_id: str) -> JobDraft:
+        self.fresh.add(job_id)
+        return msgspec.structs.replace(draft, id=job_id)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can travel with others: its drafts name templates that are there."""
+        return all(0 <= draft.template < len(self.templates) for draft in self.drafts)
+
+    def settle(self, submitted: Submitted, start: int = 0) -> None:
+        """Its part of an answer. A job under an id that was made here was never there before: it was sent twice."""
+        if self.answer.done():
+            return
+        count = len(self.drafts)
+        ids = submitted.job_ids[start : start + count]
+        self.answer.set_result(
+            Submitted(
+                ids,
+                submitted.at_ms,
+                {at - start: why for at, why in submitted.refusals.items() if start <= at < start + count},
+                frozenset(
+                    at - start
+                    for at in submitted.existing
+                    if start <= at < start + count and ids[at - start] not in self.fresh
+                ),
+            )
+        )
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Joiner:
+    """Sends submissions; `close` when nobody submits any more."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._random = RandomPool()
+        self._waiting: deque[_Submission] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """The answer to these drafts."""
+        submission = _Submission(templates, drafts, self._random)
+        self._waiting.append(submission)
+        self._go_on()
+        return await submission.answer
+
+    async def close(self) -> None:
+        """What is under way is given up as unanswered."""
+        for task in tuple(self._under_way):
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        for submission in self._waiting:
+            submission.fail(UnavailableError("this gateway stops", reason="STOPPING"))
+
+    def _go_on(self) -> None:
+        while self._waiting and len(self._under_way) < _UNDER_WAY_MAX:
+            task = asyncio.create_task(self._carry(self._together()))
+            self._under_way.add(task)
+            task.add_done_callback(self._arrived)
+
+    def _arrived(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.discard(task)
+        self._go_on()
+
+    def _together(self) -> list[_Submission]:
+        """What waits, in its order, as far as it fits into one request."""
+        joined = [self._waiting.popleft()]
+        count, size, is_plain = len(joined[0].drafts), joined[0].size, joined[0].is_plain
+        while is_plain and self._waiting:
+            following = self._waiting[0]
+            count, size = count + len(following.drafts), size + following.size
+            if count > limits.BATCH_JOBS_MAX or size > limits.BATCH_BYTES_MAX or not following.is_plain:
+                break
+            joined.append(self._waiting.popleft())
+        return joined
+
+    async def _carry(self, joined: list[_Submission]) -> None:
+        try:
+            if len(joined) == 1:
+                await self._carry_alone(joined[0])
+            else:
+                await self._carry_together(joined)
+        except asyncio.CancelledError:
+            for submission in joined:
+                submission.fail(UnavailableError("this gateway stops", reason="STOPPING"))
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever waits hears of it, whatever it is
+            for submission in joined:
+                submission.fail(error)
+
+    async def _carry_alone(self, submission: _Submission) -> None:
+        try:
+            submission.settle(await self._send(submission.templates, submission.drafts))
+        except HoldfastError as error:
+            submission.fail(error)
+
+    async def _carry_together(self, joined: list[_Submission]) -> None:
+        templates: dict[Template, int] = {}
+        drafts: list[JobDraft] = []
+        for one in joined:
+            places = [templates.setdefault(template, len(templates)) for template in one.templates]
+            drafts += [_at(draft, places[draft.template]) for draft in one.drafts]
+        try:
+            submitted = await self._send(list(templates), drafts)
+        except UnavailableError as error:
+            for one in joined:
+                one.fail(error)
+        except HoldfastError:  # of one of them, and the others are not to blame
+            for one in joined:
+                await self._carry_alone(one)
+        else:
+            start = 0
+            for one in joined:
+                one.settle(submitted, start)
+                start += len(one.drafts)
+
+
+def _at(draft: JobDraft, place: int) -> JobDraft:
+    return draft if draft.template == place else msgspec.structs.replace(draft, template=place)

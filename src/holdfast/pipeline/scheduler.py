@@ -1,0 +1,117 @@
+"""The scheduler: writes jobs into the database, reads them from there, and fires schedules while it leads.
+
+Over HTTP it answers people (`/schedule`, `/jobs`, `/job`, `/health`) and gateways (`/ports/…`). It keeps nothing, and
+any number of them may serve one database. It is well while the database answers it: one that is cut off is left out by
+its gateways, and lives on.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from holdfast.backends.pipeline.wire import Handle, routes
+from holdfast.backends.ports import AdminApi, JobApi, ScheduleApi
+from holdfast.errors import HoldfastError
+from holdfast.gateway.backend import Backend
+from holdfast.gateway.guarding import Scope
+from holdfast.gateway.http.asking import Answer, Asked
+from holdfast.gateway.http.jobs import JobRoutes
+from holdfast.gateway.http.routing import Handler, Route
+from holdfast.gateway.http.schedules import ScheduleRoutes
+from holdfast.gateway.http.short_forms import IdFilter, ShortBody, ShortFilters, ShortForms
+from holdfast.logs import get_logger
+from holdfast.pipeline.serving import MSGPACK_TYPE
+
+#: How often the database is asked whether it is there, and for how long its silence is no news.
+_PING_S, _SILENCE_S = 0.5, 2.0
+
+
+def port_routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi) -> list[Route]:
+    """What gateways ask for."""
+    return [
+        Route(
+            method="POST",
+            path=path,
+            scope=Scope.ADMIN,
+            handler=_carried(handle),
+            summary="A method of a port, as MessagePack",
+            tag="role",
+            body=bytes,
+        )
+        for path, handle in routes(jobs, admin, schedules).items()
+    ]
+
+
+def _carried(handle: Handle) -> Handler:
+    async def answer(asked: Asked) -> Answer:
+        return Answer(HTTPStatus.OK, await handle(asked.content), MSGPACK_TYPE)
+
+    return answer
+
+
+def people_routes(backend: Backend) -> list[Route]:
+    """What people ask a scheduler for, in the short forms of the gateway."""
+    short = ShortForms(backend, JobRoutes(backend), ScheduleRoutes(backend))
+
+    def route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401 - as Route
+        return Route(method=method, path=path, scope=scope, handler=handler, summary=summary, tag="role", **more)
+
+    return [
+        route("POST", "/schedule", Scope.SUBMIT, short.submit, "Submit a job or a cron job", body=ShortBody),
+        route("GET", "/jobs", Scope.READ, short.find, "Jobs of a status", query=ShortFilters),
+        route("GET", "/job", Scope.READ, short.get, "One job", query=IdFilter),
+    ]
+
+
+class DatabaseWatch:
+    """Whether the database answers, as it last did; nobody who asks has to wait for it."""
+
+    def __init__(self, ping: Callable[[], Awaitable[object]]) -> None:
+        self._ping = ping
+        self._heard_s = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+        self._was_there = True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it was heard of lately."""
+        return time.monotonic() - self._heard_s < _SILENCE_S
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The same for people."""
+        return {"database": "reachable" if self.is_there else "away"}
+
+    async def start(self) -> None:
+        """Asks once, and from then on again and again."""
+        await self._look()
+        self._task = asyncio.create_task(self._keep_looking())
+
+    async def stop(self) -> None:
+        """Asks no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(_PING_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        error = ""
+        try:
+            async with asyncio.timeout(_SILENCE_S):
+                await self._ping()
+            self._heard_s = time.monotonic()
+        except TimeoutError:
+            error = f"it did not answer within {_SILENCE_S:g} s"
+        except HoldfastError as refused:
+            error = refused.message
+        if self._was_there != (not error):
+            self._was_there = not error
+            get_logger().warning("database_away" if error else "database_back", message=error)

@@ -1,0 +1,97 @@
+"""Schedulers without a database: the ports of a ledger in memory behind real HTTP, one ledger for all of them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from holdfast.backends.pipeline.balancing import Balancer
+from holdfast.backends.pipeline.http import Lines
+from holdfast.gateway.http.asking import Answer, Asked, Streamed
+from holdfast.gateway.http.routing import Handler
+from holdfast.pipeline.scheduler import port_routes
+from holdfast.pipeline.serving import RoleServer
+from holdfast.pipeline.vitals import Vitals
+from holdfast.testing.conformance.harness import Terms
+from tests.backends.ledger_here import LedgerHere
+from tests.e2e.fleet import stable_port
+
+#: Often enough for tests, which wait for the checks.
+INTERVAL_S = 0.05
+
+
+class SchedulerHere:
+    """One scheduler, on a port that it keeps."""
+
+    def __init__(self, ledger: LedgerHere) -> None:
+        self._ledger = ledger
+        self.port = stable_port()
+        self.is_ready = True
+        #: It answers nothing but that it is well.
+        self.is_stuck = False
+        #: Set when it was asked for something meanwhile.
+        self.asked = asyncio.Event()
+        self._server: RoleServer | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Listens."""
+        ledger = self._ledger
+        routes = port_routes(ledger.jobs, ledger.admin, ledger.schedules)
+        heard = [msgspec.structs.replace(route, handler=self._heard(route.handler)) for route in routes]
+        self._server = RoleServer(heard, Vitals("scheduler", is_ready=lambda: self.is_ready))
+        await self._server.start("127.0.0.1", self.port)
+
+    def _heard(self, handler: Handler) -> Handler:
+        async def hear(asked: Asked) -> Answer | Streamed:
+            if self.is_stuck:
+                self.asked.set()
+                await asyncio.Event().wait()
+            return await handler(asked)
+
+        return hear
+
+    async def stop(self) -> None:
+        """Is not there any more."""
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+
+class Site:
+    """Schedulers and a balancer over them."""
+
+    def __init__(self, ledger: LedgerHere, schedulers: Sequence[SchedulerHere]) -> None:
+        self.ledger = ledger
+        self.schedulers = schedulers
+        self.lines = Lines()
+        self.balancer = Balancer([one.address for one in schedulers], self.lines, INTERVAL_S)
+
+    async def until(self, *are_well: bool) -> None:
+        """Waits until the balancer sees so of each scheduler."""
+        async with asyncio.timeout(30):
+            while [one.is_well for one in self.balancer.schedulers] != list(are_well):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(INTERVAL_S / 5)
+
+
+@contextlib.asynccontextmanager
+async def site(count: int) -> AsyncIterator[Site]:
+    """So many schedulers for the length of a block."""
+    ledger = LedgerHere(None)
+    await ledger.start(Terms())
+    made = Site(ledger, [SchedulerHere(ledger) for _ in range(count)])
+    for one in made.schedulers:
+        await one.start()
+    await made.balancer.start()
+    try:
+        yield made
+    finally:
+        await made.balancer.close()
+        await made.lines.close()
+        for one in made.schedulers:
+            await one.stop()
+        await ledger.stop()
