@@ -101,8 +101,8 @@ RULES = (
     Rule(
         "pipeline/",
         ours=(
-            *("pipeline", "gateway.http", "gateway.guarding", "gateway.refusing", "backends.pipeline"),
-            *("backends.ports", "core", "observe", "clock", "errors", "limits", "logs"),
+            *("pipeline", "gateway.backend", "gateway.http", "gateway.guarding", "gateway.refusing"),
+            *("backends.pipeline", "backends.ports", "core", "observe", "clock", "errors", "limits", "logs"),
         ),
     ),
     Rule("observe/", ours=("core", "observe", "errors", "limits")),

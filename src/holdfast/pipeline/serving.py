@@ -9,6 +9,7 @@ bytes that they are, where the route's type is `bytes`. Whatever is not a succes
 logged, and told to nobody.
 """
 
+import asyncio
 import ssl
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
@@ -18,9 +19,9 @@ import msgspec
 
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.gateway.guarding import Guard, OpenGuard, Scope
-from holdfast.gateway.http.answering import send_answer
-from holdfast.gateway.http.asking import Answer, Asked, Head, Headers, Receive, Send
-from holdfast.gateway.http.problems import PROBLEM_TYPE, HttpError, headers_of, problem_of, status_of
+from holdfast.gateway.http.answering import problem_answer
+from holdfast.gateway.http.asking import Answer, Asked, Head, Headers
+from holdfast.gateway.http.problems import HttpError
 from holdfast.gateway.http.routing import Route, Router
 from holdfast.gateway.http.securing import BrowserShield
 from holdfast.gateway.http.server import HttpServer
@@ -29,40 +30,14 @@ from holdfast.gateway.refusing import hidden, log_refusal
 from holdfast.pipeline.vitals import VitalRoutes, Vitals
 
 MSGPACK_TYPE = b"application/msgpack"
-_ENCODER = msgspec.json.Encoder()
 _PACKER = msgspec.msgpack.Encoder()
 _LOGGED_CHARS_MAX = 128
 #: How long requests under way may take when a role stops.
 GRACE_S = 2.0
 
 
-class RoleAsked(Asked):
-    """A request to a role."""
-
-    __slots__ = ()
-
-    async def read_body(self, route: Route) -> None:
-        """Reads it as its route and its content type say."""
-        kind = self.head.header(b"content-type").partition(";")[0].strip().lower()
-        if route.body is bytes:
-            self.content = await self._read()
-        elif kind == "application/msgpack":
-            try:
-                self.content = msgspec.msgpack.decode(await self._read(), type=route.body)
-            except msgspec.MsgspecError as error:
-                message = f"expected the body to be MessagePack that fits: {str(error)[:400]}"
-                raise InvalidArgumentError(message, reason="BODY_INVALID") from None
-        else:
-            await self.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
-
-    async def gone(self) -> None:
-        """Returns when the client has left; the body has to be read before."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
 class RoleApplication:
-    """The ASGI application of one role."""
+    """What becomes of a request to one role."""
 
     def __init__(self, routes: Iterable[Route], vitals: Vitals, guard: Guard, shield: Shield) -> None:
         self._vitals = vitals
@@ -77,27 +52,21 @@ class RoleApplication:
         """Lets go whoever is kept waiting."""
         self._vitals.on_stop()
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-        client = scope["client"]
-        head = Head(
-            scope["method"],
-            scope["raw_path"].decode("ascii"),
-            scope["headers"],
-            f"{client[0]}:{client[1]}" if client else "",
-            scope["scheme"] == "https",
-        )
-        headers: Headers = []
-        try:
-            headers = self.shield.headers(head)
-            answered = await self._answer(head, scope, receive)
-        except HoldfastError as error:
-            answered = _refused(error, head)
-        except Exception as error:  # noqa: BLE001 - no request may stop the role
-            answered = _refused(hidden(error, _name(head)), head)
-        await send_answer(scope, answered, headers, send)
+    @property
+    def headers(self) -> Headers:
+        """What every answer says beside its own."""
+        return self.shield.headers()
 
-    async def _answer(self, head: Head, scope: dict[str, Any], receive: Receive) -> Answer:
+    def admit(self, head: Head) -> Asked | Answer:
+        """Lets a request in by its head alone, or answers it."""
+        try:
+            return self._admitted(head)
+        except HoldfastError as error:
+            return self.refused(error, head)
+        except Exception as error:  # noqa: BLE001 - no request may stop the role
+            return self.refused(hidden(error, _name(head)), head)
+
+    def _admitted(self, head: Head) -> Asked:
         found = self._router.find(head.path)
         if found is None:
             paths = ", ".join(sorted({route.path for route in self._router.routes}))
@@ -109,13 +78,53 @@ class RoleApplication:
             message = f"expected the method to be one of {allowed}, got {head.method[:20]}"
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message, headers={"allow": allowed})
         self.shield.check(head, route)
-        asked = RoleAsked(head, scope["query_string"], receive, found.params)
+        asked = Asked(head, route, found.params)
+        asked.over = asyncio.Event()
         if isinstance(route.scope, Scope):
             asked.caller = self._guard.admit(self.shield.token(head), head.peer, route.scope)
         asked.read_query(route.query)
         if route.body is not None:
-            await asked.read_body(route)
-        return cast("Answer", await route.handler(asked))
+            asked.check_length()
+        return asked
+
+    async def answer(self, asked: Asked) -> Answer:
+        """Answers a request that has arrived."""
+        try:
+            if asked.route.body is not None:
+                await _read(asked)
+            return cast("Answer", await asked.route.handler(asked))
+        except HoldfastError as error:
+            return self.refused(error, asked.head)
+        except Exception as error:  # noqa: BLE001 - no request may stop the role
+            return self.refused(hidden(error, _name(asked.head)), asked.head)
+
+    @staticmethod
+    def refused(error: HoldfastError, head: Head) -> Answer:
+        """The problem, which is logged."""
+        log_refusal(error, _name(head), head.peer)
+        return problem_answer(error)
+
+
+async def _read(asked: Asked) -> None:
+    """Reads the body as its route and its content type say."""
+    route = asked.route
+    kind = asked.head.header(b"content-type").partition(";")[0].strip().lower()
+    if route.body is bytes:
+        asked.content = asked.body
+    elif kind == "application/msgpack":
+        try:
+            asked.content = msgspec.msgpack.decode(asked.body, type=route.body)
+        except msgspec.MsgspecError as error:
+            message = f"expected the body to be MessagePack that fits: {str(error)[:400]}"
+            raise InvalidArgumentError(message, reason="BODY_INVALID") from None
+    else:
+        await asked.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
+
+
+async def left(asked: Asked) -> None:
+    """Returns when whoever asks has left."""
+    assert asked.over is not None, "every request to a role has one"
+    await asked.over.wait()
 
 
 def packed(value: object) -> Answer:
@@ -153,12 +162,6 @@ class RoleServer:
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Takes no more requests, answers those that are under way, and closes."""
         await self._http.stop(grace_s)
-
-
-def _refused(error: HoldfastError, head: Head) -> Answer:
-    log_refusal(error, _name(head), head.peer)
-    headers = [(name.encode(), value.encode()) for name, value in headers_of(error).items()]
-    return Answer(status_of(error), _ENCODER.encode(problem_of(error)), PROBLEM_TYPE, headers)
 
 
 def _name(head: Head) -> str:

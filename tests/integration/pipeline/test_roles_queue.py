@@ -1,0 +1,199 @@
+"""A queue process over real HTTP: as other roles use it, and as people do with curl."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.messages import Lanes, Named, Push, Rooms, Shelved, Take, Taken
+from holdfast.backends.pipeline.store import Ticket
+from holdfast.errors import InvalidArgumentError
+from holdfast.pipeline.queue import QueueConfig, QueueRole
+from holdfast.pipeline.serving import RoleServer
+from tests.integration.http_client import ask, connected, request
+from tests.integration.pipeline.happening import happens
+
+
+def ticket(job_id: str, number: int = 0, **fields: str | int) -> Ticket:
+    """A ticket with what most have."""
+    values = {"route": "echo", "queue": "default", "priority": 5, "deliveries": 1, **fields}
+    return Ticket(job_id, number=number, **values)  # type: ignore[arg-type]
+
+
+class Door:
+    """One queue process and lines to it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lines = Lines()
+
+    async def push(self, *tickets: Ticket, keep_ms: int = 0) -> Shelved:
+        push = Push(jobs=list(tickets), keep_ms=keep_ms)
+        return await self.lines.ask(self.address, "/queue/push", push, kind=Shelved)
+
+    async def take(self, **fields: object) -> list[str]:
+        take = Take(**fields)  # type: ignore[arg-type]
+        taken = await self.lines.ask(self.address, "/queue/lease", take, kind=Taken, deadline_s=30)
+        return [one.job_id for one in taken.jobs]
+
+    async def stats(self) -> dict[str, int]:
+        return await self.lines.ask(self.address, "/queue/stats", kind=dict)
+
+    async def until_waiting(self, workers: int) -> None:
+        await happens(self.stats, lambda stats: stats["workers_waiting"] == workers)
+
+
+@asynccontextmanager
+async def queue_process(lane_max: int = 100) -> AsyncIterator[Door]:
+    """A queue process for the length of a block."""
+    role = QueueRole(QueueConfig(kind="high", index=1, lane_max=lane_max))
+    server = RoleServer(role.routes(), role.vitals())
+    door = Door(await server.start("127.0.0.1", 0))
+    try:
+        yield door
+    finally:
+        await server.stop()
+        await door.lines.close()
+
+
+async def test_commands_without_bodies_answer() -> None:
+    """Everything that can be asked without a body is answered, and changes nothing but for one lease."""
+    async with queue_process() as door:
+        for path, expected in {
+            "/queue/push": {"accepted": 0, "full": []},
+            "/queue/lease": {"jobs": []},
+            "/queue/release-lease": {"released": 0},
+            "/queue/delete": {"deleted": 0},
+            "/queue/room": {"rooms": []},
+        }.items():
+            assert (await ask(door.address, "POST", path)).json == expected
+        job = {"job_id": "a", "type": "echo", "queue": "default", "priority": 7}
+        assert (await ask(door.address, "POST", "/queue/push", job)).json == {"accepted": 1, "full": []}
+        assert [one["job_id"] for one in (await ask(door.address, "GET", "/queue/peek")).json["jobs"]] == ["a"]
+        leased = (await ask(door.address, "POST", "/queue/lease")).json["jobs"]
+        assert [(one["job_id"], one["route"], one["priority"]) for one in leased] == [("a", "echo", 7)]
+        everything = (await ask(door.address, "GET", "/queue/all")).json
+        assert [(one["job_id"], one["state"]) for one in everything["jobs"]] == [("a", "leased")]
+        assert (await ask(door.address, "POST", "/queue/lease")).json == {"jobs": []}
+        stats = (await ask(door.address, "GET", "/queue/stats")).json
+        assert (stats["type"], stats["index"], stats["waiting"], stats["leased"]) == ("high", 1, 0, 1)
+        assert (await ask(door.address, "POST", "/queue/release-lease", {"job_id": "a"})).json == {"released": 1}
+        assert (await ask(door.address, "POST", "/queue/delete", {"job_id": "a"})).json == {"deleted": 1}
+        assert "holdfast_queue_pushed_total 1.0" in (await ask(door.address, "GET", "/metrics")).body.decode()
+
+
+async def test_order_and_wishes() -> None:
+    """Urgent before old, old before new, and nobody is given what it does not know."""
+    async with queue_process() as door:
+        await door.push(ticket("second", 2), ticket("urgent", 3, priority=9), ticket("first", 1))
+        await door.push(ticket("strange", 0, route="other"), ticket("elsewhere", 0, queue="mail"))
+        assert await door.take(types=["echo"], queues=["default"], count=9) == ["urgent", "first", "second"]
+        assert await door.take(types=["echo"], count=9) == ["elsewhere"]
+        assert await door.take(types=["missing"], count=9) == []
+
+
+async def test_pushing_twice_changes_nothing() -> None:
+    """A ticket that is known is accepted and not there twice, even while somebody has it."""
+    async with queue_process() as door:
+        assert (await door.push(ticket("a"), ticket("a"))).accepted == 2
+        assert await door.take(count=5) == ["a"]
+        assert (await door.push(ticket("a"))).accepted == 1
+        assert await door.take(count=5) == []
+
+
+async def test_a_full_lane_holds_up_no_other() -> None:
+    """What does not fit is named; other types and queues still find room."""
+    async with queue_process(lane_max=2) as door:
+        shelved = await door.push(*(ticket(f"job-{number}", number) for number in range(4)))
+        assert shelved == Shelved(2, ["job-2", "job-3"])
+        assert (await door.push(ticket("other", route="mail"), ticket("there", queue="there"))).full == []
+        lanes = Lanes(lanes=[("default", "echo"), ("default", "mail"), ("default", "unknown")])
+        assert (await door.lines.ask(door.address, "/queue/room", lanes, kind=Rooms)).rooms == [0, 1, 2]
+
+
+async def test_long_poll_ends_as_soon_as_something_comes() -> None:
+    """Two who wait are served by one push, each with what it knows, long before their time is over."""
+    async with queue_process() as door:
+        mail = asyncio.create_task(door.take(types=["mail"], wait_ms=20_000))
+        echo = asyncio.create_task(door.take(types=["echo"], count=3, wait_ms=20_000))
+        await door.until_waiting(2)
+        await door.push(ticket("a", 1), ticket("b", 2), ticket("m", 3, route="mail"))
+        assert await echo == ["a", "b"]
+        assert await mail == ["m"]
+
+
+async def test_long_poll_ends_with_nothing() -> None:
+    """Who waits in vain is told so when its time is over."""
+    async with queue_process() as door:
+        assert await door.take(wait_ms=20) == []
+
+
+async def test_lease_that_ends_wakes_who_waits() -> None:
+    """A ticket that was not deleted in time goes to somebody else, without anybody asking again."""
+    async with queue_process() as door:
+        await door.push(ticket("a"), keep_ms=60_000)
+        assert await door.take(visibility_ms=50) == ["a"]
+        assert await door.take(wait_ms=20_000) == ["a"]
+        assert (await door.stats())["expired"] == 1
+
+
+async def test_ticket_is_dropped_when_it_is_worth_nothing_any_more() -> None:
+    """What was sent for a while makes room again by itself."""
+    async with queue_process(lane_max=1) as door:
+        await door.push(ticket("old"), keep_ms=20)
+        await happens(lambda: door.push(ticket("new")), lambda shelved: not shelved.full)
+        assert await door.take(count=5) == ["new"]
+
+
+async def test_release_is_for_the_one_who_has_it() -> None:
+    """A worker's name keeps it from putting back what another one has taken since."""
+    async with queue_process() as door:
+        await door.push(ticket("a"))
+        await door.take(worker_id="w-2")
+        for worker, released in (("w-1", 0), ("w-2", 1)):
+            named = Named(job_ids=["a"], worker_id=worker)
+            told = await door.lines.ask(door.address, "/queue/release-lease", named)
+            assert told == {"released": released}
+
+
+async def test_who_has_left_takes_nothing() -> None:
+    """A connection that was cut while waiting does not cost a ticket its time."""
+    async with queue_process() as door:
+        async with connected(door.address) as line:
+            body = b'{"wait_ms": 20000}'
+            line.writer.write(request("POST", "/queue/lease", body, {"Content-Type": "application/json"}))
+            await door.until_waiting(1)
+        await door.until_waiting(0)
+        await door.push(ticket("a"))
+        assert await door.take() == ["a"]
+
+
+async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
+    """Who waits is answered with nothing when the queue process goes."""
+    async with queue_process() as door:
+        waiting = asyncio.create_task(door.take(wait_ms=20_000))
+        await door.until_waiting(1)
+    assert await waiting == []
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("/queue/push", {"job_id": "a"}),
+        ("/queue/push", {"job_id": "a", "type": "echo", "unknown": 1}),
+        ("/queue/push", {"jobs": [{"job_id": "a"}]}),
+        ("/queue/lease", {"count": 0}),
+        ("/queue/lease", {"count": 100_000}),
+        ("/queue/lease", {"wait_ms": -1}),
+        ("/queue/lease", {"visibility_ms": 0}),
+        ("/queue/delete", {"job_ids": [1]}),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(path: str, content: object) -> None:
+    """A request that cannot be meant is refused, and leaves the shelf as it was."""
+    async with queue_process() as door:
+        with pytest.raises(InvalidArgumentError):
+            await door.lines.ask(door.address, path, content)
+        assert (await door.stats())["waiting"] == 0
