@@ -14,6 +14,7 @@ DOCUMENTS = (
     "docs/http.md",
     "docs/cookbook.md",
     "docs/operations/security.md",
+    "docs/operations/tracing.md",
     "docs/coming-from/celery.md",
     "docs/coming-from/rq.md",
     "docs/coming-from/dramatiq.md",

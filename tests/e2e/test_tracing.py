@@ -15,6 +15,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as otlp
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as otlp_rpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto import holdfast_pb2_grpc as rpc
 from tests.e2e.fleet import Fleet, clean_environment, stable_port
 from tests.e2e.waiting import DEADLINE_S
 
@@ -204,3 +206,15 @@ def test_what_cannot_be_had_stops_a_program_at_once(fleet: Fleet) -> None:
         assert program.wait() == 2
         assert "OTEL_TRACES_EXPORTER" in program.log
         assert "Traceback" not in program.log
+
+
+def test_command_takes_the_context_of_its_environment(fleet: Fleet) -> None:
+    """The variables that tools set which trace scripts; a malformed one is no error."""
+    _, wire = fleet.server()
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for given, carried in ((parent, {"traceparent": parent, "tracestate": "a=1"}), ("nonsense", {})):
+        submit = fleet.start("job", "submit", "echo", "--connect", wire.target, TRACEPARENT=given, TRACESTATE="a=1")
+        assert submit.wait() == 0
+        asked = pb.GetJobRequest(job_id=submit.output.strip())
+        found = rpc.JobServiceStub(wire.channel).GetJob(asked, timeout=DEADLINE_S)
+        assert dict(found.headers) == carried

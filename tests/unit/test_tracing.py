@@ -30,7 +30,8 @@ def only(exporter: InMemorySpanExporter) -> ReadableSpan:
 
 def traceparent(span: ReadableSpan) -> str:
     assert span.context is not None
-    return f"00-{format_trace_id(span.context.trace_id)}-{format_span_id(span.context.span_id)}-{span.context.trace_flags:02x}"
+    context = span.context
+    return f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-{context.trace_flags:02x}"
 
 
 def test_submission_is_a_producer_whose_context_the_job_carries() -> None:

@@ -84,16 +84,20 @@ def submit(
 
     from holdfast.backends.ports import JobDraft
     from holdfast.core.model import Extra, Template
+    from holdfast.core.trace_context import carrying, trace_context
 
     data = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
     labels = job_search.parse_labels(label)
     template = Template(job_type, queue, priority, max_attempts, timeout_ms=round(job_timeout_s * 1_000))
     extra = Extra(request_id=request_id, labels=tuple(labels.items()), unique_key=unique_key)
+    kept = extra if extra != Extra() else None
+    if context := trace_context(os.environ.get("TRACEPARENT", ""), os.environ.get("TRACESTATE", "")):
+        kept = carrying(kept, context)
     # With an id of our own, a submission whose answer was lost can be repeated and finds the first one.
     draft = JobDraft(
         payload=data,
         delay_ms=round(delay_s * 1_000),
-        extra=extra if extra != Extra() else None,
+        extra=kept,
         id=str(uuid.uuid4()),
     )
     with Connection(connect) as server:
