@@ -17,9 +17,15 @@ APP = "tests.browser.shown_app:app"
 class Site:
     """One server, and what a test asks of it beside the browser."""
 
-    def __init__(self, fleet: Fleet, *arguments: str) -> None:
+    def __init__(self, fleet: Fleet, *arguments: str, topology: str = "") -> None:
+        """A server alone, or all processes of a topology, with workers of the shown app."""
         self.fleet = fleet
-        self.server, self.wire = fleet.server(*arguments)
+        if topology:
+            options = ("--topology", topology, "--port", "0", "--app", APP)
+            self.server = fleet.start("up", *options, *arguments, PYTHONPATH=str(ROOT))
+            self.wire = fleet.wire(self.server.ready()["grpc"])
+        else:
+            self.server, self.wire = fleet.server(*arguments)
         self.address = self.server.ready()["http"].removeprefix("http://").rstrip("/")
         self.url = f"http://{self.address}/"
 
@@ -58,7 +64,7 @@ class Site:
 
 
 @contextmanager
-def site_in(folder: Path, *arguments: str) -> Iterator[Site]:
+def site_in(folder: Path, *arguments: str, topology: str = "") -> Iterator[Site]:
     """A site for the length of a block."""
     with fleet_in(folder) as fleet:
-        yield Site(fleet, *arguments)
+        yield Site(fleet, *arguments, topology=topology)

@@ -74,17 +74,31 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) ->
         expect(health).to_contain_text("Healthy")
 
 
-def test_a_backend_without_numbers_still_has_its_jobs(site: Site, tab: Watched) -> None:
-    """Where nothing is counted the page says so, and goes on with what there is."""
-    tab.refusal = "501"
-    problem = '{"title": "Not Implemented", "status": 501, "reason": "CAPABILITY_MISSING", "detail": "there is none"}'
-    for path in ("stats", "stats/recent", "events?*", "queues", "workers", "schedules"):
-        tab.page.route(f"**/api/v1/{path}", lambda route: route.fulfill(status=501, body=problem))
-    job = site.submit("resize_image", labels={"numbers": "none"})
-    tab.page.goto(site.url)
-    expect(tab.page.get_by_label("Health")).to_contain_text("No numbers")
-    tab.page.goto(f"{site.url}#/jobs?label=numbers:none")
-    expect(tab.page.get_by_role("link", name=job)).to_be_visible()
+def test_a_backend_without_numbers_still_has_its_jobs(tmp_path: Path, page: Page) -> None:
+    """Six services count nothing: the page says so once, offers nothing that is not there, and follows jobs by looking.
+
+    It asks for nothing that would be refused, so the browser has nothing to complain of.
+    """
+    with site_in(tmp_path, topology="microservices") as site:
+        page.goto(site.url)
+        health, link = page.get_by_label("Health"), page.locator("#link")
+        expect(health).to_contain_text("The microservices backend has no administration")
+        expect(link).to_have_text("live")
+        expect(page.locator("nav a:visible")).to_have_text(["Overview", "Jobs"])
+        expect(page.get_by_role("region", name="Queues")).to_be_hidden()
+        failed = site.submit("send_mail", {"to": "x@example.com"})
+        expect(page.get_by_role("table", name="Reasons").get_by_role("row", name="send_mail")).to_be_visible()
+        page.goto(f"{site.url}#/jobs")
+        expect(page.get_by_role("link", name=failed)).to_be_visible()
+        later = site.submit("gate", {"path": str(tmp_path / "gate")})
+        expect(page.get_by_role("row", name=later)).to_contain_text("running")
+        page.get_by_role("link", name=later).click()
+        expect(page.get_by_text("The microservices backend has no history")).to_be_visible()
+        page.get_by_role("button", name="Cancel job").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel job").click()
+        expect(page.locator(".heading .badge")).to_have_text("canceled")
+        page.goto(f"{site.url}#/schedules")
+        expect(page.get_by_label("Not here")).to_contain_text("The microservices backend has no schedules")
 
 
 def test_whoever_comes_later_sees_what_was_before(site: Site, page: Page) -> None:

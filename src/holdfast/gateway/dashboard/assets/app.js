@@ -1,5 +1,6 @@
 // The page: which view is shown, what all views share, and whether the server is there.
 
+import { Able } from "./able.js";
 import { get, leave } from "./api.js";
 import { cut, h, replace, say, set } from "./dom.js";
 import { bytes, count } from "./format.js";
@@ -9,19 +10,22 @@ import { Series } from "./series.js";
 import { JobView } from "./view_job.js";
 import { JobsView } from "./view_jobs.js";
 import { LoginView } from "./view_login.js";
+import { MissingView } from "./view_missing.js";
 import { Overview } from "./view_overview.js";
 import { QueuesView } from "./view_queues.js";
 import { SchedulesView } from "./view_schedules.js";
 import { WorkersView } from "./view_workers.js";
 
 const VIEWS = { overview: Overview, queues: QueuesView, workers: WorkersView, schedules: SchedulesView };
+const NEEDS = { queues: "administration", workers: "administration", schedules: "schedules" };
 const SCOPES = ["read", "submit", "work", "admin"];
 const LINK_WORDS = { waiting: "connecting", live: "live", lost: "no connection" };
 
 /** What every view may look at. */
 export class Page {
   constructor() {
-    this.live = new Live();
+    this.able = new Able();
+    this.live = new Live(this.able);
     this.series = new Series();
     this.queues = null;
     this.workers = null;
@@ -36,6 +40,7 @@ export class Page {
     this.live.addEventListener("state", () => this.#state());
     this.live.addEventListener("entries", (event) => this.view?.heard?.(event.detail));
     this.live.addEventListener("open", () => this.view?.opened?.());
+    this.live.addEventListener("look", () => this.view?.stats?.(null));
     window.addEventListener("hashchange", () => this.route());
     document.addEventListener("holdfast:login", () => this.#login());
     document.querySelector(".skip").addEventListener("click", (event) => {
@@ -51,8 +56,10 @@ export class Page {
 
   async start() {
     if (!(await this.#meet())) return;
+    await this.able.ask();
+    say(this.foot, `Holdfast ${this.able.version} · ${this.able.backend}`);
     try {
-      this.series.remember(await get("/stats/recent"));
+      if (this.able.has("totals")) this.series.remember(await get("/stats/recent"));
     } catch {
       // the plots begin now
     }
@@ -103,6 +110,8 @@ export class Page {
 
   #made(name, id, query) {
     if (name === "jobs") return id ? new JobView(this, decodeURIComponent(id)) : new JobsView(this, query);
+    const title = name.charAt(0).toUpperCase() + name.slice(1);
+    if (name in NEEDS && !this.able.has(NEEDS[name])) return new MissingView(this, title, NEEDS[name]);
     return new (VIEWS[name] ?? Overview)(this);
   }
 
@@ -130,11 +139,9 @@ export class Page {
   async #stats() {
     const stats = this.live.stats;
     this.series.add(stats);
-    say(
-      this.foot,
-      `Holdfast ${stats.version} · ${stats.backend} · epoch ${count(stats.epoch)} · position ${count(stats.position)}` +
-        ` · ${bytes(stats.bytes_held)} held`,
-    );
+    // Where there is no feed there is no one position that everything has.
+    const place = this.able.has("feed") ? ` · epoch ${count(stats.epoch)} · position ${count(stats.position)}` : "";
+    say(this.foot, `Holdfast ${stats.version} · ${stats.backend}${place} · ${bytes(stats.bytes_held)} held`);
     await this.look();
     this.view?.stats?.(stats);
   }

@@ -8,9 +8,10 @@ const OLD_MS = 60_000;
 const VERY_OLD_MS = 600_000;
 
 /** `{level, word, findings}`; levels are good, idle, warn and bad. */
-export function health({ live, stats, queues, workers, series }) {
+export function health({ able, live, stats, queues, workers, series }) {
   if (live.state === "lost") return lost(live);
-  if (live.isWithout) return without();
+  if (live.trouble) return troubled(live);
+  if (!able.has("administration")) return without(able);
   if (stats === null || queues === null) return { level: "idle", word: "Looking", findings: [] };
   const findings = [...waiting(queues, stats), ...closed(queues), ...failing(series), ...silent(workers, series)];
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", word: "Needs attention", findings };
@@ -19,8 +20,13 @@ export function health({ live, stats, queues, workers, series }) {
   return { level: isIdle ? "idle" : "good", word: isIdle ? "Healthy, idle" : "Healthy", findings };
 }
 
-function without() {
-  const text = "What keeps the jobs here counts nothing; jobs can be looked at all the same.";
+function troubled(live) {
+  const text = `${live.trouble.charAt(0).toUpperCase()}${live.trouble.slice(1)}.`;
+  return { level: "bad", word: "Needs attention", findings: [{ level: "bad", text, href: "#/jobs" }] };
+}
+
+function without(able) {
+  const text = able.lack("administration");
   return { level: "idle", word: "No numbers", findings: [{ level: "warn", text, href: "#/jobs" }] };
 }
 

@@ -1,14 +1,16 @@
 // What happens now: one stream of the server, with its numbers each second, and the entries of jobs that are looked at.
+// Where there is no feed, whoever looks is told to look again every now and then, with the numbers if there are any.
 
 import { get } from "./api.js";
 
 const AGAIN_MS = 2_000;
 const SILENT_MS = 15_000;
 
-/** Tells `stats`, `entries`, `open` and `state`; begins again whenever the server was away. */
+/** Tells `stats`, `entries`, `open`, `look` and `state`; begins again whenever the server was away. */
 export class Live extends EventTarget {
-  constructor() {
+  constructor(able) {
     super();
+    this.able = able;
     this.stats = null;
     this.state = "waiting";
     this.lostAt = 0;
@@ -17,15 +19,15 @@ export class Live extends EventTarget {
     this.timer = 0;
     this.heardAt = 0;
     this.isHalted = false;
-    this.isWithout = false; // what keeps the jobs has no numbers at all
+    this.trouble = ""; // what the server says in the place of numbers
     setInterval(() => this.#watch(), SILENT_MS / 3);
   }
 
   /** Also the entries of this job from now on; of none, if it is empty. */
   follow(job) {
-    if (this.source !== null && this.job === job) return;
+    const isFollowed = this.job === job && (this.source !== null || !this.able.has("feed"));
     this.job = job;
-    this.start();
+    if (!isFollowed) this.start();
   }
 
   /** Nothing is asked any more until it is started again. */
@@ -37,6 +39,11 @@ export class Live extends EventTarget {
   start() {
     this.isHalted = false;
     this.stop();
+    if (this.able.has("feed")) this.#listen();
+    else this.#poll();
+  }
+
+  #listen() {
     const words = new URLSearchParams([["kind", "stats"]]);
     if (this.job) {
       words.append("kind", "entries");
@@ -58,27 +65,46 @@ export class Live extends EventTarget {
   }
 
   stop() {
+    this.asked = null;
     clearTimeout(this.timer);
     this.source?.close();
     this.source = null;
   }
 
-  /** A server that refuses the stream is asked for its numbers, and for the stream again. */
+  /** A server without the stream, or that refuses it, is asked for its numbers, and for the stream again. */
   async #poll() {
     this.stop();
+    const asked = (this.asked = {});
     try {
-      this.#stats(await get("/stats", {}, { tries: 1 }));
-      this.#tell("open");
+      if (this.able.has("administration")) this.#stats(await get("/stats", {}, { tries: 1 }));
+      else await this.#look();
+      if (asked === this.asked) this.#tell("open");
     } catch (error) {
-      this.isWithout = error.isMissing === true;
-      if (this.isWithout) this.#become("live");
+      if (error.status === 503) this.#troubled(error.message);
+      else this.#lost();
     }
-    if (this.isHalted) return;
-    this.timer = setTimeout(() => this.start(), this.isWithout ? AGAIN_MS * 5 : AGAIN_MS);
+    if (this.isHalted || asked !== this.asked) return;
+    this.timer = setTimeout(() => this.start(), AGAIN_MS);
+  }
+
+  /** It answers, and somebody behind it does not. */
+  #troubled(words) {
+    this.trouble = words;
+    this.#become("live");
+    this.#tell("look");
+  }
+
+  /** Whether it answers, where there are no numbers. */
+  async #look() {
+    await get("/capabilities", {}, { tries: 1 });
+    this.trouble = "";
+    this.#become("live");
+    this.#tell("look");
   }
 
   #stats(stats) {
     this.heardAt = Date.now();
+    this.trouble = "";
     this.stats = stats;
     this.#become("live");
     this.#tell("stats", stats);

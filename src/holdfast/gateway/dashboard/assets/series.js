@@ -22,8 +22,9 @@ export class Series {
       queued: stats.states.QUEUED ?? 0,
       running: stats.states.RUNNING ?? 0,
       submitted: totals ? totals.submitted : null,
-      done: totals ? totals.finished.done : null,
-      failed: totals ? totals.finished.failed : null,
+      // Where nothing is counted, what is kept: too few while as many are forgotten as end.
+      done: totals ? totals.finished.done : stats.states.DONE ?? 0,
+      failed: totals ? totals.finished.failed : stats.states.FAILED ?? 0,
       expired: totals ? totals.leases_expired : 0,
       totals,
     });

@@ -56,6 +56,9 @@ export class JobView {
     this.body = h("div", { class: "job" },
       h("section", { class: "card", "aria-label": "Facts" }, this.why, this.progress, this.facts),
       this.cards.life, this.cards.trace, h("div", { class: "columns" }, this.cards.payload, this.cards.result), this.cards.logs, this.cards.history);
+    const without = h("p", { class: "hint" }, this.page.able.lack("history"));
+    without.hidden = this.page.able.has("history");
+    this.body.append(without);
     this.body.hidden = true;
     this.trouble = empty("", "trouble");
     this.trouble.hidden = true;
@@ -128,6 +131,7 @@ export class JobView {
 
   /** A backend without history shows the job all the same. */
   async #past(path) {
+    if (!this.page.able.has("history")) return [];
     try {
       return (await get(`${path}/history`)).entries;
     } catch (error) {

@@ -105,13 +105,22 @@ export class JobsView {
     this.#load({});
   }
 
+  /** Something may have been missed, or is told by nobody. */
+  opened() {
+    this.#again();
+  }
+
+  #again() {
+    const isCalm = Date.now() - this.askedAt > Math.max(900, 10 * this.tookMs);
+    if (isCalm && !this.isSearching && this.more.hidden) this.#load({ isAgain: true });
+    else this.#show();
+  }
+
   stats(stats) {
     if (stats === null) return;
     this.counts.forEach((node, place) => say(node, brief(stats.states[STATES[place]] ?? 0)));
     replace(this.queueNames, (this.page.queues ?? []).map((queue) => h("option", { value: queue.name })));
-    const isChanged = stats.position !== this.position;
-    const isCalm = Date.now() - this.askedAt > Math.max(900, 10 * this.tookMs);
-    if (isChanged && isCalm && !this.isSearching && this.more.hidden) this.#load({ isAgain: true });
+    if (stats.position !== this.position) this.#again();
     else this.#show();
   }
 

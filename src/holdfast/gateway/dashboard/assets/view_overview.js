@@ -39,14 +39,24 @@ export class Overview {
     this.queues = queueTable();
     this.failures = failureTable();
     this.failuresNote = h("p", { class: "hint" });
+    this.queuesCard = h("section", { class: "card", "aria-label": "Queues" }, h("h2", {}, "Queues"), this.queues.node, this.queues.none);
+    this.#leaveOut();
     this.node = h("div", { class: "overview" },
       heading("Overview"),
       this.health,
       h("dl", { class: "facts" }, Object.values(this.facts).map((one) => one.node)),
       h("div", { class: "plots" }, Object.values(this.plots).map((plot) => plot.node)),
       h("div", { class: "columns" },
-        h("section", { class: "card", "aria-label": "Queues" }, h("h2", {}, "Queues"), this.queues.node, this.queues.none),
+        this.queuesCard,
         h("section", { class: "card", "aria-label": "What fails" }, h("h2", {}, "What fails, and why"), this.failures.node, this.failuresNote)));
+  }
+
+  /** What the backend cannot say is not shown as if it were nothing. */
+  #leaveOut() {
+    const { able } = this.page;
+    if (!able.has("totals")) for (const node of [this.plots.latency.node, this.facts.wait.node]) node.hidden = true;
+    if (able.has("administration")) return;
+    for (const node of [this.plots.throughput.node, this.plots.depth.node, this.facts.oldest.node, this.queuesCard]) node.hidden = true;
   }
 
   open() {
@@ -54,8 +64,9 @@ export class Overview {
   }
 
   stats(stats) {
-    const { live, series, queues, workers } = this.page;
-    this.#health(health({ live, stats, queues, workers, series }), stats);
+    const { able, live, series, queues, workers } = this.page;
+    this.#health(health({ able, live, stats, queues, workers, series }), stats);
+    if (!able.has("administration")) this.#counting();
     if (stats === null || queues === null) return;
     this.#numbers(stats, queues);
     this.#draw(series);
@@ -98,20 +109,43 @@ export class Overview {
     this.plots.depth.show(each((sample) => [sample.queued, sample.running]));
   }
 
+  /** Without numbers: as many as a look finds. */
+  async #counting() {
+    if (Date.now() - this.failedAt < FAILED_AGAIN_MS) return;
+    this.failedAt = Date.now();
+    const ask = (status) => get("/jobs", { status, limit: FAILED_LOOKED_AT });
+    try {
+      const [ready, running, done, failed] = await Promise.all(["QUEUED", "RUNNING", "DONE", "FAILED"].map(ask));
+      const show = (key, found) => this.facts[key].show(`${count(found.jobs.length)}${found.next_cursor ? "+" : ""}`, "found by a look");
+      show("ready", ready);
+      show("running", running);
+      show("done", done);
+      show("failed", failed);
+      this.facts.failed.tone(failed.jobs.length ? "bad" : "");
+      this.#group(failed.jobs, failed.jobs.length, Boolean(failed.next_cursor));
+    } catch {
+      // looked for again
+    }
+  }
+
   async #failing(stats) {
     const failed = stats.states.FAILED ?? 0;
     if (failed === this.failedSeen || Date.now() - this.failedAt < FAILED_AGAIN_MS) return;
     this.failedAt = Date.now();
     this.failedSeen = failed;
     try {
-      const found = (await get("/jobs", { status: "FAILED", limit: FAILED_LOOKED_AT })).jobs;
-      this.groups = grouped(found).slice(0, GROUPS_SHOWN);
-      this.failures.show(this.groups, this.page.now);
-      const part = failed > found.length ? `the newest ${count(found.length)} of ${count(failed)}` : count(failed);
-      say(this.failuresNote, failed ? `From ${part} failed job${failed === 1 ? "" : "s"} that ${failed === 1 ? "is" : "are"} kept.` : "No failed job is kept.");
+      this.#group((await get("/jobs", { status: "FAILED", limit: FAILED_LOOKED_AT })).jobs, failed);
     } catch {
       this.failedSeen = -1;
     }
+  }
+
+  #group(found, failed, isMore = failed > found.length) {
+    this.groups = grouped(found).slice(0, GROUPS_SHOWN);
+    this.failures.show(this.groups, this.page.now);
+    const all = failed > found.length ? ` of ${count(failed)}` : "";
+    const part = isMore ? `the newest ${count(found.length)}${all}` : count(failed);
+    say(this.failuresNote, failed ? `From ${part} failed job${failed === 1 ? "" : "s"} that ${failed === 1 ? "is" : "are"} kept.` : "No failed job is kept.");
   }
 }
 
