@@ -4,9 +4,11 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi
 from holdfast.core.history import Entry
+from holdfast.core.model import Backoff
 from holdfast.errors import UnimplementedError
 
 T = TypeVar("T")
@@ -18,6 +20,13 @@ class HistoryApi(Protocol):
     async def history(self, job_id: str) -> list[Entry]:
         """Everything that happened to a job, oldest first."""
         ...
+
+
+class ShortRetries(msgspec.Struct, frozen=True):
+    """How jobs of the short forms are tried again, where they do not say it themselves."""
+
+    max_attempts: int = limits.ATTEMPTS_DEFAULT
+    backoff: Backoff = Backoff()
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -33,6 +42,7 @@ class Backend(msgspec.Struct, frozen=True):
     histories: HistoryApi | None = None
     #: What a worker is told that looks for work here although there is none.
     elsewhere: str = "workers of this topology connect to its coordinator: holdfast service worker"
+    short_retries: ShortRetries = ShortRetries()
 
     def capability(self, port: T | None, what: str) -> T:
         """The port, or an error that says which backend lacks what, and where it is."""

@@ -49,6 +49,7 @@ class TokenGuard:
 
     def start(self) -> None:
         """Looks for changes from now on."""
+        self.stop()
         self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
 
     def stop(self) -> None:

@@ -105,6 +105,11 @@ class Face:
         if self._endpoint is not None:
             self._endpoint.is_ready = is_ready
 
+    @property
+    def measures(self) -> Measures | None:
+        """Who counts what passes through here, if anybody does."""
+        return self._measures
+
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""
         self._set_ready(is_ready=False)

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from holdfast import limits
 from holdfast.backends.ports import ScheduleApi, ScheduleSpec, ScheduleView
-from holdfast.core.model import FIXED, QUADRATIC
+from holdfast.core.model import FIXED, QUADRATIC, Backoff
 from holdfast.errors import InvalidArgumentError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_name
@@ -224,7 +224,6 @@ def spec_of(body: ScheduleBody, name: str) -> ScheduleSpec:
 def schedule_shape(view: ScheduleView) -> Schedule:
     """A schedule, with everything said."""
     spec, template = view.spec, view.spec.template
-    backoff = template.backoff
     return Schedule(
         name=spec.name,
         status="paused" if view.is_paused else "active" if view.next_ms else "ended",
@@ -234,9 +233,7 @@ def schedule_shape(view: ScheduleView) -> Schedule:
         max_attempts=template.max_attempts,
         max_losses=template.max_losses,
         timeout_s=template.timeout_ms / 1_000,
-        backoff=shapes.BackoffBody(
-            _KINDS.get(backoff.kind, "exponential"), backoff.base_ms / 1_000, backoff.max_ms / 1_000
-        ),
+        backoff=backoff_shape(template.backoff),
         payload=shapes.shown(spec.payload),
         cron=spec.cron,
         every_s=spec.every_ms / 1_000,
@@ -258,6 +255,12 @@ def schedule_shape(view: ScheduleView) -> Schedule:
 
 
 _KINDS: dict[int, Literal["fixed", "exponential", "quadratic"]] = {FIXED: "fixed", QUADRATIC: "quadratic"}
+
+
+def backoff_shape(backoff: Backoff) -> shapes.BackoffBody:
+    """How long a failed job waits."""
+    kind = _KINDS.get(backoff.kind, "exponential")
+    return shapes.BackoffBody(kind, backoff.base_ms / 1_000, backoff.max_ms / 1_000)
 
 
 def routes(schedules: ScheduleRoutes) -> list[Route]:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from holdfast import limits
 from holdfast.backends.ports import JobQuery
+from holdfast.core.model import Backoff
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
@@ -20,7 +21,7 @@ from holdfast.gateway.http import shapes
 from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.gateway.http.jobs import JobRoutes, key_of, states_of
 from holdfast.gateway.http.routing import Route
-from holdfast.gateway.http.schedules import Schedule, ScheduleBody, ScheduleRoutes, schedule_shape
+from holdfast.gateway.http.schedules import Schedule, ScheduleBody, ScheduleRoutes, backoff_shape, schedule_shape
 from holdfast.gateway.http.strict_json import encode
 from holdfast.gateway.http.submitting import context_of
 
@@ -43,7 +44,8 @@ class ShortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     timezone: Annotated[str, Meta(max_length=64)] = "UTC"
     queue: shapes.Name = limits.QUEUE_DEFAULT
     delay_s: shapes.Seconds = 0
-    max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)] = limits.ATTEMPTS_DEFAULT
+    #: As often as the topology does it, if nothing is said.
+    max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)] | None = None
 
 
 class ShortFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +69,7 @@ class ShortForms:
         self._backend = backend
         self._jobs = jobs
         self._schedules = schedules
+        self._retries = backend.short_retries
 
     async def submit(self, asked: Asked) -> Answer:
         """One job, or a schedule."""
@@ -80,7 +83,8 @@ class ShortForms:
             "type": kind,
             "queue": body.queue,
             "priority": priority,
-            "max_attempts": body.max_attempts,
+            "max_attempts": body.max_attempts or self._retries.max_attempts,
+            "backoff": None if self._retries.backoff == Backoff() else backoff_shape(self._retries.backoff),
         }
         if not cron or body.type == "once":
             job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)

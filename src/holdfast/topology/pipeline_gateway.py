@@ -1,0 +1,70 @@
+"""The gateway of the pipeline: the product's own face over schedulers that it calls in turn.
+
+It keeps nothing. People find it under a second HTTP address, too, where one is asked for.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.backends.pipeline.balancing import Balancer
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.remote import BalancedAdmin, BalancedJobs, BalancedSchedules
+from holdfast.core.model import QUADRATIC, Backoff
+from holdfast.gateway.backend import Backend, ShortRetries
+from holdfast.settings import Settings
+from holdfast.topology.face import Face
+
+_ELSEWHERE = "workers of this topology take jobs from its queue processes: holdfast pipeline worker"
+
+
+class PipelineGateway:
+    """What clients reach. `start`, then `stop`."""
+
+    def __init__(self, settings: Settings, schedulers: Sequence[str], *, also_port: int | None, check_ms: int) -> None:
+        self._lines = Lines()
+        self._balancer = Balancer(schedulers, self._lines, check_ms / 1_000)
+        self._jobs = BalancedJobs(self._balancer)
+        backend = Backend(
+            self._jobs,
+            admin=BalancedAdmin(self._balancer),
+            schedules=BalancedSchedules(self._balancer),
+            name="pipeline",
+            elsewhere=_ELSEWHERE,
+            short_retries=short_retries(settings),
+        )
+        self._face = Face(backend, settings)
+        self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
+
+    def _beside(self, settings: Settings, port: int) -> Face:
+        """The same over HTTP on another port; what passes through either is counted once."""
+        first = self._face
+        return Face(
+            first.backend,
+            msgspec.structs.replace(settings, http_port=port, metrics_port=0),
+            protection=first.protection,
+            measures=first.measures,
+            has_grpc=False,
+        )
+
+    async def start(self) -> dict[str, str]:
+        """Listens, whether schedulers are there or not; the addresses by protocol."""
+        await self._balancer.start()
+        addresses = await self._face.start()
+        if self._second is not None:
+            addresses = {**addresses, "http_also": (await self._second.start())["http"]}
+        return addresses
+
+    async def stop(self) -> None:
+        """Calls under way are answered."""
+        if self._second is not None:
+            await self._second.stop()
+        await self._face.stop()
+        await self._jobs.close()
+        await self._balancer.close()
+        await self._lines.close()
+
+
+def short_retries(settings: Settings) -> ShortRetries:
+    """How jobs of the short endpoints are tried again: after n times n times the base."""
+    return ShortRetries(settings.retries + 1, Backoff(QUADRATIC, settings.retry_ms))
