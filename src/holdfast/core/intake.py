@@ -72,13 +72,13 @@ class Intake:
         ):
             if known is not None:
                 is_same = self._is_same(known, template, job)
-                return self._find(index, known) if is_same else self._refuse(index, _reused(what, key))
+                return self._find(index, known) if is_same else self._refuse(index, reused(what, key))
         name = (template.type, unique_key)
         rival = self._by_unique_key(name)
         if rival is not None:
             return self._find(index, rival)
         if job.template in closed:
-            return self._refuse(index, _draining(template.queue))
+            return self._refuse(index, draining(template.queue))
         return self._take(job, request_id, name)
 
     def _find(self, index: int, known: Job | NewJob) -> str:
@@ -127,11 +127,13 @@ def _without_headers(extra: Extra | None) -> Extra:
     return msgspec.structs.replace(extra, headers=()) if extra is not None else Extra()
 
 
-def _reused(what: str, key: str) -> Refusal:
+def reused(what: str, key: str) -> Refusal:
+    """Of a key that stands for another job."""
     reason = f"{what.replace(' ', '_').upper()}_REUSED"
     return Refusal(Code.FAILED_PRECONDITION, reason, f"{what} {key!r} was used with another job; use a new {what}")
 
 
-def _draining(queue: str) -> Refusal:
+def draining(queue: str) -> Refusal:
+    """Of a job whose queue takes no new ones."""
     message = f"the queue {queue!r} is draining and takes no new jobs; use another queue, or try again once it is open"
     return Refusal(Code.FAILED_PRECONDITION, "QUEUE_DRAINING", message)

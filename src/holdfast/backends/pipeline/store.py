@@ -38,6 +38,20 @@ class Kind(msgspec.Struct, frozen=True, order=True):
     queues: tuple[str, ...] = ()
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands, by the store's clock; 0 stands for what is not: claimed, leased, or anything but open."""
+
+    view: JobView
+    now_ms: int
+    claimed_ms: int
+    visible_ms: int
+    lease_until_ms: int
+    deliveries: int
+    mode: QueueMode
+    mode_reason: str
+    mode_since_ms: int
+
+
 class Rows(Protocol):
     """Jobs as clients see them; schedulers use it."""
 
@@ -55,6 +69,10 @@ class Rows(Protocol):
 
     async def payload(self, job_id: str) -> bytes:
         """`NotFoundError` if there is none."""
+        ...
+
+    async def standing(self, job_id: str) -> Standing:
+        """What `explain` is told from. `NotFoundError` if there is none."""
         ...
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
@@ -96,6 +114,10 @@ class Claims(Protocol):
 
     async def expire(self, count: int) -> int:
         """Takes leases back that ran out, and says how many."""
+        ...
+
+    async def retire(self, count: int, retain_ms: int) -> int:
+        """Forgets up to so many jobs that ended longer ago than this, and says how many."""
         ...
 
     async def next_visible_ms(self) -> int | None:
@@ -159,8 +181,8 @@ class Plans(Protocol):
         """So that nobody has to wait for the lease to run out."""
         ...
 
-    async def tick(self, leadership: Leadership) -> bool:
-        """Fires, skips or passes over the earliest tick that is due; whether there was one.
+    async def tick(self, leadership: Leadership) -> str:
+        """Fires, skips or passes over the earliest tick that is due, and says which; empty: there was none.
 
         `FailedPreconditionError` (NOT_LEADING) if the leadership is over: nothing happened.
         """
@@ -168,6 +190,10 @@ class Plans(Protocol):
 
     async def next_due_ms(self) -> int | None:
         """How long until the earliest tick; None: there is none."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The store's clock, for who asks what would be."""
         ...
 
 
@@ -221,6 +247,10 @@ class QueueBook(Protocol):
 
     async def states(self) -> Mapping[State, int]:
         """How many jobs there are of each state."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The store's clock."""
         ...
 
 

@@ -33,6 +33,8 @@ _CONNECT_S = 3
 #: How long the server works on one statement, and when a silent connection is cut.
 _STATEMENT_MS = 5_000
 _SILENCE_S = 7.0
+#: How long the difference between this machine's time and the database's is relied on.
+_CLOCK_S = 60.0
 #: A deadlock ends one of its transactions at a time.
 _ATTEMPTS = 5
 
@@ -56,6 +58,8 @@ class Database:
         except psycopg.Error as error:
             message = f"expected the database to be a URL like postgresql://user@host/name: {error}".strip()
             raise InvalidArgumentError(message, reason="DATABASE_URL_INVALID") from None
+        self._clock_ms = 0
+        self._clock_until_s = -1.0
         # Errors are told to who asked; the pool's own words would only repeat them.
         logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
@@ -103,10 +107,20 @@ class Database:
         """
 
         async def within(connection: Connection) -> T:
-            async with connection.transaction():
+            async with connection.pipeline(), connection.transaction():
                 return await work(connection)
 
         return await self._run(within, is_repeatable=is_repeatable)
+
+    async def now_ms(self) -> int:
+        """The database's clock, for checks that a moment more or less does not matter to."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._clock_until_s:
+            asked_s = loop.time()
+            read_ms = await self.ask(_read_clock)
+            self._clock_ms = read_ms - round(asked_s * 1_000)
+            self._clock_until_s = asked_s + _CLOCK_S
+        return self._clock_ms + round(loop.time() * 1_000)
 
     async def _run(self, work: Work[T], *, is_repeatable: bool) -> T:
         failure: HoldfastError | None = None
@@ -132,6 +146,12 @@ class Database:
                 return await work(connection)
             finally:
                 cut.cancel()
+
+
+async def _read_clock(connection: Connection) -> int:
+    row = await (await connection.execute(b"SELECT holdfast.now_ms()")).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 async def configure(connection: Connection) -> None:

@@ -2,7 +2,12 @@
 
 from typing import Self
 
+from holdfast.backends.pipeline.postgres.claims import PostgresClaims
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.places import PostgresPlaces
+from holdfast.backends.pipeline.postgres.queue_book import PostgresQueueBook
+from holdfast.backends.pipeline.postgres.rows import PostgresRows
+from holdfast.backends.pipeline.postgres.runs import PostgresRuns
 
 
 class PostgresStore:
@@ -10,6 +15,11 @@ class PostgresStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.rows = PostgresRows(database)
+        self.claims = PostgresClaims(database)
+        self.runs = PostgresRuns(database)
+        self.places = PostgresPlaces(database)
+        self.queue_book = PostgresQueueBook(database)
 
     @property
     def database(self) -> Database:

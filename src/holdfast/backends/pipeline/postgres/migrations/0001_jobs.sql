@@ -29,7 +29,7 @@ CREATE TABLE holdfast.jobs (
     finished_ms bigint NOT NULL DEFAULT 0,
     lease_until_ms bigint NOT NULL DEFAULT 0,
     token bigint NOT NULL DEFAULT 0,
-    -- The token of the report that ended it; 0 where no worker did.
+    -- The token of the last report that counted; 0 where none did, or where something else ended it afterwards.
     result_token bigint NOT NULL DEFAULT 0,
     state smallint NOT NULL DEFAULT 1,
     priority smallint NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE holdfast.jobs (
 CREATE INDEX jobs_waiting ON holdfast.jobs (priority, queue, route, visible_ms, number) WHERE state = 1;
 CREATE INDEX jobs_leased ON holdfast.jobs (lease_until_ms) WHERE state = 2;
 CREATE INDEX jobs_held ON holdfast.jobs (worker, token) WHERE state = 2;
-CREATE INDEX jobs_listed ON holdfast.jobs (state, created_ms);
+CREATE INDEX jobs_listed ON holdfast.jobs (state, created_ms, id);
 CREATE INDEX jobs_finished ON holdfast.jobs (finished_ms) WHERE state > 2;
 CREATE UNIQUE INDEX jobs_requested ON holdfast.jobs (request_id) WHERE request_id IS NOT NULL;
 CREATE UNIQUE INDEX jobs_unique ON holdfast.jobs (type, unique_key) WHERE unique_key IS NOT NULL AND state < 3;
@@ -136,3 +136,19 @@ CREATE TABLE holdfast.assignments (
     is_draining boolean NOT NULL,
     heard_ms bigint NOT NULL
 );
+
+-- Jobs as clients see them.
+CREATE VIEW holdfast.job_views AS
+SELECT
+    j.id::text AS job_id,
+    j.id,
+    j.type, j.queue, j.priority, j.max_attempts, j.max_losses, j.timeout_ms,
+    j.backoff_kind, j.backoff_base_ms, j.backoff_max_ms, j.simulated,
+    j.state, j.created_ms, j.started_ms, j.finished_ms, j.not_before_ms, j.cancel_requested,
+    coalesce(f.failure_reason, '') AS failure_reason,
+    j.failures + j.losses + (j.state = 2 OR (j.state > 2 AND j.result_token > 0))::integer AS attempts,
+    j.extra,
+    j.failures + (j.state = 4 AND j.result_token > 0)::integer AS failures,
+    j.losses, j.token, j.worker
+FROM holdfast.jobs j
+LEFT JOIN holdfast.failed f ON f.job_id = j.id;

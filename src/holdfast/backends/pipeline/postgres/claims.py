@@ -1,0 +1,92 @@
+"""`Claims` over PostgreSQL: rows that should be on their way."""
+
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.listening import listen
+from holdfast.backends.pipeline.postgres.reading import possible_ids
+from holdfast.backends.pipeline.postgres.settling import lock_overdue, revoked, settle
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.store import Kind, Ticket
+
+_SQL = statements("claims")
+
+#: Below this many rows of counts, making fewer of them costs more than it saves.
+_TALLIES_KEPT = 200
+
+
+class PostgresClaims:
+    """What watchers ask of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(
+        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[tuple[str, str]]
+    ) -> list[Ticket]:
+        """One statement; it may be lost in a crash, and is then made again."""
+        lanes = {(route, queue) for kind in kinds for route in kind.routes for queue in kind.queues or ("",)}
+        if not lanes or count < 1:
+            return []
+        arguments: dict[str, Any] = {
+            "count": count,
+            "visibility_ms": visibility_ms,
+            "routes": [route for route, _ in lanes],
+            "queues": [queue for _, queue in lanes],
+            "full_queues": [queue for queue, _ in full],
+            "full_routes": [route for _, route in full],
+        }
+
+        async def ask(connection: Connection) -> list[Ticket]:
+            cursor = await connection.execute(_SQL["claim"], arguments, binary=True)
+            return [Ticket(*row) for row in await cursor.fetchall()]
+
+        # Repeating it would leave what the first one claimed until it becomes visible again.
+        return await self._database.ask(ask, is_repeatable=False)
+
+    async def unclaim(self, job_ids: Collection[str], delay_ms: int) -> None:
+        """Back to its place among what waits, or to the end of a delay."""
+        arguments = {"ids": possible_ids(list(job_ids)), "delay_ms": delay_ms}
+
+        async def ask(connection: Connection) -> None:
+            await connection.execute(_SQL["unclaim"], arguments)
+
+        await self._database.ask(ask)
+
+    async def expire(self, count: int) -> int:
+        """By the database's clock; what another watcher sees to is left to it."""
+
+        async def work(connection: Connection) -> int:
+            jobs = await lock_overdue(connection, count)
+            if jobs:
+                outcomes = [revoked(job, "expired", is_spent=True) for job in jobs]
+                await settle(connection, outcomes, jobs[0].now_ms)
+            return len(jobs)
+
+        return await self._database.transact(work)
+
+    async def retire(self, count: int, retain_ms: int) -> int:
+        """With all that is kept of them; also keeps the counts short."""
+
+        async def ask(connection: Connection) -> int:
+            cursor = await connection.execute(_SQL["retire"], {"count": count, "retain_ms": retain_ms})
+            (retired,) = await cursor.fetchone() or (0,)
+            await connection.execute(_SQL["count_up"], {"kept": _TALLIES_KEPT})
+            return int(retired)
+
+        return await self._database.ask(ask)
+
+    async def next_visible_ms(self) -> int | None:
+        """From the heads of lanes."""
+
+        async def ask(connection: Connection) -> int | None:
+            (wait_ms,) = await (await connection.execute(_SQL["next_visible"])).fetchone() or (None,)
+            return None if wait_ms is None else max(0, int(wait_ms))
+
+        return await self._database.ask(ask)
+
+    async def due(self) -> AsyncIterator[None]:
+        """Once at the beginning, as soon as nothing can be missed any more."""
+        async for _ in listen(self._database, "holdfast_due"):
+            yield None

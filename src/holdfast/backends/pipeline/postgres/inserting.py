@@ -1,0 +1,154 @@
+"""New jobs: one statement makes all that are new, and what it did not make is looked up and judged.
+
+Invariants: unique indexes decide which of two submissions at the same time is the first; ids are made before the
+statement, so that it may be repeated after a lost answer.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.backends.pipeline.postgres.connections import Connection
+from holdfast.backends.pipeline.postgres.reading import (
+    TEMPLATE_END,
+    Row,
+    extra_of,
+    packed,
+    searchable,
+    template_of,
+)
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.intake import draining, is_same_submission, reused
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.core.model import Job, NewJob, Template
+
+_SQL = statements("rows")
+
+
+class New(NewJob, frozen=True, array_like=True, gc=False):
+    """A job that was checked; it is due after `delay_ms` or at `not_before_ms`, whichever is later."""
+
+    delay_ms: int = 0
+
+
+class Intake:
+    """One submission whose drafts were checked, under their places in it."""
+
+    def __init__(self, templates: Sequence[Template], jobs: dict[int, New]) -> None:
+        self._templates, self._jobs = templates, jobs
+        self.ids: dict[int, str] = {}
+        self.existing: set[int] = set()
+        self.refusals: dict[int, Refusal] = {}
+        self.at_ms = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of each."""
+        return len(self.ids) + len(self.refusals) == len(self._jobs)
+
+    def _open(self) -> dict[int, New]:
+        return {at: job for at, job in self._jobs.items() if at not in self.ids and at not in self.refusals}
+
+    async def make(self, connection: Connection) -> None:
+        """Makes those that are not there yet."""
+        wanted = self._open()
+        cursor = await connection.execute(_SQL["insert"], self._arguments(list(wanted.values())), binary=True)
+        rows = await cursor.fetchall()
+        made = {row[0] for row in rows}
+        if rows:
+            self.at_ms = rows[0][1]
+        if len(made) == len(wanted):
+            self.ids |= {at: job.id for at, job in wanted.items()}
+            return
+        for at, job in wanted.items():  # of twins, the first one was made
+            if job.id in made:
+                made.discard(job.id)
+                self.ids[at] = job.id
+
+    def _arguments(self, jobs: Sequence[New]) -> dict[str, Any]:
+        templates = self._templates
+        extras = [job.extra for job in jobs]
+        has_extra = any(extra is not None for extra in extras)
+        return {
+            "ids": [job.id for job in jobs],
+            "templates": [job.template for job in jobs],
+            "payloads": [job.payload for job in jobs],
+            "not_before": [job.not_before_ms for job in jobs] if any(job.not_before_ms for job in jobs) else None,
+            "delays": [job.delay_ms for job in jobs] if any(job.delay_ms for job in jobs) else None,
+            "extras": [packed(extra) for extra in extras] if has_extra else None,
+            "labels": [searchable(dict(extra.labels)) if extra else None for extra in extras] if has_extra else None,
+            "request_ids": [(extra.request_id or None) if extra else None for extra in extras] if has_extra else None,
+            "unique_keys": [(extra.unique_key or None) if extra else None for extra in extras] if has_extra else None,
+            "types": [template.type for template in templates],
+            "queues": [template.queue for template in templates],
+            "priorities": [template.priority for template in templates],
+            "attempts": [template.max_attempts for template in templates],
+            "losses": [template.max_losses for template in templates],
+            "timeouts": [template.timeout_ms for template in templates],
+            "kinds": [template.backoff.kind for template in templates],
+            "bases": [template.backoff.base_ms for template in templates],
+            "caps": [template.backoff.max_ms for template in templates],
+            "simulated": [template.simulated for template in templates],
+        }
+
+    async def find(self, connection: Connection) -> None:
+        """Judges those that were not made by what is there; some may be free by now, and stay open."""
+        missing = self._open()
+        jobs = list(missing.values())
+        unique = [job for job in jobs if job.extra and job.extra.unique_key]
+        arguments = {
+            "ids": [job.id for job in jobs],
+            "request_ids": [job.extra.request_id for job in jobs if job.extra and job.extra.request_id],
+            "types": [self._templates[job.template].type for job in unique],
+            "unique_keys": [job.extra.unique_key for job in unique if job.extra],
+        }
+        cursor = await connection.execute(_SQL["known"], arguments, binary=True)
+        known = _Known([_job_of(row) for row in await cursor.fetchall()])
+        cursor = await connection.execute(_SQL["draining"])
+        closed = {row[0] for row in await cursor.fetchall()}
+        for at, job in missing.items():
+            self._judge(at, job, known, closed)
+
+    def _judge(self, at: int, job: New, known: "_Known", closed: set[str]) -> None:
+        template = self._templates[job.template]
+        request_id, unique_key = (job.extra.request_id, job.extra.unique_key) if job.extra else ("", "")
+        for what, key, one in (
+            ("request id", request_id, known.by_request_id.get(request_id)),
+            ("job id", job.id, known.by_id.get(job.id)),
+        ):
+            if one is not None:
+                if is_same_submission(one, template, job):
+                    self._found(at, one)
+                else:
+                    self.refusals[at] = reused(what, key)
+                return
+        rival = known.by_unique_key.get((template.type, unique_key)) if unique_key else None
+        if rival is not None:
+            self._found(at, rival)
+        elif template.queue in closed:
+            self.refusals[at] = draining(template.queue)
+
+    def _found(self, at: int, job: Job) -> None:
+        self.ids[at] = job.id
+        self.existing.add(at)
+
+    def submitted(self, count: int, now_ms: int) -> Submitted:
+        """The answer to all `count` drafts."""
+        ids = [self.ids.get(at, "") for at in range(count)]
+        return Submitted(ids, self.at_ms or now_ms, self.refusals, frozenset(self.existing))
+
+
+class _Known:
+    """Jobs that are there, by what they may be found under."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.by_id = {job.id: job for job in jobs}
+        self.by_request_id = {job.request_id: job for job in jobs if job.request_id}
+        self.by_unique_key = {
+            (job.template.type, job.unique_key): job for job in jobs if job.unique_key and job.state not in TERMINAL
+        }
+
+
+def _job_of(row: Row) -> Job:
+    state, number, created_ms, extra, payload = row[TEMPLATE_END:]
+    return Job(row[0], template_of(row), payload, number, 0, created_ms, extra=extra_of(extra), state=state)

@@ -1,0 +1,94 @@
+"""`QueueBook` over PostgreSQL: queues as operators see them."""
+
+from collections.abc import Mapping
+
+from holdfast import limits
+from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.reading import storable
+from holdfast.backends.pipeline.postgres.settling import lock_waiting, queued_canceled, settle
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode
+from holdfast.core.overview import QueueView
+from holdfast.core.validation import check_queue, check_reason
+from holdfast.errors import ResourceExhaustedError
+
+_SQL = statements("operating")
+_LAST_NUMBER = statements("leases")["last_number"]
+
+
+class PostgresQueueBook:
+    """What operators ask of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def queues(self) -> list[QueueView]:
+        """From sums and from the heads of lanes."""
+
+        async def ask(connection: Connection) -> list[QueueView]:
+            rows = await (await connection.execute(_SQL["queues"], binary=True)).fetchall()
+            return [QueueView(name, QueueMode(mode), *rest) for name, mode, *rest in rows]
+
+        return await self._database.ask(ask)
+
+    async def states(self) -> Mapping[State, int]:
+        """From sums."""
+
+        async def ask(connection: Connection) -> dict[State, int]:
+            rows = await (await connection.execute(_SQL["states"], binary=True)).fetchall()
+            counts = {State(state): int(jobs) for state, jobs in rows}
+            return {state: counts.get(state, 0) for state in State}
+
+        return await self._database.ask(ask)
+
+    async def now_ms(self) -> int:
+        """The database's clock."""
+        return await self._database.now_ms()
+
+    async def set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """A queue that is open has no row."""
+        refusal = check_queue(queue) or check_reason(reason)
+        if refusal:
+            raise refusal.error()
+        arguments = {"queue": queue, "mode": int(mode), "reason": storable(reason)}
+
+        async def work(connection: Connection) -> None:
+            if mode == QueueMode.OPEN:
+                await connection.execute(_SQL["open_queue"], {"queue": queue})
+                await connection.execute(_SQL["told_due"])
+                return
+            (others,) = await (await connection.execute(_SQL["closed_queues"], {"queue": queue})).fetchone() or (0,)
+            if others >= limits.QUEUES_CLOSED_MAX:
+                message = (
+                    f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; open some of them"
+                )
+                raise ResourceExhaustedError(message, reason="TOO_MANY_CLOSED_QUEUES")
+            await connection.execute(_SQL["set_mode"], arguments)
+            if mode == QueueMode.DRAINING:
+                await connection.execute(_SQL["told_due"])
+
+        await self._database.transact(work)
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """What comes while it purges is left alone."""
+        refusal = check_queue(queue) or check_reason(reason)
+        if refusal:
+            raise refusal.error()
+        last = await self._database.ask(_last_number)
+
+        async def work(connection: Connection) -> int:
+            jobs = await lock_waiting(connection, queue, last, limits.BATCH_JOBS_MAX)
+            if jobs:
+                await settle(connection, [queued_canceled(job, reason) for job in jobs], jobs[0].now_ms)
+            return len(jobs)
+
+        canceled = 0
+        while count := await self._database.transact(work):
+            canceled += count
+        return canceled
+
+
+async def _last_number(connection: Connection) -> int:
+    (number,) = await (await connection.execute(_LAST_NUMBER)).fetchone() or (0,)
+    return int(number)

@@ -1,0 +1,182 @@
+"""`Rows` over PostgreSQL: jobs as clients see them."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any
+
+from holdfast.backends.ledger.minting import RandomPool
+from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.inserting import Intake, New
+from holdfast.backends.pipeline.postgres.listening import listen
+from holdfast.backends.pipeline.postgres.reading import (
+    Row,
+    known_id,
+    no_job,
+    possible_ids,
+    view_of,
+)
+from holdfast.backends.pipeline.postgres.searching import Search
+from holdfast.backends.pipeline.postgres.settling import cancel_one
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.store import Standing
+from holdfast.backends.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.core.commands import CancelReply, Refusal, Submitted
+from holdfast.core.lifecycle import CANCELED, TERMINAL, State
+from holdfast.core.model import NewJob, QueueMode, Template
+from holdfast.core.owner import mint
+from holdfast.core.validation import bad_given_id, check_batch, check_job, check_reason, check_template, is_given_id
+from holdfast.errors import UnavailableError
+
+_SQL = statements("rows")
+_ABOUT = statements("operating")["about_waiting"]
+
+#: Once more than these, somebody takes and frees the same key all the time.
+_TRIES = 5
+
+
+class PostgresRows:
+    """What schedulers ask of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._random = RandomPool()
+
+    async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """One statement if all are new."""
+        refusal = check_batch([draft.payload for draft in drafts], len(templates))
+        refusal = refusal or next(filter(None, map(check_template, templates)), None)
+        if refusal:
+            raise refusal.error()
+        now_ms = await self._database.now_ms()
+        jobs, refusals, minted = self._checked(templates, drafts, now_ms)
+        intake = Intake(templates, jobs)
+        for _ in range(_TRIES):
+            if intake.is_settled:
+                break
+            await self._database.ask(intake.make)
+            if not intake.is_settled:
+                await self._database.ask(intake.find)
+        else:
+            raise UnavailableError("other submissions use the same keys; try again", reason="SUBMIT_IN_FLIGHT")
+        intake.refusals |= refusals
+        # Under an id that was made here nothing can have been before: its own first try was answered too late.
+        intake.existing -= {at for at in intake.existing if intake.ids[at] in minted}
+        return intake.submitted(len(drafts), now_ms)
+
+    def _checked(
+        self, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int
+    ) -> tuple[dict[int, New], dict[int, Refusal], set[str]]:
+        """What can be tried, what cannot, and which ids are ours."""
+        fresh = mint(self._random, sum(not draft.id for draft in drafts))
+        ids = iter(fresh)
+        jobs: dict[int, New] = {}
+        refusals: dict[int, Refusal] = {}
+        for at, draft in enumerate(drafts):
+            job_id = draft.id or next(ids)
+            refusal = None if is_given_id(job_id) else bad_given_id(job_id)
+            due_ms = max(draft.not_before_ms, now_ms + draft.delay_ms if draft.delay_ms else 0)
+            job = NewJob(job_id, draft.template, draft.payload, due_ms, draft.extra)
+            refusal = check_job(job, len(templates), now_ms) or refusal
+            if refusal:
+                refusals[at] = refusal
+            else:
+                jobs[at] = New(job_id, draft.template, draft.payload, draft.not_before_ms, draft.extra, draft.delay_ms)
+        return jobs, refusals, set(fresh)
+
+    async def get(self, job_id: str) -> JobView:
+        """As committed."""
+        return view_of(await self._one("get", job_id))
+
+    async def payload(self, job_id: str) -> bytes:
+        """As it was submitted."""
+        return bytes((await self._one("payload", job_id))[0])
+
+    async def result(self, job_id: str) -> ResultView:
+        """State and result at one instant."""
+        state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
+        if state not in TERMINAL:
+            return ResultView(State(state))
+        unexplained = "canceled; no reason was given" if state == CANCELED else ""
+        return ResultView(State(state), bytes(output), summary or failure_reason or unexplained, runtime_ms)
+
+    async def standing(self, job_id: str) -> Standing:
+        """The job and what is around it, at two instants right after each other."""
+        view = await self.get(job_id)
+
+        async def ask(connection: Connection) -> Row | None:
+            return await (await connection.execute(_ABOUT, {"id": job_id}, binary=True)).fetchone()
+
+        row = await self._database.ask(ask)
+        if row is None:
+            raise no_job(job_id)
+        claimed_ms, visible_ms, lease_until_ms, deliveries, _, _, now_ms, mode, reason, since_ms = row
+        return Standing(
+            view=view,
+            now_ms=now_ms,
+            claimed_ms=claimed_ms,
+            visible_ms=visible_ms,
+            lease_until_ms=lease_until_ms,
+            deliveries=deliveries,
+            mode=QueueMode(mode or QueueMode.OPEN),
+            mode_reason=reason or "",
+            mode_since_ms=since_ms or 0,
+        )
+
+    async def _one(self, name: str, job_id: str) -> Row:
+        known_id(job_id)
+
+        async def ask(connection: Connection) -> Row | None:
+            return await (await connection.execute(_SQL[name], {"id": job_id}, binary=True)).fetchone()
+
+        row = await self._database.ask(ask)
+        if row is None:
+            raise no_job(job_id)
+        return row
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Decided under the row's lock, like starts and ends."""
+        refusal = check_reason(reason)
+        if refusal:
+            raise refusal.error()
+        known_id(job_id)
+
+        reply = await self._database.transact(lambda connection: cancel_one(connection, job_id, reason))
+        if reply is None:
+            raise no_job(job_id)
+        return reply
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """From the index; a far offset costs what lies before it."""
+        arguments: dict[str, Any] = {
+            "states": sorted(states or State),
+            "offset": offset,
+            "size": size + 1,
+            "end": offset + size + 1,
+        }
+
+        async def ask(connection: Connection) -> list[JobView]:
+            statement = _SQL["page_newest" if newest_first else "page_oldest"]
+            return [
+                view_of(row) for row in await (await connection.execute(statement, arguments, binary=True)).fetchall()
+            ]
+
+        views = await self._database.ask(ask)
+        return Page(views[:size], has_more=len(views) > size)
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """A walk along the index that looks at a bounded number of rows."""
+        return await self._database.ask(Search(query, cursor, size).run)
+
+    async def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
+        """One statement for all of them."""
+        ids = possible_ids(list(job_ids))
+
+        async def ask(connection: Connection) -> dict[str, int]:
+            cursor = await connection.execute(_SQL["versions"], {"ids": ids}, binary=True)
+            return dict(await cursor.fetchall())
+
+        return await self._database.ask(ask)
+
+    async def changes(self) -> AsyncIterator[Collection[str]]:
+        """Begins with an empty one, as soon as nothing can be missed any more."""
+        async for notice in listen(self._database, "holdfast_changed"):
+            yield frozenset(notice.split(",")) if notice else frozenset()

@@ -1,0 +1,142 @@
+"""`Runs` over PostgreSQL: the right to run, and what comes of it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.reading import Row, extra_of, possible_ids
+from holdfast.backends.pipeline.postgres.settling import (
+    Locked,
+    Outcome,
+    is_repeat,
+    lock_held,
+    lock_jobs,
+    reported,
+    revoked,
+    settle,
+)
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.ports import Assignment
+from holdfast.core.commands import Heard, ReportRow
+from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.model import Extra
+from holdfast.core.outcomes import result_of
+
+_SQL = statements("leases")
+_NO_EXTRA = Extra()
+
+
+class PostgresRuns:
+    """What workers ask of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int) -> list[int]:
+        """What it ran and no longer does may be what ended it, and counts as a loss."""
+
+        async def work(connection: Connection) -> list[int]:
+            jobs = await lock_held(connection, worker)
+            kept = [job.token for job in jobs if held.get(job.token) == job.id]
+            lost = [job for job in jobs if job.token not in kept]
+            if kept:
+                await connection.execute(_SQL["keep"], {"worker": worker, "tokens": kept, "lease_ms": lease_ms})
+            if lost:
+                outcomes = [revoked(job, "disconnected", is_spent=True) for job in lost]
+                await settle(connection, outcomes, lost[0].now_ms)
+            return sorted(kept)
+
+        return await self._database.transact(work)
+
+    async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
+        """One statement, durable when it returns."""
+        arguments: dict[str, Any] = {"ids": possible_ids(list(job_ids)), "worker": worker, "lease_ms": lease_ms}
+
+        async def ask(connection: Connection) -> list[Assignment]:
+            cursor = await connection.execute(_SQL["start"], arguments, binary=True)
+            return [_assignment(row) for row in await cursor.fetchall()]
+
+        # Repeated, it would find its own rows taken, and nobody would run them until their leases are over.
+        return await self._database.ask(ask, is_repeatable=False)
+
+    async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
+        """A lease holds as long as nobody has taken it back."""
+        arguments: dict[str, Any] = {"worker": worker, "tokens": list(tokens), "lease_ms": lease_ms}
+
+        async def ask(connection: Connection) -> Heard:
+            rows = await (await connection.execute(_SQL["extend"], arguments, binary=True)).fetchall()
+            return Heard([token for token, _ in rows], [token for token, is_canceled in rows if is_canceled])
+
+        return await self._database.ask(ask)
+
+    async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
+        """One transaction for all of them."""
+        ids = possible_ids([row.job_id for row in rows])
+
+        async def work(connection: Connection) -> list[str]:
+            jobs = await lock_jobs(connection, ids)
+            outcomes, refused = _judged(worker, rows, jobs)
+            if outcomes:
+                await settle(connection, list(outcomes.values()), next(iter(jobs.values())).now_ms)
+            return refused
+
+        return await self._database.transact(work)
+
+    async def release(self, worker: str, tokens: Collection[int], *, is_spent: bool) -> None:
+        """Those that are still this worker's."""
+        why = "disconnected" if is_spent else "released"
+
+        async def work(connection: Connection) -> None:
+            jobs = [job for job in await lock_held(connection, worker) if job.token in tokens]
+            if jobs:
+                outcomes = [revoked(job, why, is_spent=is_spent) for job in jobs]
+                await settle(connection, outcomes, jobs[0].now_ms)
+
+        await self._database.transact(work)
+
+
+def _assignment(row: Row) -> Assignment:
+    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, _ = row
+    extra = extra_of(packed) or _NO_EXTRA
+    return Assignment(
+        token,
+        job_id,
+        type_,
+        bytes(payload),
+        attempt,
+        timeout_ms,
+        simulated,
+        extra.work_duration_ms,
+        extra.payload_size_bytes,
+        dict(extra.labels),
+        dict(extra.headers),
+        queue,
+    )
+
+
+def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) -> tuple[dict[str, Outcome], list[str]]:
+    """What is to be written, by job, and for each row why it does not count."""
+    outcomes: dict[str, Outcome] = {}
+    refused: list[str] = []
+    for row in rows:
+        job = jobs.get(row.job_id)
+        reason = "UNKNOWN_JOB" if job is None else _refusal(worker, row, job, outcomes.get(row.job_id))
+        if job is not None and not reason and row.job_id not in outcomes and job.state == RUNNING:
+            outcomes[row.job_id] = reported(job, result_of(job, job.token, row, job.now_ms))
+        refused.append(reason)
+    return outcomes, refused
+
+
+def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) -> str:
+    """Why a report does not count; empty if it does, or did when it came before."""
+    if job.state == RUNNING and row.token in {0, job.token}:
+        if job.worker != worker:
+            return "NOT_THE_HOLDER"
+        if earlier is None:
+            return ""
+        if earlier.result.state not in TERMINAL:
+            return "STALE_TOKEN"
+        return "" if row.token and row.state == earlier.result.state else "ALREADY_FINISHED"
+    if is_repeat(job, row.token, row.state):
+        return ""
+    return "ALREADY_FINISHED" if job.state in TERMINAL else "STALE_TOKEN"

@@ -1,0 +1,125 @@
+-- name: claim
+-- Lane by lane (priority, queue, route), skipping from lane to lane in the index: what nobody could take costs nothing.
+-- More than is wanted is looked at, so that watchers at the same time find different rows.
+WITH RECURSIVE moment AS MATERIALIZED (
+    SELECT holdfast.now_ms() AS ms, set_config('synchronous_commit', 'off', true)
+), lanes AS (
+    (
+        SELECT priority, queue, route FROM holdfast.jobs WHERE state = 1
+        ORDER BY priority, queue, route LIMIT 1
+    )
+    UNION ALL
+    SELECT n.priority, n.queue, n.route FROM lanes l CROSS JOIN LATERAL (
+        SELECT j.priority, j.queue, j.route FROM holdfast.jobs j
+        WHERE j.state = 1 AND (j.priority, j.queue, j.route) > (l.priority, l.queue, l.route)
+        ORDER BY j.priority, j.queue, j.route LIMIT 1
+    ) n
+), open_lanes AS MATERIALIZED (
+    SELECT l.* FROM lanes l
+    WHERE EXISTS (
+        SELECT FROM unnest(%(routes)b::text[], %(queues)b::text[]) AS k(route, queue)
+        WHERE k.route = l.route AND (k.queue = '' OR k.queue = l.queue)
+    ) AND NOT EXISTS (
+        SELECT FROM unnest(%(full_queues)b::text[], %(full_routes)b::text[]) AS f(queue, route)
+        WHERE f.queue = l.queue AND f.route = l.route
+    ) AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = l.queue AND q.mode = 2)
+), heads AS MATERIALIZED (
+    SELECT h.id, h.visible_ms, h.number, l.priority FROM open_lanes l CROSS JOIN LATERAL (
+        SELECT j.id, j.visible_ms, j.number FROM holdfast.jobs j
+        WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
+            AND j.visible_ms <= (SELECT ms FROM moment)
+        ORDER BY j.visible_ms, j.number LIMIT 4 * %(count)b::bigint
+    ) h
+    ORDER BY l.priority DESC, h.visible_ms, h.number LIMIT 4 * %(count)b::bigint
+), chosen AS MATERIALIZED (
+    SELECT j.id FROM heads h JOIN holdfast.jobs j ON j.id = h.id
+    WHERE j.state = 1 AND j.visible_ms <= (SELECT ms FROM moment)
+    ORDER BY h.priority DESC, h.visible_ms, h.number
+    LIMIT %(count)b::bigint
+    FOR UPDATE OF j SKIP LOCKED
+), claimed AS (
+    UPDATE holdfast.jobs j SET
+        visible_ms = m.ms + %(visibility_ms)b::bigint, claimed_ms = m.ms, deliveries = j.deliveries + 1
+    FROM chosen c, moment m
+    WHERE j.id = c.id
+    RETURNING j.id, j.route, j.queue, j.priority, j.number, j.deliveries, j.created_ms
+)
+SELECT id::text, route, queue, priority, number, deliveries, created_ms FROM claimed ORDER BY priority DESC, number;
+
+-- name: unclaim
+WITH moment AS MATERIALIZED (
+    SELECT holdfast.now_ms() AS ms, set_config('synchronous_commit', 'off', true)
+), wanted AS MATERIALIZED (
+    SELECT j.id FROM holdfast.jobs j
+    WHERE j.id = ANY(%(ids)b::text[]::uuid[]) AND j.state = 1 AND j.visible_ms > (SELECT ms FROM moment)
+        AND j.claimed_ms > 0
+    ORDER BY j.id
+    FOR UPDATE
+), freed AS (
+    UPDATE holdfast.jobs j SET
+        visible_ms = CASE
+            WHEN %(delay_ms)b::bigint > 0 THEN greatest(m.ms + %(delay_ms)b::bigint, j.not_before_ms)
+            ELSE greatest(j.created_ms, j.not_before_ms)
+        END,
+        claimed_ms = 0
+    FROM wanted w, moment m WHERE j.id = w.id
+    RETURNING 1
+)
+SELECT pg_notify('holdfast_due', '') WHERE EXISTS (SELECT FROM freed);
+
+-- name: next_visible
+WITH RECURSIVE moment AS MATERIALIZED (
+    SELECT holdfast.now_ms() AS ms
+), lanes AS (
+    (
+        SELECT priority, queue, route FROM holdfast.jobs WHERE state = 1
+        ORDER BY priority, queue, route LIMIT 1
+    )
+    UNION ALL
+    SELECT n.priority, n.queue, n.route FROM lanes l CROSS JOIN LATERAL (
+        SELECT j.priority, j.queue, j.route FROM holdfast.jobs j
+        WHERE j.state = 1 AND (j.priority, j.queue, j.route) > (l.priority, l.queue, l.route)
+        ORDER BY j.priority, j.queue, j.route LIMIT 1
+    ) n
+)
+SELECT min(h.visible_ms) - (SELECT ms FROM moment) FROM lanes l CROSS JOIN LATERAL (
+    SELECT j.visible_ms FROM holdfast.jobs j
+    WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
+        AND j.visible_ms > (SELECT ms FROM moment)
+    ORDER BY j.visible_ms LIMIT 1
+) h;
+
+-- name: retire
+-- Forgets what ended long ago, with all that is kept of it.
+WITH gone AS MATERIALIZED (
+    SELECT id FROM holdfast.jobs
+    WHERE state > 2 AND finished_ms <= (SELECT holdfast.now_ms()) - %(retain_ms)b::bigint
+    ORDER BY finished_ms LIMIT %(count)b::bigint
+    FOR UPDATE SKIP LOCKED
+), results AS (
+    DELETE FROM holdfast.completed WHERE job_id IN (SELECT id FROM gone)
+), failures AS (
+    DELETE FROM holdfast.failed WHERE job_id IN (SELECT id FROM gone)
+), attempts AS (
+    DELETE FROM holdfast.executions WHERE job_id IN (SELECT id FROM gone)
+), deleted AS (
+    DELETE FROM holdfast.jobs WHERE id IN (SELECT id FROM gone) RETURNING queue, state
+), counted AS (
+    INSERT INTO holdfast.tallies (queue, state, jobs) SELECT queue, state, -count(*) FROM deleted GROUP BY 1, 2
+)
+SELECT count(*) FROM deleted;
+
+-- name: count_up
+-- Many rows of counts become one for each queue and state. One process at a time, or none.
+WITH mine AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock(7162950771104343924) AS is_mine
+    WHERE %(kept)b::bigint < (SELECT count(*) FROM (SELECT FROM holdfast.tallies LIMIT %(kept)b::bigint + 1) t)
+), gone AS (
+    DELETE FROM holdfast.tallies
+    WHERE (SELECT is_mine FROM mine) AND ctid = ANY(ARRAY(SELECT ctid FROM holdfast.tallies LIMIT 20000))
+    RETURNING queue, state, jobs
+), kept AS (
+    INSERT INTO holdfast.tallies (queue, state, jobs)
+    SELECT queue, state, sum(jobs) FROM gone GROUP BY 1, 2 HAVING sum(jobs) <> 0
+)
+SELECT count(*) FROM gone;

@@ -1,0 +1,109 @@
+-- name: states
+SELECT state, sum(jobs)::bigint FROM holdfast.tallies GROUP BY state;
+
+-- name: queues
+-- Counts are sums; what is not due yet, and who waits for longest, is looked up lane by lane.
+WITH RECURSIVE moment AS MATERIALIZED (
+    SELECT holdfast.now_ms() AS ms
+), lanes AS (
+    (
+        SELECT priority, queue, route FROM holdfast.jobs WHERE state = 1
+        ORDER BY priority, queue, route LIMIT 1
+    )
+    UNION ALL
+    SELECT n.priority, n.queue, n.route FROM lanes l CROSS JOIN LATERAL (
+        SELECT j.priority, j.queue, j.route FROM holdfast.jobs j
+        WHERE j.state = 1 AND (j.priority, j.queue, j.route) > (l.priority, l.queue, l.route)
+        ORDER BY j.priority, j.queue, j.route LIMIT 1
+    ) n
+), waiting AS (
+    SELECT l.queue, sum(h.delayed) AS delayed, min(least(h.oldest_ms, g.oldest_ms)) AS oldest_ms
+    FROM lanes l
+    CROSS JOIN LATERAL (
+        -- Not due, or claimed and on its way.
+        SELECT
+            count(*) FILTER (WHERE j.not_before_ms > (SELECT ms FROM moment)) AS delayed,
+            min(greatest(j.created_ms, j.not_before_ms))
+                FILTER (WHERE j.not_before_ms <= (SELECT ms FROM moment)) AS oldest_ms
+        FROM holdfast.jobs j
+        WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
+            AND j.visible_ms > (SELECT ms FROM moment)
+    ) h
+    LEFT JOIN LATERAL (
+        SELECT greatest(j.created_ms, j.not_before_ms) AS oldest_ms FROM holdfast.jobs j
+        WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
+            AND j.visible_ms <= (SELECT ms FROM moment)
+        ORDER BY j.visible_ms, j.number LIMIT 1
+    ) g ON true
+    GROUP BY l.queue
+), counts AS (
+    SELECT
+        queue,
+        coalesce(sum(jobs) FILTER (WHERE state = 1), 0) AS queued,
+        coalesce(sum(jobs) FILTER (WHERE state = 2), 0) AS running
+    FROM holdfast.tallies WHERE state < 3 GROUP BY queue
+    HAVING sum(jobs) <> 0
+)
+SELECT
+    coalesce(c.queue, q.name) AS name,
+    coalesce(q.mode, 1),
+    coalesce(q.reason, ''),
+    greatest(0, coalesce(c.queued, 0) - coalesce(w.delayed, 0))::bigint,
+    coalesce(w.delayed, 0)::bigint,
+    coalesce(c.running, 0)::bigint,
+    greatest(0, coalesce((SELECT ms FROM moment) - w.oldest_ms, 0))::bigint
+FROM counts c
+FULL JOIN holdfast.queues q ON q.name = c.queue
+LEFT JOIN waiting w ON w.queue = c.queue
+ORDER BY 1;
+
+-- name: set_mode
+INSERT INTO holdfast.queues AS q (name, mode, reason, since_ms)
+VALUES (%(queue)s, %(mode)b, %(reason)s, holdfast.now_ms())
+ON CONFLICT (name) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since_ms = excluded.since_ms
+WHERE (q.mode, q.reason) IS DISTINCT FROM (excluded.mode, excluded.reason);
+
+-- name: open_queue
+DELETE FROM holdfast.queues WHERE name = %(queue)s;
+
+-- name: told_due
+SELECT pg_notify('holdfast_due', '');
+
+-- name: closed_queues
+SELECT count(*) FILTER (WHERE name <> %(queue)s::text) FROM holdfast.queues;
+
+-- name: save_places
+INSERT INTO holdfast.assignments AS a
+    (worker, session, routes, job_queues, slots, places, running, is_draining, heard_ms)
+VALUES
+    (%(worker)s, %(session)s, %(routes)b, %(job_queues)b, %(slots)b, %(places)b, %(running)b, %(is_draining)b,
+    holdfast.now_ms())
+ON CONFLICT (worker) DO UPDATE SET
+    session = excluded.session,
+    routes = excluded.routes,
+    job_queues = excluded.job_queues,
+    slots = excluded.slots,
+    places = excluded.places,
+    running = excluded.running,
+    -- Who was asked to drain goes on draining, whatever its coordinator knew when it wrote this.
+    is_draining = excluded.is_draining OR (a.is_draining AND a.session = excluded.session),
+    heard_ms = excluded.heard_ms;
+
+-- name: remove_places
+DELETE FROM holdfast.assignments WHERE worker = ANY(%(workers)b::text[]);
+
+-- name: all_places
+SELECT
+    worker, session, routes, job_queues, slots, places, greatest(0, holdfast.now_ms() - heard_ms), is_draining, running
+FROM holdfast.assignments ORDER BY worker;
+
+-- name: ask_to_drain
+UPDATE holdfast.assignments SET is_draining = true WHERE worker = %(worker)s RETURNING worker;
+
+-- name: about_waiting
+-- What a person wants to know of a job that has not ended.
+SELECT
+    j.claimed_ms, j.visible_ms, j.lease_until_ms, j.deliveries, j.number, j.priority, holdfast.now_ms(),
+    q.mode, q.reason, q.since_ms
+FROM holdfast.jobs j LEFT JOIN holdfast.queues q ON q.name = j.queue
+WHERE j.id = %(id)s::uuid;
