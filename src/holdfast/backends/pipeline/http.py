@@ -30,6 +30,7 @@ _JSON = "application/json"
 _MSGPACK = "application/msgpack"
 _PROBLEM = "application/problem+json"
 _ENCODER = msgspec.json.Encoder()
+_PACKER = msgspec.msgpack.Encoder()
 _ERROR_STATUS = HTTPStatus.BAD_REQUEST.value
 
 
@@ -70,6 +71,16 @@ class Lines:
             body = await self._call("POST", address, path, _ENCODER.encode(content), _JSON, deadline_s)
         try:
             return msgspec.json.decode(body, type=Any if kind is None else kind)
+        except msgspec.MsgspecError as error:
+            raise _strange(address, path, str(error)) from None
+
+    async def tell(
+        self, address: str, path: str, content: object, *, kind: type[T], deadline_s: float = DEADLINE_S
+    ) -> T:
+        """A POST of MessagePack, for what is large; the answer is JSON."""
+        body = await self.carry(address, path, _PACKER.encode(content), deadline_s=deadline_s)
+        try:
+            return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
             raise _strange(address, path, str(error)) from None
 

@@ -1,0 +1,37 @@
+"""How a role bears an outage of its neighbours: it tries again, ever more slowly, and says so once for each change."""
+
+import random
+
+from holdfast.errors import HoldfastError
+from holdfast.logs import get_logger
+
+_FIRST_S = 0.05
+
+
+class Outage:
+    """One neighbour that may be away."""
+
+    def __init__(self, what: str, delay_s_max: float = 2.0) -> None:
+        self._what = what
+        self._delay_s_max = delay_s_max
+        self._failures = 0
+        self._log = get_logger()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it has failed and was not heard of since."""
+        return self._failures > 0
+
+    def failed(self, error: HoldfastError) -> float:
+        """It did not answer; how long to wait before it is asked again, in seconds."""
+        if not self._failures:
+            self._log.warning("neighbour_away", peer=self._what, reason=error.reason, message=error.message)
+        delay_s = min(_FIRST_S * (1 << min(self._failures, 10)), self._delay_s_max)
+        self._failures += 1
+        return delay_s * random.uniform(0.5, 1.0)
+
+    def ended(self) -> None:
+        """It answered."""
+        if self._failures:
+            self._failures = 0
+            self._log.info("neighbour_back", peer=self._what)

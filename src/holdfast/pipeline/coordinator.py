@@ -1,0 +1,277 @@
+"""The coordinator: says which worker takes from which queue processes, and notices who is gone.
+
+Invariants:
+- Its memory decides, the database remembers: a database that is away stops nobody, and is told when it is back.
+- Who has missed three heartbeats is gone; after a start, who was there before has one heartbeat's time to say so.
+- A heartbeat may wait for its answer: changes are told at once, and no change costs one question a heartbeat.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.pipeline.messages import (
+    ASSIGNED,
+    NOBODY,
+    RELEASED,
+    REPLACED,
+    UNKNOWN,
+    WAIT_MS_MAX,
+    Asking,
+    Beat,
+    Leaving,
+    Placed,
+)
+from holdfast.backends.pipeline.store import Kind, Places
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.http.routing import Route
+from holdfast.logs import get_logger
+from holdfast.pipeline.backing_off import Outage
+from holdfast.pipeline.counting import Tally
+from holdfast.pipeline.seats import QueueList, Seat, Seats
+from holdfast.pipeline.serving import left
+from holdfast.pipeline.vitals import Vitals, get, post
+
+_SAVE_S = 1.0
+
+
+class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How the coordinator works."""
+
+    queues: QueueList
+    heartbeat_ms: int = 10_000
+    #: How many heartbeats in a row a worker may miss.
+    missed_max: int = 3
+
+
+class CoordinatorRole:
+    """One coordinator: `start`, then `stop`."""
+
+    def __init__(self, config: CoordinatorConfig, places: Places) -> None:
+        self._config = config
+        self._beat_s = config.heartbeat_ms / 1_000
+        self._places = places
+        self._seats = Seats(config.queues)
+        self._log = get_logger()
+        self._database = Outage("the database")
+        self._is_restored = False
+        self._heard: set[str] = set()
+        self._stirred = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.tally = Tally(
+            "coordinator",
+            {
+                "heartbeats": "Heartbeats of workers.",
+                "assignments": "Times that a worker asked for queue processes.",
+                "workers_lost": "Workers that missed their heartbeats.",
+            },
+        )
+        self.tally.gauge("workers", "Workers that are there.", lambda: len(self._seats))
+
+    def vitals(self) -> Vitals:
+        """What it says of itself."""
+        return Vitals("coordinator", families=self.tally.families, on_stop=self._stopping.set)
+
+    def routes(self) -> list[Route]:
+        """The rows of the table."""
+        return [
+            post("/coordinator/request-assignment", self.request, Asking, "Ask for queue processes"),
+            post("/coordinator/heartbeat", self.heartbeat, Beat, "A worker lives"),
+            post("/coordinator/release-assignment", self.release, Leaving, "A worker goes"),
+            get("/coordinator/stats", self.stats, "Workers and queue processes"),
+        ]
+
+    def start(self) -> None:
+        """Begins to keep time and to write down."""
+        self._tasks = [asyncio.create_task(task) for task in (self._keep_time(), self._keep_books())]
+
+    async def stop(self) -> None:
+        """Writes nothing more; whoever comes after it reads what is there."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- what workers ask for
+
+    async def request(self, asked: Asked) -> Answer:
+        """A worker comes."""
+        ask: Asking = asked.content
+        if not ask.worker_id:
+            return answer(_nobody())
+        if len(ask.worker_id) > limits.NAME_CHARS_MAX or not 1 <= ask.slots <= limits.SLOTS_MAX:
+            raise InvalidArgumentError("expected a worker_id and slots within their limits", reason="WORKER_INVALID")
+        self.tally.add("assignments")
+        seat = self._seats.get(ask.worker_id)
+        if seat is None or seat.session != ask.session:
+            kind = Kind(tuple(sorted(set(ask.types))), tuple(sorted(set(ask.queues))))
+            self._log.info("worker_came", worker_id=ask.worker_id)
+            seat = self._seats.sit(Seat(ask.worker_id, ask.session, kind, ask.slots))
+        self._hear(seat)
+        self._stirred.set()
+        return answer(self._told(seat))
+
+    async def heartbeat(self, asked: Asked) -> Answer:
+        """A worker lives; it is told of changes as they come."""
+        beat: Beat = asked.content
+        self.tally.add("heartbeats")
+        seat = self._seats.get(beat.worker_id)
+        if not beat.worker_id:
+            return answer(_nobody())
+        if seat is None:
+            return answer(Placed(status=UNKNOWN, message="no worker of this name is known: ask for an assignment"))
+        if _is_other(seat, beat.session):
+            return answer(_replaced())
+        self._hear(seat)
+        seat.running = beat.running
+        if beat.is_draining and not seat.is_draining:
+            seat.is_draining = True
+            self._seats.changed.add(seat.worker)
+            self._seats.share()
+        if beat.version == seat.version and beat.wait_ms:
+            await self._wait(seat, min(beat.wait_ms, WAIT_MS_MAX) / 1_000, asked)
+        return answer(self._now(seat))
+
+    async def release(self, asked: Asked) -> Answer:
+        """A worker goes; what it took from goes to others at once."""
+        leaving: Leaving = asked.content
+        if not leaving.worker_id:
+            return answer(_nobody())
+        seat = self._seats.get(leaving.worker_id)
+        if seat is None:
+            return answer(Placed(status=UNKNOWN))
+        if _is_other(seat, leaving.session):
+            return answer(_replaced())
+        self._log.info("worker_left", worker_id=seat.worker)
+        self._seats.leave([seat.worker])
+        self._stirred.set()
+        return answer(Placed(status=RELEASED))
+
+    async def stats(self, asked: Asked) -> Answer:
+        """Who takes from where."""
+        now_s = time.monotonic()
+        workers = [
+            {
+                "worker_id": seat.worker,
+                "types": seat.kind.routes,
+                "queues": seat.kind.queues,
+                "slots": seat.slots,
+                "running": seat.running,
+                "assigned": seat.queues,
+                "is_draining": seat.is_draining or seat.is_drain_asked,
+                "heard_ms_ago": round((now_s - seat.heard_s) * 1_000),
+            }
+            for seat in self._seats.all()
+        ]
+        return answer(
+            {
+                "workers": workers,
+                "queues": self._seats.served(),
+                "heartbeat_ms": self._config.heartbeat_ms,
+                "is_database_away": self._database.is_on,
+                **self.tally.view(),
+            }
+        )
+
+    # -- inside
+
+    def _hear(self, seat: Seat) -> None:
+        seat.heard_s = time.monotonic()
+        self._heard.add(seat.worker)
+
+    async def _wait(self, seat: Seat, wait_s: float, asked: Asked) -> None:
+        """Until something changes, the worker leaves, or the time is over."""
+        awaited: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(event) for event in (seat.changed.wait(), left(asked), self._stopping.wait())
+        ]
+        try:
+            await asyncio.wait(awaited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in awaited:
+                one.cancel()
+
+    def _now(self, seat: Seat) -> Placed:
+        """What became of a seat while its worker waited."""
+        current = self._seats.get(seat.worker)
+        if current is seat:
+            return self._told(seat)
+        return _replaced() if current is not None else Placed(status=UNKNOWN)
+
+    def _told(self, seat: Seat) -> Placed:
+        high, normal = self._seats.split(seat.queues)
+        return Placed(
+            status=ASSIGNED,
+            high=high,
+            normal=normal,
+            version=seat.version,
+            drain=seat.is_drain_asked,
+            heartbeat_ms=self._config.heartbeat_ms,
+        )
+
+    async def _keep_time(self) -> None:
+        """Notices who is silent."""
+        while True:
+            await asyncio.sleep(self._beat_s / 4)
+            silent = self._seats.silent(time.monotonic() - self._config.missed_max * self._beat_s)
+            if silent:
+                self.tally.add("workers_lost", len(silent))
+                self._log.warning("workers_lost", workers=len(silent), worker_id=silent[0])
+                self._seats.leave(silent)
+                self._stirred.set()
+
+    async def _keep_books(self) -> None:
+        """Reads back what was, then writes down what is, and reads who is asked to drain."""
+        while True:
+            self._stirred.clear()
+            try:
+                await self._write_down()
+                self._database.ended()
+                wait_s = _SAVE_S
+            except HoldfastError as error:
+                wait_s = self._database.failed(error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._stirred.wait()
+
+    async def _write_down(self) -> None:
+        seats = self._seats
+        places = await self._places.all()
+        if not self._is_restored:
+            patience_s = (self._config.missed_max - 1) * self._beat_s
+            seats.restore(places, time.monotonic() - patience_s)
+            self._is_restored = True
+        for place in places:
+            if place.is_draining and seats.ask_to_drain(place.worker, place.session):
+                self._log.info("drain_asked", worker_id=place.worker)
+        strangers = [place.worker for place in places if seats.get(place.worker) is None]
+        if strangers:
+            await self._places.remove(strangers)
+        seats.gone.clear()
+        changed = seats.changed | self._heard
+        saved = [seat.place for worker in sorted(changed) if (seat := seats.get(worker)) is not None]
+        seats.changed, self._heard = set(), set()
+        if saved:
+            try:
+                await self._places.save(saved)
+            except HoldfastError:
+                seats.changed |= changed
+                raise
+
+
+def _is_other(seat: Seat, session: str) -> bool:
+    """Whether somebody else sits there; who says nothing of a session may be anybody."""
+    return bool(session) and bool(seat.session) and session != seat.session
+
+
+def _nobody() -> Placed:
+    return Placed(status=NOBODY, message="no worker is named: say worker_id, and types when asking for an assignment")
+
+
+def _replaced() -> Placed:
+    return Placed(status=REPLACED, message="another worker goes on under this name")

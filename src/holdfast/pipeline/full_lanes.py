@@ -1,0 +1,61 @@
+"""Lanes that are full in the queue processes: their rows stay in the database until there is room again.
+
+Invariants: a lane is left alone until an exchange says that it has room, and is asked for ever more seldom while it has
+none. Where nobody can say, it is tried again after a moment: rows that are refused are only put back.
+"""
+
+import time
+from collections.abc import Sequence
+
+from holdfast.core.shelf import Lane
+
+_FIRST_S = 0.05
+_DELAY_S_MAX = 1.0
+
+
+class FullLanes:
+    """Which lanes are full, and when to ask again. Times are those of a monotonic clock, in seconds."""
+
+    def __init__(self) -> None:
+        #: For each the next look, and the time between looks.
+        self._looks: dict[Lane, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    def all(self) -> list[Lane]:
+        """What is not worth claiming."""
+        return sorted(self._looks)
+
+    def add(self, lanes: Sequence[Lane]) -> None:
+        """They were full just now."""
+        now = time.monotonic()
+        for lane in lanes:
+            self._looks[lane] = (now + _FIRST_S, _FIRST_S)
+
+    def to_look_at(self) -> list[Lane]:
+        """Those whose time has come."""
+        now = time.monotonic()
+        return sorted(lane for lane, (at_s, _) in self._looks.items() if at_s <= now)
+
+    def seen(self, lanes: Sequence[Lane], rooms: Sequence[int]) -> bool:
+        """What room each has; whether one of them is worth claiming again."""
+        now, has_opened = time.monotonic(), False
+        for lane, room in zip(lanes, rooms, strict=True):
+            if room > 0:
+                has_opened |= self._looks.pop(lane, None) is not None
+            else:
+                delay_s = min(2 * self._looks[lane][1], _DELAY_S_MAX)
+                self._looks[lane] = (now + delay_s, delay_s)
+        return has_opened
+
+    def forget(self, lanes: Sequence[Lane]) -> None:
+        """Nobody can say: they are tried."""
+        for lane in lanes:
+            self._looks.pop(lane, None)
+
+    def next_s(self) -> float | None:
+        """How long until the next look."""
+        if not self._looks:
+            return None
+        return max(0.0, min(at_s for at_s, _ in self._looks.values()) - time.monotonic())

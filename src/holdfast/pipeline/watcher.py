@@ -1,0 +1,247 @@
+"""A watcher: rows that should be on their way are claimed, and handed to the exchanges as tickets.
+
+Invariants:
+- Only rows are claimed that some worker could run, and none of a lane that is full.
+- What was claimed and not taken is made visible again; what is lost on the way becomes so by its timeout.
+- It looks when the database says so, when the next row becomes visible, and every two seconds in any case, with jitter:
+  a wake-up that is lost costs no more than that.
+- The database and the exchanges may go and come back; it goes on when they do.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from holdfast import limits
+from holdfast.backends.pipeline.messages import VISIBILITY_MS
+from holdfast.backends.pipeline.store import Claims, Kind, Places, Ticket
+from holdfast.errors import HoldfastError
+from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.http.routing import Route
+from holdfast.pipeline.backing_off import Outage
+from holdfast.pipeline.counting import Tally
+from holdfast.pipeline.exchanges import Exchanges
+from holdfast.pipeline.full_lanes import FullLanes
+from holdfast.pipeline.vitals import Vitals, get
+
+#: How often the kinds of workers are read.
+_KINDS_S = 1.0
+#: How many rows are tidied up together, and how often what ended is looked at.
+_TIDY_ROWS = 1_000
+_RETIRE_S = 30.0
+#: How long what found its lane full is left alone, at least.
+_FULL_DELAY_MS = 50
+#: How soon what was meant for somebody who is away goes to somebody else.
+_AGAIN_S = 0.01
+
+
+class WatcherConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a watcher works."""
+
+    poll_ms: int = 2_000
+    #: How many rows are claimed together.
+    batch: int = 500
+    visibility_ms: int = VISIBILITY_MS
+    #: How long what has ended is kept.
+    retain_ms: int = limits.RETAIN_MS_DEFAULT
+
+
+class AwayError(Exception):
+    """Somebody who should take tickets is away: a pause is worth more than a wake-up."""
+
+    def __init__(self, pause_s: float) -> None:
+        super().__init__()
+        self.pause_s = pause_s
+
+
+class WatcherRole:
+    """One watcher: `start`, then `stop`."""
+
+    def __init__(self, config: WatcherConfig, claims: Claims, places: Places, exchanges: Exchanges) -> None:
+        self._config = config
+        self._claims = claims
+        self._places = places
+        self._exchanges = exchanges
+        self._kinds: tuple[Kind, ...] = ()
+        self._full = FullLanes()
+        self._woken = asyncio.Event()
+        self._database = Outage("the database")
+        self._line = Outage("the exchanges")
+        self._tasks: list[asyncio.Task[None]] = []
+        self.tally = Tally(
+            "watcher",
+            {
+                "polls": "Looks at the database.",
+                "claimed": "Rows that were claimed.",
+                "delivered": "Tickets that an exchange took.",
+                "returned": "Rows that were claimed and could not be handed on.",
+                "expired": "Leases of workers that ran out.",
+                "retired": "Jobs that ended long ago and were forgotten.",
+            },
+        )
+
+    def vitals(self) -> Vitals:
+        """What it says of itself."""
+        return Vitals("watcher", is_ready=lambda: not self._database.is_on, families=self.tally.families)
+
+    def routes(self) -> list[Route]:
+        """The rows of the table."""
+        return [
+            get("/watcher/stats", self.stats, "The watcher in numbers"),
+            msgspec.structs.replace(get("/stats", self.stats, "The watcher in numbers"), is_short_form=True),
+        ]
+
+    async def stats(self, asked: Asked) -> Answer:
+        """What it has done, and what it knows."""
+        return answer(
+            {
+                "kinds": self._kinds,
+                "full_lanes": self._full.all(),
+                "exchanges_away": self._exchanges.absence.all(),
+                "is_database_away": self._database.is_on,
+                **self.tally.view(),
+            }
+        )
+
+    def start(self) -> None:
+        """Begins to look."""
+        looks: Sequence[Coroutine[Any, Any, None]] = (
+            self._look_on(),
+            self._listen(),
+            self._tidy(),
+            self._know_workers(),
+        )
+        self._tasks = [asyncio.create_task(look) for look in looks]
+
+    async def stop(self) -> None:
+        """Looks no more; what was claimed and not delivered becomes visible by its timeout."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- claiming
+
+    async def _look_on(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                wait_s = await self._look()
+                self._database.ended()
+            except AwayError as away:
+                await asyncio.sleep(away.pause_s)
+                continue
+            except HoldfastError as error:
+                await asyncio.sleep(self._database.failed(error))
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._woken.wait()
+
+    async def _look(self) -> float:
+        """Claims all that can be handed on; how long nothing is to be expected then."""
+        self.tally.add("polls")
+        await self._look_at_full_lanes()
+        poll_s = self._config.poll_ms / 1_000 * random.uniform(0.75, 1.25)
+        if not self._kinds:
+            return poll_s
+        config = self._config
+        while True:
+            tickets = await self._claims.claim(config.batch, config.visibility_ms, self._kinds, self._full.all())
+            self.tally.add("claimed", len(tickets))
+            if tickets:
+                await self._hand_on(tickets)
+            if len(tickets) < config.batch:
+                break
+        if not tickets:
+            visible_ms = await self._claims.next_visible_ms()
+            poll_s = poll_s if visible_ms is None else min(poll_s, max(1, visible_ms) / 1_000)
+        full_s = self._full.next_s()
+        return poll_s if full_s is None else min(poll_s, full_s)
+
+    async def _hand_on(self, tickets: Sequence[Ticket]) -> None:
+        """To an exchange; what is not taken goes back. `AwayError` if somebody was not there to take it."""
+        try:
+            routed = await self._exchanges.push(tickets, self._config.visibility_ms)
+        except HoldfastError as error:
+            pause_s = self._line.failed(error)
+            await self._give_back([ticket.job_id for ticket in tickets], round(pause_s * 1_000))
+            raise AwayError(pause_s) from error
+        self.tally.add("delivered", routed.taken)
+        self._full.add(routed.lanes)
+        if routed.away:
+            await self._give_back(routed.away, 0)
+        if routed.full:
+            await self._give_back(routed.full, _FULL_DELAY_MS)
+        if not routed.away or routed.taken:
+            self._line.ended()
+        if routed.away:
+            raise AwayError(_AGAIN_S if routed.taken else self._line.failed(_nobody_there()))
+
+    async def _give_back(self, job_ids: list[str], delay_ms: int) -> None:
+        self.tally.add("returned", len(job_ids))
+        await self._claims.unclaim(job_ids, delay_ms)
+
+    async def _look_at_full_lanes(self) -> None:
+        lanes = self._full.to_look_at()
+        if not lanes:
+            return
+        try:
+            self._full.seen(lanes, await self._exchanges.rooms(lanes))
+        except HoldfastError:
+            self._full.forget(lanes)
+
+    # -- beside that
+
+    async def _listen(self) -> None:
+        """Wakes whoever looks; while it is deaf, the polls have to do."""
+        deafness = Outage("the notices of the database")
+        while True:
+            try:
+                async for _ in self._claims.due():
+                    deafness.ended()
+                    self._woken.set()
+            except HoldfastError as error:
+                await asyncio.sleep(deafness.failed(error))
+                self._woken.set()
+            else:
+                await asyncio.sleep(self._config.poll_ms / 1_000)
+
+    async def _tidy(self) -> None:
+        """Takes leases back that ran out, and now and then forgets what ended long ago."""
+        forget_s = 0.0
+        while True:
+            pause_s = self._config.poll_ms / 1_000 * random.uniform(0.25, 0.75)
+            await asyncio.sleep(pause_s)
+            forget_s -= pause_s
+            with suppress(HoldfastError):  # the database is away, and whoever looks says so
+                await self._all(lambda: self._claims.expire(_TIDY_ROWS), "expired")
+                if forget_s <= 0:
+                    forget_s = _RETIRE_S * random.uniform(0.5, 1.0)
+                    await self._all(lambda: self._claims.retire(_TIDY_ROWS, self._config.retain_ms), "retired")
+
+    async def _all(self, some: Callable[[], Awaitable[int]], name: str) -> None:
+        """Some at a time, until there are no more."""
+        count = _TIDY_ROWS
+        while count == _TIDY_ROWS:
+            count = await some()
+            self.tally.add(name, count)
+
+    async def _know_workers(self) -> None:
+        """Whoever could run something new is worth a look."""
+        while True:
+            with suppress(HoldfastError):
+                places = await self._places.all()
+                kinds = tuple(sorted({place.kind for place in places if not place.is_draining}))
+                if kinds != self._kinds:
+                    self._kinds = kinds
+                    self._woken.set()
+            await asyncio.sleep(_KINDS_S * random.uniform(0.75, 1.25))
+
+
+def _nobody_there() -> HoldfastError:
+    return HoldfastError("no queue process takes anything", reason="QUEUES_AWAY")
