@@ -328,10 +328,12 @@ class Coordinator:
         """Closes the frame now, or a little later, when so many callers are at it that more of them fit into it.
 
         A sync costs the processor about as much as deciding a job, so under a crowd fewer and fuller frames answer more
-        callers a second. Below that number of callers nobody waits.
+        callers a second. Below that number of callers nobody waits, and once all who are usually there are in it, there
+        is nobody to wait for.
         """
         is_crowd = self._crowd >= self._config.linger_callers and self._frame_bytes < self._config.frame_bytes
-        if not is_crowd or not self._frame or self._is_syncing:
+        is_complete = len(self._waiting) >= int(self._crowd)
+        if not is_crowd or is_complete or not self._frame or self._is_syncing:
             self._flush()
         elif self._linger is None:
             wait_ms = min(int(self._crowd / self._config.linger_callers), self._config.linger_ms_max)
@@ -346,6 +348,9 @@ class Coordinator:
             return
         if self._frame:
             self._is_syncing = True
+            if self._linger is not None:
+                self._linger.cancel()
+                self._linger = None
             body, count = events.join(self._frame), len(self._frame)
             digest, now_ms = self.ledger.digest, self.ledger.book.last_ms
             self._frame, self._frame_bytes = [], 0

@@ -95,3 +95,32 @@ def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> Non
     machine.settle()
     assert [answer.refused for answer in answers if isinstance(answer, ReportReply)] == [[""]] * JOBS
     assert max(journal.sizes) < WORK_FRAME_BYTES + 2 * len(OUTPUT)
+
+
+def test_frame_is_kept_open_until_all_who_are_usually_there_are_in_it() -> None:
+    """Under a crowd the first wait for the others, and nobody waits for time to pass once all have come."""
+    machine, journal = Machine(), Journal()
+    world, config = World(machine, machine, machine, fatal), LoopConfig(linger_callers=4)
+    coordinator = Coordinator(Ledger(LedgerConfig()), journal, world, config)
+    coordinator.start()
+    machine.settle()
+    answers: list[object] = []
+
+    def submit(name: str) -> None:
+        job = NewJob(name, 0, b"")
+        coordinator.call(Lane.SUBMIT, commands.Submit([Template("t")], [job]), answers.append)
+
+    for number in range(20 * 8):
+        submit(f"usual-{number}")
+        if number % 8 == 7:
+            machine.settle()
+    assert len(answers) == 20 * 8
+    frames = len(journal.sizes)
+    for name in ("first", "second", "third"):
+        submit(name)
+        machine.settle()
+    assert len(journal.sizes) == frames
+    for number in range(5):
+        submit(f"late-{number}")
+    machine.settle()
+    assert (len(journal.sizes), len(answers)) == (frames + 1, 20 * 8 + 8)

@@ -124,8 +124,11 @@ def _check_origin(said: dict[bytes, bytes], *, has_cookie: bool) -> None:
 
 
 def _cookie(said: dict[bytes, bytes], *, is_secure: bool) -> str:
+    given = said.get(b"cookie")
+    if given is None:
+        return ""
     wanted = _SECURE_COOKIE if is_secure else _COOKIE
-    pairs = [pair.strip().partition("=") for pair in said.get(b"cookie", b"").decode("latin-1").split(";")]
+    pairs = [pair.strip().partition("=") for pair in given.decode("latin-1").split(";")]
     found = [value for name, _, value in pairs if name == wanted]
     if len(found) > 1:
         raise UnauthenticatedError("expected one cookie with a token, got several", reason="TOKEN_AMBIGUOUS")
