@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
+from holdfast.core.trace_context import TraceContext
 from holdfast.errors import HoldfastError
-from holdfast.observe.tracing import About, Broken, Sending, Tracing
+from holdfast.observe.tracing import About, Broken, Sending, Tracing, adopt
 from holdfast.observe.tracing_export import wanted_exporter
 
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -57,13 +59,31 @@ def test_submission_is_a_producer_whose_context_the_job_carries() -> None:
 def test_submission_of_many_counts_them_and_names_none() -> None:
     """One span for all of them; what a header names is linked."""
     tracing, exporter = traced()
-    with tracing.sending(About("mail", "welcome", "", {"traceparent": OTHER}), 3):
+    with tracing.sending(About("mail", "welcome", "", {"traceparent": OTHER, "tracestate": "vendor=1"}), 3):
         pass
     span = only(exporter)
     assert span.attributes is not None
     assert span.attributes["messaging.batch.message_count"] == 3
     assert "messaging.message.id" not in span.attributes
-    assert [format_span_id(link.context.span_id) for link in span.links] == [OTHER.split("-")[2]]
+    (link,) = span.links
+    assert f"{format_trace_id(link.context.trace_id)}-{format_span_id(link.context.span_id)}" == OTHER[3:-3]
+    assert link.context.is_remote
+    assert link.context.trace_state.to_header() == "vendor=1"
+
+
+def test_state_of_a_trace_goes_on() -> None:
+    """A submission inside a span of another process carries what that one was told, nonsense left out."""
+    adopted: dict[str, TraceContext | None] = {}
+
+    def submit(state: str) -> None:
+        adopt(TraceContext(OTHER, state))
+        with traced()[0].sending(About("mail", "welcome")) as sending:
+            adopted[state] = sending.context
+
+    for state in ("vendor=1", "nonsense", ""):
+        copy_context().run(submit, state)
+    assert [context and context.tracestate for context in adopted.values()] == ["vendor=1", "", ""]
+    assert {context and context.traceparent[:35] for context in adopted.values()} == {OTHER[:35]}
 
 
 def test_refused_submission_is_an_error() -> None:

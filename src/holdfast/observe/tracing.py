@@ -14,11 +14,10 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from holdfast.core.trace_context import TRACEPARENT, TRACESTATE, TraceContext, carried_context, trace_context
+from holdfast.core.trace_context import TraceContext, carried_context, trace_context
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, TracerProvider
+    from opentelemetry.trace import Link, Span, SpanContext, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
 T = TypeVar("T")
@@ -111,9 +110,12 @@ class Tracing:
     """The spans of one provider, or none but those passed on."""
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
-        from opentelemetry import trace
+        from opentelemetry import context, trace
 
         self._api = trace
+        self._attach = context.attach
+        #: Where no span is around.
+        self._nowhere = context.Context()
         self._tracer = (provider or trace.NoOpTracerProvider()).get_tracer(_NAME)
 
     def sending(self, about: About, count: int = 0) -> Sending:
@@ -136,7 +138,7 @@ class Tracing:
         try:
             return self._tracer.start_span(
                 f"process {about.queue}",
-                context=_nowhere(),
+                context=self._nowhere,
                 kind=self._api.SpanKind.CONSUMER,
                 attributes=attributes,
                 links=self._links(about),
@@ -169,23 +171,19 @@ class Tracing:
 
     def activate(self, span: "Span") -> None:
         """Makes it the span around whatever runs in this context from now on."""
-        from opentelemetry.context import attach
-
-        attach(self._api.set_span_in_context(span))
+        self._attach(self._api.set_span_in_context(span, self._nowhere))
 
     def context_of(self, span: "Span") -> TraceContext | None:
         """Where the span is, as others are told of it."""
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        carrier: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(carrier, self._api.set_span_in_context(span))
-        return trace_context(carrier.get(TRACEPARENT, ""), carrier.get(TRACESTATE, ""))
+        place = span.get_span_context()
+        if not place.is_valid:
+            return None
+        parent = f"00-{place.trace_id:032x}-{place.span_id:016x}-{place.trace_flags:02x}"
+        return trace_context(parent, place.trace_state.to_header())
 
     def _links(self, about: About) -> "list[Link]":
         context = carried_context(about.headers)
-        if context is None:
-            return []
-        return [self._api.Link(self._api.get_current_span(_remote(context)).get_span_context())]
+        return [] if context is None else [self._api.Link(_place(context))]
 
 
 class TracedSending(Sending):
@@ -214,22 +212,18 @@ class TracedSending(Sending):
 
 def adopt(context: TraceContext) -> None:
     """In a process that runs a job for another: the span around what runs here is the one over there."""
-    from opentelemetry.context import attach
+    from opentelemetry.trace import NonRecordingSpan
 
-    attach(_remote(context))
-
-
-def _remote(context: TraceContext) -> "Context":
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    carrier = {TRACEPARENT: context.traceparent, TRACESTATE: context.tracestate}
-    return TraceContextTextMapPropagator().extract(carrier, _nowhere())
+    Tracing().activate(NonRecordingSpan(_place(context)))
 
 
-def _nowhere() -> "Context":
-    from opentelemetry.context import Context
+def _place(context: TraceContext) -> "SpanContext":
+    """Where a span of another process is."""
+    from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
-    return Context()
+    _, trace_id, span_id, flags, *_ = context.traceparent.split("-")
+    state = TraceState.from_header([context.tracestate]) if context.tracestate else None
+    return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)), state)  # noqa: FBT003
 
 
 def _attributes(operation: str, about: About) -> "dict[str, AttributeValue]":
