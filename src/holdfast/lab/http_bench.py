@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.lab.http_load import MANY, ONE, http_rate
+from holdfast.lab.http_load import MANY, ONE, http_seconds
 from holdfast.lab.load import BATCH, Client, rate
 from holdfast.lab.measures import Measure, at_least
 from holdfast.lab.processes import ended, holdfast_http_server
@@ -14,33 +14,45 @@ from holdfast.lab.product import produced, worker_process
 _JOBS = "/api/v1/jobs"
 _LISTENERS = 200
 _JOBS_PRODUCED = 100_000
+#: How often yardstick and measured take turns within a run.
+_TURNS = 5
 
 Say = Callable[[str], None]
 
 
 async def submits(runs: int, say: Say) -> list[Measure]:
-    """One by one against the echo, in batches against gRPC, and end to end with and without listeners."""
+    """One by one against the echo, and in batches against gRPC; both take turns, so that both have the same machine."""
     single: list[float] = []
     batched: list[float] = []
     with _echo() as echo, holdfast_http_server() as (address, http, _):
         client = Client(address)
-        for target, path in ((echo, "/echo"), (http, _JOBS)):
-            await http_rate(target, path, ONE, 640, 64)
+        await _ones(echo, http)
+        await _batches(client, http)
         for run in range(runs):
             say(f"HTTP submits, run {run + 1} of {runs}")
-            before = await http_rate(echo, "/echo", ONE, 6_400, 64)
-            ones = await http_rate(http, _JOBS, ONE, 6_400, 64)
-            after = await http_rate(echo, "/echo", ONE, 6_400, 64)
-            single.append(2 * ones / (before + after))
-            first = await rate(client.submit_batch, 100, 4)
-            many = await http_rate(http, _JOBS, MANY, 100, 4)
-            batched.append(2 * many / (first + await rate(client.submit_batch, 100, 4)))
+            single.append(_ratio([await _ones(echo, http) for _ in range(_TURNS)]))
+            batched.append(_ratio([await _batches(client, http) for _ in range(_TURNS)]))
     return [
         at_least(
             "durable submits one by one over HTTP, 64 in flight, to a bare Litestar echo of the body", single, 0.7
         ),
         at_least(f"durable submits over HTTP in batches of {BATCH}, to the same over gRPC", batched, 0.5),
     ]
+
+
+async def _ones(echo: str, http: str) -> tuple[float, float]:
+    """Seconds of the echo, and of as many submits."""
+    return await http_seconds(echo, "/echo", ONE, 1_280, 64), await http_seconds(http, _JOBS, ONE, 1_280, 64)
+
+
+async def _batches(client: Client, http: str) -> tuple[float, float]:
+    """Seconds over gRPC, and of as many over HTTP."""
+    return 20 / await rate(client.submit_batch, 20, 4), await http_seconds(http, _JOBS, MANY, 20, 4)
+
+
+def _ratio(turns: list[tuple[float, float]]) -> float:
+    """How fast the second is, with the first as the measure."""
+    return sum(limit for limit, _ in turns) / sum(own for _, own in turns)
 
 
 async def listeners(runs: int, say: Say) -> list[Measure]:
