@@ -91,6 +91,10 @@ class Rows(Protocol):
         """A number that grows with each change of a job, for those that exist; for whoever waits for changes."""
         ...
 
+    async def ended(self, job_ids: Collection[str]) -> Mapping[str, tuple[JobView, ResultView]]:
+        """Those of them that have ended, and how."""
+        ...
+
     def changes(self) -> AsyncIterator[Collection[str]]:
         """Ids of jobs that have just changed; empty: any may have. Ends with `UnavailableError` when it is deaf."""
         ...

@@ -93,10 +93,7 @@ class PostgresRows:
     async def result(self, job_id: str) -> ResultView:
         """State and result at one instant."""
         state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
-        if state not in TERMINAL:
-            return ResultView(State(state))
-        unexplained = "canceled; no reason was given" if state == CANCELED else ""
-        return ResultView(State(state), bytes(output), summary or failure_reason or unexplained, runtime_ms)
+        return _result(State(state), output, summary or failure_reason, runtime_ms)
 
     async def standing(self, job_id: str) -> Standing:
         """The job and what is around it, at two instants right after each other."""
@@ -176,7 +173,29 @@ class PostgresRows:
 
         return await self._database.ask(ask)
 
+    async def ended(self, job_ids: Collection[str]) -> Mapping[str, tuple[JobView, ResultView]]:
+        """One statement for all of them."""
+        ids = possible_ids(list(job_ids))
+
+        async def ask(connection: Connection) -> dict[str, tuple[JobView, ResultView]]:
+            rows = await (await connection.execute(_SQL["ended"], {"ids": ids}, binary=True)).fetchall()
+            ended: dict[str, tuple[JobView, ResultView]] = {}
+            for *job, output, summary, runtime_ms in rows:
+                view = view_of(job)
+                ended[view.id] = (view, _result(view.state, output, summary or view.failure_reason, runtime_ms))
+            return ended
+
+        return await self._database.ask(ask)
+
     async def changes(self) -> AsyncIterator[Collection[str]]:
         """Begins with an empty one, as soon as nothing can be missed any more."""
         async for notice in listen(self._database, "holdfast_changed"):
             yield frozenset(notice.split(",")) if notice else frozenset()
+
+
+def _result(state: State, output: bytes, words: str, runtime_ms: int) -> ResultView:
+    """How a job ended; only its state while it has not."""
+    if state not in TERMINAL:
+        return ResultView(state)
+    unexplained = "canceled; no reason was given" if state == CANCELED else ""
+    return ResultView(state, bytes(output), words or unexplained, runtime_ms)

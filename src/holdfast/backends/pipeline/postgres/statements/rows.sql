@@ -82,6 +82,15 @@ LEFT JOIN holdfast.completed c ON c.job_id = j.id
 LEFT JOIN holdfast.failed f ON f.job_id = j.id
 WHERE j.id = %(id)s::uuid;
 
+-- name: ended
+SELECT
+    v.*, coalesce(c.output, f.output, ''::bytea), coalesce(c.summary, f.summary, ''),
+    coalesce(c.runtime_ms, f.runtime_ms, 0)
+FROM holdfast.job_views v
+LEFT JOIN holdfast.completed c ON c.job_id = v.id
+LEFT JOIN holdfast.failed f ON f.job_id = v.id
+WHERE v.id = ANY(%(ids)b::text[]::uuid[]) AND v.state > 2;
+
 -- name: versions
 SELECT id::text, version FROM holdfast.jobs WHERE id = ANY(%(ids)b::text[]::uuid[]);
 

@@ -1,0 +1,61 @@
+"""`AdminApi` over a store: what operators ask a scheduler."""
+
+from holdfast.backends.pipeline.store import Store
+from holdfast.backends.ports import QueueView, Stats, WorkerView
+from holdfast.core.lifecycle import RUNNING
+from holdfast.core.model import QueueMode
+
+
+class PipelineAdmin:
+    """Numbers and switches, all of them in the database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def stats(self) -> Stats:
+        """There is no position: nobody writes everything down one after the other."""
+        states = await self._store.queue_book.states()
+        places = await self._store.places.all()
+        return Stats(
+            position=0,
+            now_ms=await self._store.queue_book.now_ms(),
+            states={state.name: count for state, count in states.items()},
+            bytes_held=0,
+            epoch=0,
+            cluster_id=await self._store.cluster_id(),
+            workers=len(places),
+            slots=sum(place.slots for place in places),
+            leases=states[RUNNING],
+        )
+
+    async def queues(self) -> list[QueueView]:
+        """By name."""
+        return await self._store.queue_book.queues()
+
+    async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """What runs, and what has just been started, goes on."""
+        await self._store.queue_book.set_mode(queue, mode, reason)
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """In several transactions."""
+        return await self._store.queue_book.purge(queue, reason)
+
+    async def workers(self) -> list[WorkerView]:
+        """As their coordinator last wrote down."""
+        return [
+            WorkerView(
+                worker_id=place.worker,
+                types=sorted(place.kind.routes),
+                queues=sorted(place.kind.queues),
+                slots=place.slots,
+                running=place.running,
+                is_draining=place.is_draining,
+                is_streaming=False,
+                heard_ms_ago=place.heard_ms_ago,
+            )
+            for place in await self._store.places.all()
+        ]
+
+    async def drain_worker(self, worker_id: str) -> None:
+        """Told by its coordinator."""
+        await self._store.places.ask_to_drain(worker_id)
