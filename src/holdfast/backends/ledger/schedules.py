@@ -6,11 +6,12 @@ from typing import cast
 
 from holdfast import limits
 from holdfast.backends.ledger.calling import Caller
+from holdfast.backends.ledger.views import schedule_view
 from holdfast.backends.ports import ScheduleSpec, ScheduleView
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger
-from holdfast.core.model import Now, Schedule
+from holdfast.core.model import Now
 from holdfast.core.schedule_checks import check_spec
 from holdfast.core.ticks import ticks_after, unknown_schedule
 from holdfast.errors import InvalidArgumentError
@@ -34,7 +35,7 @@ class LedgerSchedules:
 
         def query(ledger: Ledger, _: Now) -> object:
             schedule = ledger.book.schedules.get(name)
-            return unknown_schedule(name) if schedule is None else _view(schedule)
+            return unknown_schedule(name) if schedule is None else schedule_view(schedule)
 
         return cast("ScheduleView", await self._caller.read(Lane.SUBMIT, query))
 
@@ -43,7 +44,7 @@ class LedgerSchedules:
 
         def query(ledger: Ledger, _: Now) -> object:
             schedules = ledger.book.schedules
-            return [_view(schedules[name]) for name in sorted(schedules)]
+            return [schedule_view(schedules[name]) for name in sorted(schedules)]
 
         return cast("list[ScheduleView]", await self._caller.read(Lane.LIST, query))
 
@@ -70,17 +71,3 @@ class LedgerSchedules:
         if refusal is not None:
             raise refusal.error()
         return list(islice(ticks_after(spec, now_ms, after_ms or now_ms), count))
-
-
-def _view(schedule: Schedule) -> ScheduleView:
-    return ScheduleView(
-        schedule.spec,
-        schedule.is_paused,
-        schedule.created_ms,
-        schedule.next_ms,
-        schedule.last_tick_ms,
-        schedule.last_job_id,
-        schedule.fired,
-        schedule.skipped,
-        schedule.missed,
-    )

@@ -1,9 +1,9 @@
 """Records of the ledger as values that may leave it."""
 
-from holdfast.backends.ports import JobView, Progress, ResultView
+from holdfast.backends.ports import JobView, Progress, ResultView, ScheduleView
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, RUNNING, State
-from holdfast.core.model import Job
+from holdfast.core.model import Job, Schedule
 from holdfast.core.progress import ProgressBoard
 
 #: A canceled job says why in its summary, even where neither who canceled it nor the worker did.
@@ -41,3 +41,18 @@ def result_view(job: Job) -> ResultView:
         return ResultView(State(job.state))
     summary = result.summary or result.failure_reason or _UNEXPLAINED.get(job.state, "")
     return ResultView(State(job.state), result.output, summary, result.runtime_ms)
+
+
+def schedule_view(schedule: Schedule) -> ScheduleView:
+    """What clients may see of a schedule, frozen."""
+    return ScheduleView(
+        schedule.spec,
+        schedule.is_paused,
+        schedule.created_ms,
+        schedule.next_ms,
+        schedule.last_tick_ms,
+        schedule.last_job_id,
+        schedule.fired,
+        schedule.skipped,
+        schedule.missed,
+    )

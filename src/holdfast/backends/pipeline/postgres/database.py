@@ -5,6 +5,7 @@ from typing import Self
 from holdfast.backends.pipeline.postgres.claims import PostgresClaims
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
 from holdfast.backends.pipeline.postgres.places import PostgresPlaces
+from holdfast.backends.pipeline.postgres.plans import PostgresPlans
 from holdfast.backends.pipeline.postgres.queue_book import PostgresQueueBook
 from holdfast.backends.pipeline.postgres.rows import PostgresRows
 from holdfast.backends.pipeline.postgres.runs import PostgresRuns
@@ -18,6 +19,7 @@ class PostgresStore:
         self.rows = PostgresRows(database)
         self.claims = PostgresClaims(database)
         self.runs = PostgresRuns(database)
+        self.plans = PostgresPlans(database)
         self.places = PostgresPlaces(database)
         self.queue_book = PostgresQueueBook(database)
 

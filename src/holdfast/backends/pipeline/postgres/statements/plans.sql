@@ -1,0 +1,116 @@
+-- name: begin
+-- Whoever stops in the middle of a transaction keeps the others waiting no longer than this.
+SELECT set_config('idle_in_transaction_session_timeout', '1000', true);
+
+-- name: one_setter
+-- Names and their number are looked at before they are changed.
+SELECT pg_advisory_xact_lock(7162950771104343923);
+
+-- name: count
+SELECT count(*), holdfast.now_ms() FROM holdfast.schedules;
+
+-- name: lock
+SELECT
+    id, spec, created_ms, next_ms, last_tick_ms, coalesce(last_job_id::text, ''), fired, skipped, missed, is_paused,
+    holdfast.now_ms()
+FROM holdfast.schedules WHERE name = %(name)s
+FOR UPDATE;
+
+-- name: get
+SELECT
+    id, spec, created_ms, next_ms, last_tick_ms, coalesce(last_job_id::text, ''), fired, skipped, missed, is_paused
+FROM holdfast.schedules WHERE name = %(name)s;
+
+-- name: all
+SELECT
+    id, spec, created_ms, next_ms, last_tick_ms, coalesce(last_job_id::text, ''), fired, skipped, missed, is_paused
+FROM holdfast.schedules ORDER BY name COLLATE "C";
+
+-- name: set
+-- What a schedule has done so far stays counted.
+INSERT INTO holdfast.schedules AS s (name, spec, type, queue, cron, timezone, every_ms, at_ms, created_ms, next_ms)
+VALUES (
+    %(name)s, %(spec)b, %(type)s, %(queue)s, %(cron)s, %(timezone)s, %(every_ms)b, %(at_ms)b, %(now)b, %(next_ms)b
+)
+ON CONFLICT (name) DO UPDATE SET
+    spec = excluded.spec,
+    type = excluded.type,
+    queue = excluded.queue,
+    cron = excluded.cron,
+    timezone = excluded.timezone,
+    every_ms = excluded.every_ms,
+    at_ms = excluded.at_ms,
+    created_ms = excluded.created_ms,
+    next_ms = excluded.next_ms;
+
+-- name: delete
+DELETE FROM holdfast.schedules WHERE name = %(name)s RETURNING name;
+
+-- name: pause
+UPDATE holdfast.schedules SET is_paused = %(is_paused)b, next_ms = %(next_ms)b WHERE name = %(name)s;
+
+-- name: is_draining
+SELECT FROM holdfast.queues WHERE name = %(queue)s AND mode = 3;
+
+-- name: triggered
+UPDATE holdfast.schedules SET last_job_id = %(job_id)s::uuid, fired = fired + 1 WHERE id = %(id)b;
+
+-- name: lead
+-- One that is not free, or is another's, is not even locked.
+UPDATE holdfast.leaders SET
+    epoch = epoch + (holder <> %(holder)s)::integer,
+    holder = %(holder)s,
+    lease_until_ms = holdfast.now_ms() + %(lease_ms)b::bigint
+WHERE role = 'cron' AND (holder = %(holder)s OR lease_until_ms <= holdfast.now_ms())
+RETURNING epoch;
+
+-- name: resign
+UPDATE holdfast.leaders SET lease_until_ms = 0
+WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint;
+
+-- name: lock_leadership
+-- Nobody takes over before this transaction is through.
+SELECT FROM holdfast.leaders
+WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint AND lease_until_ms > holdfast.now_ms()
+FOR SHARE;
+
+-- name: lock_due
+SELECT
+    id, spec, created_ms, next_ms, last_tick_ms, coalesce(last_job_id::text, ''), fired, skipped, missed, is_paused,
+    holdfast.now_ms(),
+    EXISTS (SELECT FROM holdfast.queues q WHERE q.name = s.queue AND q.mode = 3),
+    EXISTS (SELECT FROM holdfast.jobs j WHERE j.id = s.last_job_id AND j.state < 3)
+FROM holdfast.schedules s
+WHERE next_ms > 0 AND NOT is_paused AND next_ms <= (SELECT holdfast.now_ms())
+ORDER BY next_ms, name LIMIT 1
+FOR UPDATE OF s;
+
+-- name: claim_tick
+INSERT INTO holdfast.ticks (schedule_id, tick_ms, outcome, job_id, epoch, done_ms)
+VALUES (%(id)b, %(tick_ms)b, %(outcome)s, %(job_id)s::uuid, %(epoch)b, %(now)b)
+ON CONFLICT DO NOTHING
+RETURNING tick_ms;
+
+-- name: move_on
+UPDATE holdfast.schedules SET
+    next_ms = %(next_ms)b,
+    last_tick_ms = %(tick_ms)b,
+    last_job_id = coalesce(%(job_id)s::uuid, last_job_id),
+    fired = fired + (%(outcome)s::text = 'fired')::integer,
+    skipped = skipped + (%(outcome)s::text = 'skipped')::integer,
+    missed = missed + %(missed)b::bigint
+WHERE id = %(id)b;
+
+-- name: prune
+DELETE FROM holdfast.ticks WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM holdfast.ticks WHERE done_ms < %(before)b::bigint
+    ORDER BY done_ms LIMIT 100 FOR UPDATE SKIP LOCKED
+));
+
+-- name: next_due
+SELECT greatest(0, d.next_ms - holdfast.now_ms()) FROM (
+    SELECT next_ms FROM holdfast.schedules WHERE next_ms > 0 AND NOT is_paused ORDER BY next_ms LIMIT 1
+) d;
+
+-- name: now
+SELECT holdfast.now_ms();

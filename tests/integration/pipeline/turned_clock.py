@@ -1,0 +1,74 @@
+"""A database whose clock a test turns, and schedules over it."""
+
+from datetime import UTC, datetime
+
+import psycopg
+
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.backends.ports import JobView, ScheduleView
+from holdfast.core.lifecycle import State
+from holdfast.core.model import ScheduleSpec, Template
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000)
+
+_TURNED = """
+CREATE TABLE holdfast.turned_clock (ms bigint NOT NULL);
+INSERT INTO holdfast.turned_clock VALUES (0);
+CREATE OR REPLACE FUNCTION holdfast.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT ms FROM holdfast.turned_clock $$;
+"""
+
+
+class TurnedClock:
+    """The database's clock stands still until it is turned."""
+
+    def __init__(self, url: str, at_ms: int = START) -> None:
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._connection.execute(_TURNED.encode())
+        self.now_ms = at_ms
+        self.turn(0)
+
+    def turn(self, ms: int) -> None:
+        """So much later, or earlier."""
+        self.now_ms += ms
+        self._connection.execute("UPDATE holdfast.turned_clock SET ms = %s", [self.now_ms])
+
+    def close(self) -> None:
+        """The clock stays as it is."""
+        self._connection.close()
+
+
+class Clockwork:
+    """Schedules, a leader that fires them, and a time that a test moves."""
+
+    def __init__(self, store: PostgresStore, clock: TurnedClock) -> None:
+        self.store, self.plans, self.clock = store, store.plans, clock
+
+    async def set(self, **fields: object) -> ScheduleView:
+        """Makes the schedule `s`."""
+        return await self.plans.set(ScheduleSpec("s", Template("work"), **fields))  # type: ignore[arg-type]
+
+    async def fire(self) -> list[str]:
+        """What becomes of all that is due."""
+        leadership = await self.plans.lead("me", MINUTE)
+        assert leadership is not None
+        outcomes = []
+        while outcome := await self.plans.tick(leadership):
+            outcomes.append(outcome)
+        return outcomes
+
+    async def advance(self, ms: int) -> list[str]:
+        """What becomes of all that is due when so much time has passed, all at once."""
+        self.clock.turn(ms)
+        return await self.fire()
+
+    async def jobs(self) -> list[JobView]:
+        """All of them, in the order in which they were made."""
+        return (await self.store.rows.page(list(State), 0, 200, newest_first=False)).jobs
+
+
+def told(job: JobView) -> str:
+    """The tick that a job was told."""
+    assert job.extra is not None
+    return dict(job.extra.headers)["holdfast-scheduled-for"]
