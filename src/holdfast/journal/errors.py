@@ -8,7 +8,7 @@ from holdfast.errors import Code, HoldfastError
 
 REPAIR_COMMAND = "holdfast journal repair DIR"
 # What to do about damage, from the worst case to the best.
-RESTORE = "restore the directory from a backup"
+RESTORE = "restore the directory from a backup: `holdfast journal restore BACKUP DIR`"
 CUT = f"`{REPAIR_COMMAND}` cuts this last frame and keeps a copy"
 REBUILD = f"`{REPAIR_COMMAND}` rebuilds it from the segments"
 

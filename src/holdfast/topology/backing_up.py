@@ -26,6 +26,7 @@ from holdfast.gateway.tokens import FILE_NAME as TOKENS_NAME
 from holdfast.journal.backup import (
     BACKUP_FORMAT,
     Backup,
+    BackupDamagedError,
     NotABackupError,
     Progress,
     check_files,
@@ -34,7 +35,7 @@ from holdfast.journal.backup import (
     write_backup,
 )
 from holdfast.journal.disk import Disk, Hold
-from holdfast.journal.errors import JournalFullError
+from holdfast.journal.errors import JournalDamagedError, JournalFullError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.pins import pin
 from holdfast.journal.reader import JournalReader
@@ -121,7 +122,15 @@ def _proved(disk: Disk, watch: Watch) -> Backup:
         message = f"the backup is of a kind that this Holdfast does not know: {backup.kind!r}; use a newer one"
         raise NotABackupError(message, reason="BACKUP_VERSION")
     # The frames first: they can say which position is damaged.
-    proved = prove(backup.kind, disk, watch("replaying"))
+    try:
+        proved = prove(backup.kind, disk, watch("replaying"))
+    except JournalDamagedError as error:
+        raise BackupDamagedError(
+            f"file {error.file!r} of the backup is damaged at offset {error.offset}, position {error.position}:"
+            f" {error.problem}. Nothing was changed; use another backup.",
+            reason="BACKUP_DAMAGED",
+            details=error.details,
+        ) from error
     check_files(disk, backup, watch("comparing"))
     if (proved.position, f"{proved.digest:016x}") != (backup.copied.position, backup.digest):
         message = (

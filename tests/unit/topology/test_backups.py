@@ -16,12 +16,12 @@ from holdfast.core.model import NewJob, Template
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
 from holdfast.gateway import tokens
-from holdfast.journal.backup import Backup
+from holdfast.journal.backup import Backup, Progress
 from holdfast.journal.errors import JournalFullError
 from holdfast.journal.marking import BackupOpenedError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
-from holdfast.topology.backing_up import Progress, take_backup
+from holdfast.topology.backing_up import take_backup
 from holdfast.topology.node_identity import claim
 from holdfast.topology.restoring import Restored, restore_backup
 from tests.e2e.test_full_disk import mounted
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     recorder = Recorder(tmp_path / "data")
     recorder.do(submit("a"), submit("b"), LEASE)
     recorder.journal.close()
-    tokens.create(tmp_path / "data" / tokens.FILE_NAME, "ci", frozenset(), now_ms=1, expires_at_ms=0)
+    tokens.create(tmp_path / "data" / tokens.FILE_NAME, "ci", (), now_ms=1, expires_at_ms=0)
     back_up(tmp_path, "backup")
     return tmp_path
 
