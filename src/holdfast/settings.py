@@ -83,9 +83,15 @@ LogLevel = Annotated[
 ]
 LogFormat = Annotated[Literal["auto", "json", "text"], msgspec.Meta(description="one of auto, json, text")]
 TopologyName = Annotated[
-    Literal["embedded", "microservices", "monolith"],
-    msgspec.Meta(description="one of embedded, microservices, monolith"),
+    Literal["embedded", "microservices", "monolith", "pipeline"],
+    msgspec.Meta(description="one of embedded, microservices, monolith, pipeline"),
 ]
+DatabaseUrl = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^(postgres(ql)?://\S*)?$", description="a URL such as postgresql://user@host/database"),
+]
+Retries = Annotated[int, _whole(0, limits.ATTEMPTS_MAX - 1, "retries")]
+RetryMs = Annotated[int, _whole(0, limits.BACKOFF_MS_MAX, "milliseconds")]
 Nodes = Annotated[int, _whole(1, limits.NODES_MAX, "nodes")]
 Switch = Annotated[bool, msgspec.Meta(description="true or false")]
 WorkerId = Annotated[
@@ -142,8 +148,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
     app: Annotated[AppPath, _purpose("whose jobs the worker beside the server runs, beside the built-in types")] = ""
 
-    topology: Annotated[TopologyName, _purpose("which processes serve: one, six services, or equal nodes")] = "embedded"
+    topology: Annotated[TopologyName, _purpose("which processes serve: one, six services, equal nodes, or roles")] = (
+        "embedded"
+    )
     nodes: Annotated[Nodes, _purpose("how many nodes the monolith topology has")] = 6
+    database: Annotated[DatabaseUrl, _purpose("the PostgreSQL of the pipeline topology; if empty, one of its own")] = ""
+    retries: Annotated[Retries, _purpose("how often the pipeline tries a job of a short endpoint again")] = 3
+    retry_ms: Annotated[RetryMs, _purpose("the n-th of these tries comes n times n times this later")] = 10_000
 
     @property
     def is_in_memory(self) -> bool:
@@ -202,6 +213,8 @@ def fields_of(kind: type[msgspec.Struct]) -> Fields:
 
 
 FIELDS: Fields = fields_of(Settings)
+#: Those that only the pipeline topology heeds.
+OF_THE_PIPELINE = frozenset({"database", "retries", "retry_ms"})
 #: Every name that may stand in a file or in the environment, whichever command it concerns.
 KNOWN: frozenset[str] = frozenset({*FIELDS, *fields_of(WorkerSettings), *fields_of(ClientSettings)})
 
@@ -231,11 +244,12 @@ def shown(field: msgspec.structs.FieldInfo, value: object) -> object:
 
 
 def masked(text: str) -> str:
-    """The text without what stands before the @ of an address."""
-    return _CREDENTIALS.sub(rf"\1{MASK}@", text)
+    """The text without what stands before the @ of an address, or after the name of a password in its query."""
+    return _PASSWORD.sub(rf"\1{MASK}", _CREDENTIALS.sub(rf"\1{MASK}@", text))
 
 
 _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
+_PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&\s]*")
 
 
 def contradictions(settings: Settings) -> Iterator[str]:

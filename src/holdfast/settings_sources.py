@@ -17,6 +17,7 @@ import msgspec
 from holdfast.settings import (
     FIELDS,
     KNOWN,
+    OF_THE_PIPELINE,
     Fields,
     Settings,
     SettingsError,
@@ -90,7 +91,7 @@ def _validated(kind: type[S], given: Iterable[Given], problems: list[str]) -> Lo
 
 
 def _from_program(values: Mapping[str, object], problems: list[str]) -> Iterator[Given]:
-    known = sorted(FIELDS.keys() - {"data"})
+    known = sorted(FIELDS.keys() - {"data"} - OF_THE_PIPELINE)
     for name, value in values.items():
         if name in known:
             yield Given(name, value, "argument settings", is_text=False)

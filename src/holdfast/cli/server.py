@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from holdfast.settings import FIELDS, MEMORY, Settings, purpose
+from holdfast.settings import FIELDS, MEMORY, OF_THE_PIPELINE, Settings, purpose
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any
         from holdfast.topology import monolith
 
         return monolith.serve
+    if name == "pipeline":
+        from holdfast.topology.pipeline import serve as serve_pipeline
+
+        return serve_pipeline
     from holdfast.topology.embedded import serve_and_work
 
     return serve_and_work
@@ -117,6 +121,7 @@ _UNSAID = {
     "tls_key": "no TLS",
     "tls_client_ca": "no certificates of clients",
     "allowed_hosts": "localhost and the address",
+    "database": "a private one in the data directory",
 }
 _METAVARS = {
     "tokens": "FILE",
@@ -135,6 +140,7 @@ _METAVARS = {
     "log_level": "LEVEL",
     "log_format": "FORMAT",
     "topology": "NAME",
+    "database": "URL",
 }
 _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
     "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
@@ -144,8 +150,9 @@ _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
 _OF_TOPOLOGIES: Mapping[str, Mapping[str, Any]] = {
     "microservices": {"data": MEMORY, "slots": 6},
     "monolith": {"data": MEMORY, "slots": 1, "port": 50_061},
+    "pipeline": {"slots": 5},
 }
-_OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"})
+_OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"}) | OF_THE_PIPELINE
 #: As `holdfast worker` has them.
 _SHORT: Mapping[str, tuple[str, ...]] = {"app": ("-A",), "slots": ("-c",)}
 

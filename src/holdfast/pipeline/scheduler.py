@@ -8,14 +8,17 @@ its gateways, and lives on.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
-from holdfast.backends.pipeline.wire import Handle, routes
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from holdfast.backends.pipeline.wire import Handle, LongPolls, routes
 from holdfast.backends.ports import AdminApi, JobApi, ScheduleApi
+from holdfast.core.model import QUADRATIC, Backoff
 from holdfast.errors import HoldfastError
-from holdfast.gateway.backend import Backend
+from holdfast.gateway.backend import Backend, ShortRetries
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http.asking import Answer, Asked
 from holdfast.gateway.http.jobs import JobRoutes
@@ -24,12 +27,18 @@ from holdfast.gateway.http.schedules import ScheduleRoutes
 from holdfast.gateway.http.short_forms import IdFilter, ShortBody, ShortFilters, ShortForms
 from holdfast.logs import get_logger
 from holdfast.pipeline.serving import MSGPACK_TYPE
+from holdfast.pipeline.vitals import Vitals
 
 #: How often the database is asked whether it is there, and for how long its silence is no news.
 _PING_S, _SILENCE_S = 0.5, 2.0
 
 
-def port_routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi) -> list[Route]:
+def short_retries(retries: int, retry_ms: int) -> ShortRetries:
+    """How jobs of the short endpoints are tried again: the n-th time after n times n times the base."""
+    return ShortRetries(retries + 1, Backoff(QUADRATIC, retry_ms))
+
+
+def port_routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi, waits: LongPolls | None = None) -> list[Route]:
     """What gateways ask for."""
     return [
         Route(
@@ -41,7 +50,7 @@ def port_routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi) -> list[R
             tag="role",
             body=bytes,
         )
-        for path, handle in routes(jobs, admin, schedules).items()
+        for path, handle in routes(jobs, admin, schedules, waits).items()
     ]
 
 
@@ -64,6 +73,69 @@ def people_routes(backend: Backend) -> list[Route]:
         route("GET", "/jobs", Scope.READ, short.find, "Jobs of a status", query=ShortFilters),
         route("GET", "/job", Scope.READ, short.get, "One job", query=IdFilter),
     ]
+
+
+class Leader(Protocol):
+    """What is needed of `CronLeader`."""
+
+    @property
+    def is_leading(self) -> bool: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def ticks(self) -> Mapping[str, int]: ...
+    def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class SchedulerRole:
+    """One scheduler. `start`, then `stop`."""
+
+    def __init__(self, backend: Backend, leader: Leader, ping: Callable[[], Awaitable[object]]) -> None:
+        """`backend` is the one whose database answers a `ping`."""
+        self._backend = backend
+        self._leader = leader
+        self._database = DatabaseWatch(ping)
+        self._waits = LongPolls(backend.jobs)
+
+    def routes(self) -> list[Route]:
+        """The rows of the table."""
+        backend = self._backend
+        admin = backend.capability(backend.admin, "administration")
+        schedules = backend.capability(backend.schedules, "schedules")
+        return [*people_routes(backend), *port_routes(backend.jobs, admin, schedules, self._waits)]
+
+    def vitals(self) -> Vitals:
+        """What it says of itself."""
+        return Vitals(
+            "scheduler",
+            is_ready=lambda: self._database.is_there,
+            health=self._health,
+            families=self._families,
+            on_stop=self._waits.let_go,
+        )
+
+    async def start(self) -> None:
+        """Looks at the database, and competes for the right to fire schedules."""
+        await self._database.start()
+        self._leader.start()
+
+    async def stop(self) -> None:
+        """Lets another one fire schedules at once."""
+        await self._leader.stop()
+        await self._database.stop()
+
+    def _health(self) -> Mapping[str, Any]:
+        return {"leader": self._leader.is_leading, "epoch": self._leader.epoch, **self._database.words}
+
+    def _families(self) -> Iterator[Metric]:
+        ticks = CounterMetricFamily("holdfast_schedule_ticks", "Ticks that came up here.", labels=("outcome",))
+        for outcome, count in self._leader.ticks.items():
+            ticks.add_metric((outcome,), count)
+        yield ticks
+        yield GaugeMetricFamily("holdfast_leader", "Whether it fires schedules.", value=self._leader.is_leading)
+        there = self._database.is_there
+        yield GaugeMetricFamily("holdfast_scheduler_database", "Whether the database answers.", value=there)
 
 
 class DatabaseWatch:

@@ -10,8 +10,8 @@ import msgspec
 from holdfast.backends.pipeline.balancing import Balancer
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.remote import BalancedAdmin, BalancedJobs, BalancedSchedules
-from holdfast.core.model import QUADRATIC, Backoff
-from holdfast.gateway.backend import Backend, ShortRetries
+from holdfast.gateway.backend import Backend
+from holdfast.pipeline.scheduler import short_retries
 from holdfast.settings import Settings
 from holdfast.topology.face import Face
 
@@ -31,7 +31,7 @@ class PipelineGateway:
             schedules=BalancedSchedules(self._balancer),
             name="pipeline",
             elsewhere=_ELSEWHERE,
-            short_retries=short_retries(settings),
+            short_retries=short_retries(settings.retries, settings.retry_ms),
         )
         self._face = Face(backend, settings)
         self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
@@ -63,8 +63,3 @@ class PipelineGateway:
         await self._jobs.close()
         await self._balancer.close()
         await self._lines.close()
-
-
-def short_retries(settings: Settings) -> ShortRetries:
-    """How jobs of the short endpoints are tried again: after n times n times the base."""
-    return ShortRetries(settings.retries + 1, Backoff(QUADRATIC, settings.retry_ms))

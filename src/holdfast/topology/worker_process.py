@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from holdfast.backends.ports import WorkApi
 from holdfast.settings import Settings
@@ -26,13 +27,18 @@ async def run_worker(
     config: WorkerConfig,
     where: str,
     prepare: Prepare | None = None,
+    *,
+    seen: Callable[[Worker], None] = lambda _: None,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Worker:
     """Works until TERM or INT; prints one line once jobs can be run. Returns the worker as it ended.
 
-    What there is to `prepare` is done once somebody is reached, before that line; if it fails, so does this.
+    What there is to `prepare` is done once somebody is reached, before that line; if it fails, so does this. Who wants
+    to look at the worker meanwhile has `seen` it first; `more` stands in the line, too.
     """
     worker = Worker(api, handlers, config)
-    _exempt_what_is_loaded()
+    seen(worker)
+    exempt_what_is_loaded()
     with on_stop(worker.stop):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         running = asyncio.create_task(worker.run())
@@ -43,7 +49,7 @@ async def run_worker(
             await _prepared(prepare, worker, running)
         if not running.done():
             line = {"event": "ready", "service": "worker", "worker_id": config.worker_id, "grpc": where}
-            announce({**line, "pid": os.getpid()}, _sentence(handlers, config, where))
+            announce({**line, **more, "pid": os.getpid()}, _sentence(handlers, config, where))
         await running
         if worker.is_recycling:
             # From here until the fresh process listens, a stop waits; one that has just come is heard first.
@@ -61,7 +67,7 @@ async def _prepared(prepare: Prepare, worker: Worker, running: "asyncio.Task[Non
         raise
 
 
-def _exempt_what_is_loaded() -> None:
+def exempt_what_is_loaded() -> None:
     """What is loaded stays: looking through all of it after every few hundred objects that jobs make is waste."""
     gc.collect()
     gc.freeze()

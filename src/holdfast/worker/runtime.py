@@ -66,6 +66,11 @@ class Worker:
         return self._slots.tally
 
     @property
+    def running(self) -> int:
+        """How many jobs it has, those that wait for a slot included."""
+        return len(self._slots.contexts)
+
+    @property
     def has_left_behind(self) -> bool:
         """Whether a coroutine goes on that does not let itself be canceled; its loop can never be closed in order."""
         return bool(self._slots.tasks.left_behind)

@@ -7,8 +7,8 @@ and again, in polls of at most `WAIT_MS_MAX`.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Protocol, cast, get_type_hints
@@ -141,10 +141,12 @@ def answer_of(method: Method, body: bytes) -> Any:  # noqa: ANN401 - of the meth
 # -- whoever answers
 
 
-def routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi) -> dict[str, Handle]:
+def routes(
+    jobs: JobApi, admin: AdminApi, schedules: ScheduleApi, waits: "LongPolls | None" = None
+) -> dict[str, Handle]:
     """Who answers what, by path."""
     ports: dict[str, object] = {"jobs": jobs, "admin": admin, "schedules": schedules}
-    waits = LongPolls(jobs)
+    waits = waits or LongPolls(jobs)
     found = {}
     for method in METHODS.values():
         port, _, name = method.name.partition(".")
@@ -180,27 +182,44 @@ class LongPolls:
 
     def __init__(self, jobs: JobApi) -> None:
         self._jobs = jobs
+        self._timers: set[asyncio.Timeout] = set()
+        self._is_stopping = False
+
+    def let_go(self) -> None:
+        """Whoever waits is answered now, with nothing; so is whoever comes."""
+        self._is_stopping = True
+        for timer in self._timers:
+            timer.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def _for_a_while(self, wait_ms: int) -> AsyncIterator[None]:
+        """Ends the block without a word when its time is over."""
+        wait_s = 0 if self._is_stopping else min(wait_ms, WAIT_MS_MAX) / 1_000
+        try:
+            async with asyncio.timeout(wait_s) as timer:
+                self._timers.add(timer)
+                try:
+                    yield
+                finally:
+                    self._timers.discard(timer)
+        except TimeoutError:
+            pass
 
     async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
         """Looks at the job as it is first, so that nothing is missed between two polls."""
-        try:
-            async with asyncio.timeout(min(wait_ms, WAIT_MS_MAX) / 1_000):
-                async with aclosing(cast("Any", self._jobs.watch(job_id))) as views:
-                    async for view in views:
-                        mark = _mark_of(view)
-                        if mark != seen:
-                            return Changed(mark, view)
-        except TimeoutError:
-            pass
+        async with self._for_a_while(wait_ms), aclosing(cast("Any", self._jobs.watch(job_id))) as views:
+            async for view in views:
+                mark = _mark_of(view)
+                if mark != seen:
+                    return Changed(mark, view)
         return None
 
     async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
         """The end, if it comes soon."""
-        try:
-            async with asyncio.timeout(min(wait_ms, WAIT_MS_MAX) / 1_000):
-                return Ended(*await self._jobs.settled(job_id))
-        except TimeoutError:
-            return None
+        ended: list[Ended] = []
+        async with self._for_a_while(wait_ms):
+            ended = [Ended(*await self._jobs.settled(job_id))]
+        return ended[0] if ended else None
 
 
 def _mark_of(view: JobView) -> int:

@@ -1,0 +1,71 @@
+"""`holdfast pipeline ROLE`: one process of the pipeline, until TERM or INT.
+
+It says that it is ready once it has what it needs and listens. Roles other than the gateway ask nobody for a token, so
+they listen where only this machine can reach them, unless somebody says that something else protects them.
+"""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.logs import get_logger
+from holdfast.pipeline.serving import RoleServer
+from holdfast.settings import Settings, is_loopback
+from holdfast.topology.announcing import announce
+from holdfast.topology.pipeline_roles import RoleOptions, open_part
+from holdfast.topology.signals import on_stop
+from holdfast.topology.worker_process import exempt_what_is_loaded
+
+if TYPE_CHECKING:
+    from holdfast.topology.pipeline_gateway import PipelineGateway
+
+
+async def serve(options: RoleOptions, settings: Settings) -> None:
+    """Any role but the gateway and the worker; errors say what to do, and change nothing."""
+    check_protection(settings)
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        async with AsyncExitStack() as closing:
+            part = await open_part(options, settings, closing)
+            server = RoleServer(part.routes, part.vitals)
+            address = await server.start(settings.host, options.port)
+            # Whoever asks is answered before what it asks for is closed.
+            closing.push_async_callback(server.stop)
+            exempt_what_is_loaded()
+            announce_role(options.role, {"http": address})
+            await stopping.wait()
+        get_logger().info("stopped")
+
+
+async def serve_gateway(gateway: "PipelineGateway") -> None:
+    """The gateway; it is ready whether schedulers are or not."""
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        try:
+            addresses = await gateway.start()
+            exempt_what_is_loaded()
+            announce_role("gateway", addresses)
+            await stopping.wait()
+        finally:
+            await gateway.stop()
+        get_logger().info("stopped")
+
+
+def check_protection(settings: Settings) -> None:
+    """`InvalidArgumentError` if strangers could reach a role that asks nobody who it is."""
+    if not (settings.insecure or is_loopback(settings.host)):
+        raise InvalidArgumentError(
+            f"expected host to be a loopback address unless --insecure is given, got {settings.host!r};"
+            " only the gateway of the pipeline asks for tokens",
+            reason="HOST_UNPROTECTED",
+        )
+
+
+def announce_role(role: str, addresses: dict[str, str]) -> None:
+    """It works."""
+    get_logger().info("ready", **addresses)
+    line = {"event": "ready", "service": role, **addresses, "pid": os.getpid()}
+    where = " and ".join(f"{address} ({protocol})" for protocol, address in addresses.items())
+    announce(line, f"the {role} is ready on {where}; Ctrl-C stops it")

@@ -1,0 +1,141 @@
+"""The roles of the pipeline as one process serves each: what it is told, what it opens, and what it closes.
+
+Only the role that is asked for is loaded.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from holdfast.gateway.http.routing import Route
+from holdfast.pipeline.vitals import Vitals
+from holdfast.settings import Settings
+
+# ruff: noqa: ARG001, PLC0415
+
+#: How often the leadership is asked for while a lease of it lasts.
+_ASKS = 3
+
+
+class RoleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a role is told beside the settings; addresses are `host:port`."""
+
+    role: str
+    port: int
+    exchanges: tuple[str, ...] = ()
+    normal: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
+    #: Of a queue process: which of the fixed list it is.
+    kind: str = "normal"
+    index: int = 0
+    #: 0: as the role has it.
+    poll_ms: int = 0
+    visibility_ms: int = 0
+    heartbeat_ms: int = 0
+    leader_ms: int = 0
+
+    def said(self, *names: str) -> dict[str, int]:
+        """Those of these times that were said."""
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A role that works, and does not listen yet."""
+
+    routes: list[Route]
+    vitals: Vitals
+
+
+Open = Callable[[RoleOptions, Settings, AsyncExitStack], Awaitable[Part]]
+
+
+async def open_part(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+    """Opens a role; what it needs is closed with the stack, in the reverse order."""
+    return await _OPENERS[options.role](options, settings, closing)
+
+
+async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+    from holdfast.backends.pipeline.admin import PipelineAdmin
+    from holdfast.backends.pipeline.jobs import PipelineJobs
+    from holdfast.backends.pipeline.leading import LEASE_MS, CronLeader
+    from holdfast.backends.pipeline.postgres.database import open_store
+    from holdfast.backends.pipeline.schedules import PipelineSchedules
+    from holdfast.gateway.backend import Backend
+    from holdfast.pipeline.scheduler import SchedulerRole, short_retries
+    from holdfast.worker.naming import fresh_name
+
+    store = await open_store(settings.database, name=f"holdfast scheduler {options.port}")
+    closing.push_async_callback(store.close)
+    jobs = PipelineJobs(store)
+    closing.push_async_callback(jobs.close)
+    backend = Backend(
+        jobs,
+        admin=PipelineAdmin(store),
+        schedules=PipelineSchedules(store.plans),
+        name="pipeline",
+        short_retries=short_retries(settings.retries, settings.retry_ms),
+    )
+    lease_ms = options.leader_ms or LEASE_MS
+    leader = CronLeader(store.plans, fresh_name(), interval_s=lease_ms / _ASKS / 1_000, lease_ms=lease_ms)
+    scheduler = SchedulerRole(backend, leader, store.cluster_id)
+    await scheduler.start()
+    closing.push_async_callback(scheduler.stop)
+    return Part(scheduler.routes(), scheduler.vitals())
+
+
+async def _watcher(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+    from holdfast.backends.pipeline.http import Lines
+    from holdfast.backends.pipeline.postgres.database import open_store
+    from holdfast.pipeline.exchanges import Exchanges
+    from holdfast.pipeline.watcher import WatcherConfig, WatcherRole
+
+    store = await open_store(settings.database, name=f"holdfast watcher {options.port}")
+    closing.push_async_callback(store.close)
+    lines = Lines()
+    closing.push_async_callback(lines.close)
+    config = WatcherConfig(**options.said("poll_ms", "visibility_ms"))
+    watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, lines))
+    watcher.start()
+    closing.push_async_callback(watcher.stop)
+    return Part(watcher.routes(), watcher.vitals())
+
+
+async def _exchange(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+    from holdfast.backends.pipeline.http import Lines
+    from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
+
+    lines = Lines()
+    closing.push_async_callback(lines.close)
+    exchange = ExchangeRole(ExchangeConfig(normal=options.normal, high=options.high), lines)
+    return Part(exchange.routes(), exchange.vitals())
+
+
+async def _queue(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+    from holdfast.pipeline.queue import QueueConfig, QueueRole
+
+    queue = QueueRole(QueueConfig(kind=options.kind, index=options.index, aging_ms=settings.aging_ms))
+    return Part(queue.routes(), queue.vitals())
+
+
+async def _coordinator(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+    from holdfast.backends.pipeline.postgres.database import open_store
+    from holdfast.pipeline.coordinator import CoordinatorConfig, CoordinatorRole
+    from holdfast.pipeline.seats import QueueList
+
+    store = await open_store(settings.database, name=f"holdfast coordinator {options.port}", pool_size=2)
+    closing.push_async_callback(store.close)
+    queues = QueueList(normal=options.normal, high=options.high)
+    coordinator = CoordinatorRole(CoordinatorConfig(queues=queues, **options.said("heartbeat_ms")), store.places)
+    coordinator.start()
+    closing.push_async_callback(coordinator.stop)
+    return Part(coordinator.routes(), coordinator.vitals())
+
+
+_OPENERS: dict[str, Open] = {
+    "scheduler": _scheduler,
+    "watcher": _watcher,
+    "exchange": _exchange,
+    "queue": _queue,
+    "coordinator": _coordinator,
+}
