@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.microservices.holding import Acknowledging
+from holdfast.backends.holding import Acknowledging
 from holdfast.backends.microservices.session import UnarySession
 from holdfast.backends.ports import Assignment, Directive, Introduction, JobDraft
 from holdfast.core.commands import ReportRow

@@ -12,8 +12,8 @@ from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
 from holdfast import limits
+from holdfast.backends.holding import Acknowledging, Holding, News
 from holdfast.backends.microservices.coordinator_calls import CoordinatorCalls, NoAnswerError
-from holdfast.backends.microservices.holding import Acknowledging, Holding, News
 from holdfast.backends.microservices.mapping import assignment_of, report_request
 from holdfast.backends.ports import Directive, Introduction
 from holdfast.core.commands import ReportRow

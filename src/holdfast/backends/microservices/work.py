@@ -1,16 +1,11 @@
 """`WorkApi` over the three unary calls of the coordinator service."""
 
-import re
-
-from holdfast import limits
+from holdfast.backends.introducing import check_names
 from holdfast.backends.microservices.coordinator_calls import CoordinatorCalls
 from holdfast.backends.microservices.owners import Metadata
 from holdfast.backends.microservices.session import UnarySession
 from holdfast.backends.ports import Introduction
 from holdfast.client.channel import open_channel
-from holdfast.errors import InvalidArgumentError
-
-_NAME = re.compile(limits.NAME_PATTERN)
 
 
 class UnaryWork:
@@ -33,16 +28,3 @@ class UnaryWork:
             await calls.close()
             raise
         return session
-
-
-def check_names(introduction: Introduction) -> None:
-    """What can never be right is told before anybody is asked."""
-    for what, names in (
-        ("worker_id", {introduction.worker_id}),
-        ("types", introduction.types),
-        ("queues", introduction.queues),
-    ):
-        for name in names:
-            if not _NAME.fullmatch(name):
-                rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
-                raise InvalidArgumentError(f"expected {what} to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")

@@ -136,7 +136,7 @@ class Claims(Protocol):
 class Runs(Protocol):
     """Leases; workers use it."""
 
-    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int) -> list[int]:
+    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
         """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold."""
         ...
 

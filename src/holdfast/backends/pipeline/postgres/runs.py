@@ -32,8 +32,8 @@ class PostgresRuns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int) -> list[int]:
-        """What it ran and no longer does may be what ended it, and counts as a loss."""
+    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
+        """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
 
         async def work(connection: Connection) -> list[int]:
             jobs = await lock_held(connection, worker)
@@ -42,7 +42,7 @@ class PostgresRuns:
             if kept:
                 await connection.execute(_SQL["keep"], {"worker": worker, "tokens": kept, "lease_ms": lease_ms})
             if lost:
-                outcomes = [revoked(job, "disconnected", is_spent=True) for job in lost]
+                outcomes = [revoked(job, "disconnected", is_spent=is_spent) for job in lost]
                 await settle(connection, outcomes, lost[0].now_ms)
             return sorted(kept)
 

@@ -1,7 +1,7 @@
 """What a worker without a stream holds, and what it is to be told next.
 
 Invariants: a lease is held from its arrival until its outcome is answered, it is handed back, or it is revoked; it is
-revoked by this process's own clock once the coordinator, which counts from a later instant, may have given it up.
+revoked by this process's own clock once whoever granted it, who counts from a later instant, may have given it up.
 """
 
 from collections.abc import Collection, Iterable
@@ -79,11 +79,13 @@ class News:
     lease_ms: int = 0
     heartbeat_ms: int = 0
     is_drained: bool = False
+    is_drain_asked: bool = False
 
     @property
     def is_any(self) -> bool:
         """Whether there is something to say."""
-        return bool(self.leases or self.cancels or self.revoked or self.reported or self.lease_ms or self.is_drained)
+        is_told = self.lease_ms or self.is_drained or self.is_drain_asked
+        return bool(self.leases or self.cancels or self.revoked or self.reported or is_told)
 
     def directive(self) -> Directive:
         """All of it at once. What was revoked before its holder heard of it is not mentioned at all."""
@@ -96,6 +98,7 @@ class News:
             lease_ms=self.lease_ms,
             heartbeat_ms=self.heartbeat_ms,
             is_drained=self.is_drained,
+            is_drain_asked=self.is_drain_asked,
         )
 
 

@@ -1,0 +1,125 @@
+"""A worker's word with its coordinator: it asks for queue processes, says that it lives, and hears of changes.
+
+While the coordinator is away, the worker keeps the queue processes that it has.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+
+from holdfast.backends.pipeline.absence import Absence
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.messages import REPLACED, UNKNOWN, WAIT_MS_MAX, Asking, Beat, Leaving, Placed
+from holdfast.backends.ports import Introduction
+from holdfast.errors import HoldfastError
+
+_DEADLINE_S = 2.0
+_RETRY_S = 0.5
+#: A coordinator that answers sooner than this has something to say, or is not to be asked at once.
+_SOON_S = 0.05
+
+
+class Attendance:
+    """One session's talk with the coordinator at `host:port`."""
+
+    def __init__(
+        self,
+        lines: Lines,
+        address: str,
+        introduction: Introduction,
+        running: Callable[[], int],
+        placed: Callable[[Placed], None],
+    ) -> None:
+        """`placed` hears of every answer that is news."""
+        self._lines = lines
+        self._address = address
+        self._introduction = introduction
+        self._running = running
+        self._placed = placed
+        self._session = secrets.token_hex(8)
+        self._last = Placed(status=UNKNOWN, heartbeat_ms=1_000)
+        self._is_draining = False
+        self._absence = Absence("coordinator")
+
+    async def begin(self) -> None:
+        """Asks for queue processes; if nobody answers, `run` goes on asking."""
+        try:
+            self._hear(await self._request())
+        except HoldfastError as error:
+            self._absence.missed(self._address, error)
+
+    async def run(self) -> None:
+        """Says that the worker lives until it is replaced."""
+        while self._last.status != REPLACED:
+            began_s = time.monotonic()
+            try:
+                placed = await self._beat()
+            except HoldfastError as error:
+                self._absence.missed(self._address, error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self._absence.answered(self._address)
+            is_news = self._hear(placed)
+            if not is_news and time.monotonic() - began_s < _SOON_S:
+                await asyncio.sleep(self._last.heartbeat_ms / 1_000)
+
+    async def drain(self) -> None:
+        """The worker takes nothing more; what it took from goes to others."""
+        self._is_draining = True
+        await self._say("/coordinator/heartbeat", self._beat_now(0))
+
+    async def leave(self) -> None:
+        """The worker goes; if nobody hears it, missed heartbeats say the same."""
+        leaving = Leaving(worker_id=self._introduction.worker_id, session=self._session)
+        await self._say("/coordinator/release-assignment", leaving)
+
+    async def _say(self, path: str, content: object) -> None:
+        try:
+            await self._lines.ask(self._address, path, content, kind=Placed, deadline_s=_DEADLINE_S)
+        except HoldfastError as error:
+            self._absence.missed(self._address, error)
+
+    async def _request(self) -> Placed:
+        introduction = self._introduction
+        ask = Asking(
+            worker_id=introduction.worker_id,
+            session=self._session,
+            types=sorted(introduction.types),
+            queues=sorted(introduction.queues),
+            slots=introduction.slots,
+        )
+        return await self._lines.ask(
+            self._address, "/coordinator/request-assignment", ask, kind=Placed, deadline_s=_DEADLINE_S
+        )
+
+    async def _beat(self) -> Placed:
+        if self._last.status == UNKNOWN:
+            return await self._request()
+        wait_ms = min(self._last.heartbeat_ms, WAIT_MS_MAX)
+        return await self._lines.ask(
+            self._address,
+            "/coordinator/heartbeat",
+            self._beat_now(wait_ms),
+            kind=Placed,
+            deadline_s=_DEADLINE_S + wait_ms / 1_000,
+        )
+
+    def _beat_now(self, wait_ms: int) -> Beat:
+        return Beat(
+            worker_id=self._introduction.worker_id,
+            session=self._session,
+            version=self._last.version,
+            running=self._running(),
+            wait_ms=wait_ms,
+            is_draining=self._is_draining,
+        )
+
+    def _hear(self, placed: Placed) -> bool:
+        """Whether it is news."""
+        if placed.status == self._last.status and placed.version == self._last.version:
+            return False
+        heartbeat_ms = placed.heartbeat_ms or self._last.heartbeat_ms
+        self._last = Placed(status=placed.status, version=placed.version, heartbeat_ms=heartbeat_ms)
+        self._placed(placed)
+        return True

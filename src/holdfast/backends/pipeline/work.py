@@ -1,0 +1,25 @@
+"""`WorkApi` over a coordinator, queue processes and the store."""
+
+from holdfast.backends.introducing import check_names
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.session import PipelineSession
+from holdfast.backends.pipeline.store import Runs
+from holdfast.backends.pipeline.work_stats import WorkConfig, WorkStats
+from holdfast.backends.ports import Introduction
+
+
+class PipelineWork:
+    """Opens sessions. Whoever makes it closes the lines and the store that it is given."""
+
+    def __init__(self, runs: Runs, lines: Lines, config: WorkConfig) -> None:
+        self._runs = runs
+        self._lines = lines
+        self._config = config
+        self.stats = WorkStats()
+
+    async def open(self, introduction: Introduction) -> PipelineSession:
+        """The store has to answer; a coordinator that does not is asked again."""
+        check_names(introduction)
+        session = PipelineSession(self._runs, self._lines, introduction, self._config, self.stats)
+        await session.start()
+        return session
