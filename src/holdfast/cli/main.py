@@ -18,6 +18,7 @@ from holdfast.cli import (
     journal,
     lab,
     node,
+    pipeline,
     queue,
     schedule,
     server,
@@ -44,6 +45,7 @@ app.command("up", help="Start a server and a worker; everything in one command."
 app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
 app.command("node", help="Start one of several equal nodes.", epilog=SETTINGS)(node.node)
 app.command("service", short_help="Start one of the six services.", epilog=service.EPILOG)(service.service)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(workers.app, name="worker")
 app.add_typer(job.app, name="job")
 app.add_typer(queue.app, name="queue")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
-from holdfast.settings import FIELDS, Settings
+from holdfast.settings import FIELDS, OF_THE_PIPELINE, Settings
 from holdfast.topology.announcing import announce
 from holdfast.topology.kept_process import Role
 from holdfast.topology.signals import on_stop
@@ -19,7 +19,9 @@ from holdfast.topology.supervising import StoppedError, Supervisor
 _PORT_MAX = 65_535
 _PORT = "HOLDFAST_PORT"
 #: What each node is told apart, and what is no concern of a node's.
-_OWN = frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens"})
+_OWN = (
+    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens"}) | OF_THE_PIPELINE
+)
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:

@@ -79,9 +79,7 @@ class Roles:
         self._layout = layout
         self._environment = {
             "HOLDFAST_DATABASE": database,
-            **{
-                f"HOLDFAST_{name.upper()}": str(getattr(settings, name)) for name in ("retries", "retry_ms", "aging_ms")
-            },
+            **{f"HOLDFAST_{name.upper()}": str(getattr(settings, name)) for name in _BY_ENVIRONMENT_OF_ALL},
         }
 
     def stages(self) -> list[list[Role]]:
@@ -144,5 +142,6 @@ class Roles:
         return Role(name, command, self._environment, may_leave=role == "worker")
 
 
+_BY_ENVIRONMENT_OF_ALL = ("retries", "retry_ms", "aging_ms", "heartbeat_ms", "worker_timeout_ms")
 _OF_THE_GATEWAY = ("tokens", "tls_cert", "tls_key", "tls_client_ca")
 _BY_ENVIRONMENT = ("rate_limit", "work_rate_limit", "allowed_hosts")

@@ -1,0 +1,101 @@
+"""`holdfast pipeline worker`: the product's worker over the queue processes that its coordinator names."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.postgres.database import open_store
+from holdfast.backends.pipeline.schedules import PipelineSchedules
+from holdfast.backends.pipeline.work import PipelineWork
+from holdfast.backends.pipeline.work_stats import WorkConfig, WorkStats
+from holdfast.backends.ports import ScheduleSpec
+from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.pipeline.serving import RoleServer
+from holdfast.pipeline.vitals import Vitals, get
+from holdfast.settings import Settings
+from holdfast.topology.pipeline_process import check_protection
+from holdfast.topology.worker_process import run_worker
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.handlers import Handler
+from holdfast.worker.naming import host_name
+from holdfast.worker.runtime import Worker
+
+
+class WorkerStats:
+    """What a worker says of itself to people."""
+
+    def __init__(self, config: WorkerConfig, types: Sequence[str]) -> None:
+        self._config = config
+        self._types = types
+        self._worker: Worker | None = None
+        #: What came from the queue processes.
+        self.pulled = WorkStats()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it takes jobs."""
+        return self._worker is not None and self._worker.attached.is_set()
+
+    def see(self, worker: Worker) -> None:
+        """From now on this one is spoken of."""
+        self._worker = worker
+
+    async def stats(self, asked: Asked) -> Answer:
+        """Who it is, what it runs, and what it has done."""
+        config, worker = self._config, self._worker
+        done = {} if worker is None else {"running": worker.running, **msgspec.structs.asdict(worker.tally)}
+        return answer(
+            {
+                "worker_id": config.worker_id,
+                "concurrency": config.slots,
+                "queues": sorted(config.queues),
+                "types": self._types,
+                "attached": self.is_attached,
+                **done,
+                "pulled": dataclasses.asdict(self.pulled),
+            }
+        )
+
+
+async def work(
+    settings: Settings,
+    coordinator: str,
+    port: int,
+    handlers: Mapping[str, Handler],
+    queues: frozenset[str],
+    planned: Sequence[ScheduleSpec],
+) -> Worker:
+    """Works until TERM or INT; it is ready once the database and the coordinator have answered."""
+    check_protection(settings)
+    config = WorkerConfig(
+        worker_id=settings.worker_id or f"{host_name()}-{port}",
+        slots=settings.slots,
+        queues=queues,
+        app_path=settings.app,
+    )
+    stats = WorkerStats(config, sorted(handlers))
+    async with AsyncExitStack() as closing:
+        store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}")
+        closing.push_async_callback(store.close)
+        lines = Lines()
+        closing.push_async_callback(lines.close)
+        server = RoleServer(
+            [get("/worker/stats", stats.stats, "What it does and has done")],
+            Vitals("worker", is_ready=lambda: stats.is_attached, health=lambda: {"worker_id": config.worker_id}),
+        )
+        address = await server.start(settings.host, port)
+        closing.push_async_callback(server.stop)
+
+        async def set_schedules() -> None:
+            for spec in planned:
+                await PipelineSchedules(store.plans).set(spec)
+
+        times = WorkConfig(coordinator=coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
+        api = PipelineWork(store.runs, lines, times)
+        stats.pulled = api.stats
+        return await run_worker(
+            api, handlers, config, coordinator, set_schedules, seen=stats.see, more={"http": address}
+        )
