@@ -298,9 +298,10 @@ class Connection(asyncio.Protocol):
                 self.transport.close()
             else:
                 self._linger()
-        elif not self._exchanges:
-            if exchange.is_whole and not self._is_begun:
-                self._wait(_IDLE_S)
+            return
+        if not self._exchanges and exchange.is_whole and not self._is_begun:
+            self._wait(_IDLE_S)
+        if len(self._exchanges) <= 1:
             self.transport.resume_reading()
 
     def begin(self, headers: Headers) -> None:
@@ -338,25 +339,30 @@ class Connection(asyncio.Protocol):
             self._exchanges.pop()
 
     def _cut_off(self, error: HttpError) -> None:
-        """Says why, unless something else is being said, and closes."""
+        """Says why, unless something else is to be said, and closes; what has arrived before it is answered."""
         if self._is_cut or self.transport.is_closing():
             return
         self._is_cut = True
-        if self._exchanges and self._exchanges[0].is_started:
-            self._end_with(self._exchanges[0])
+        exchanges, is_answered = self._exchanges, self._is_head_there and not self._exchanges
+        if exchanges and not exchanges[-1].is_whole:
+            exchanges.pop()
+        if exchanges:
+            exchanges[-1].is_last = True
             return
-        if self._exchanges or not self._is_head_there:  # else what goes wrong was answered before
+        if not is_answered:
             self.transport.write(bytes_of(problem_answer(error), self._shared.lines, is_last=True))
-        self._exchanges.clear()
         self._linger()
 
     def _linger(self) -> None:
         """Closes in the one direction, and for a moment lets the other go on: else the client might not read why."""
-        if self.transport.can_write_eof():
-            self._cut_at = self._loop.time()
-            self.transport.write_eof()
-        else:
+        if not self.transport.can_write_eof():
             self.transport.close()
+            return
+        self._cut_at = self._loop.time()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the client has gone already
+            self.abort()
 
 
 def _target(url: bytes) -> tuple[str, bytes] | None:

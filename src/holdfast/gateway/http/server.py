@@ -48,12 +48,12 @@ class HttpServer:
     def _sweep(self) -> None:
         """Looks at every connection, and at the time."""
         loop = asyncio.get_running_loop()
+        self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
         date = formatdate(usegmt=True).encode()
         self._shared.lines = lines_of([(b"date", date), *self._application.headers])
         now = loop.time()
         for connection in tuple(self._shared.connections):
             connection.sweep(now)
-        self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more requests, answers those that are under way, and closes."""
