@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import Watched, watched
+from tests.browser.chromium import watched
 from tests.browser.site import Site, site_in
 from tests.e2e.fleet import stable_port
 from tests.e2e.waiting import eventually
@@ -75,10 +75,7 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) ->
 
 
 def test_a_backend_without_numbers_still_has_its_jobs(tmp_path: Path, page: Page) -> None:
-    """Six services count nothing: the page says so once, offers nothing that is not there, and follows jobs by looking.
-
-    It asks for nothing that would be refused, so the browser has nothing to complain of.
-    """
+    """Six services count nothing: the page says so, asks for nothing that is not there, and follows jobs by looking."""
     with site_in(tmp_path, topology="microservices") as site:
         page.goto(site.url)
         health, link = page.get_by_label("Health"), page.locator("#link")

@@ -1,6 +1,6 @@
 """Every method and every route with every kind of token: who is answered, who is not, and that nothing is written."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from enum import Enum
 from itertools import product
@@ -20,7 +20,10 @@ from holdfast.gateway.http.app import Application
 from holdfast.gateway.http.routing import EVERYBODY, Route
 from holdfast.gateway.socket import SOCKET_NAME
 from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_public_pb2
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.services.environment import GatewayEnvironment
+from holdfast.settings import Settings
+from holdfast.topology.face import Face
+from holdfast.topology.service_gateway import Gateway
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask
 
@@ -28,6 +31,7 @@ FILES = (holdfast_pb2.DESCRIPTOR, taskqueue_public_pb2.DESCRIPTOR, taskqueue_int
 #: No message of any method: whoever is let in is told so, and nothing happens.
 NO_MESSAGE = b"\xff\xff"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+WORKERS = ("/holdfast.v1.WorkService/", "/taskqueue.internal.v1.")
 HEALTH = "/grpc.health.v1.Health/Check"
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 
@@ -61,8 +65,9 @@ class Shown(Enum):
 class Guarded:
     """A server with tokens."""
 
-    def __init__(self, server: LedgerServer, shown: dict[Shown, str], folder: Path) -> None:
-        self.server = server
+    def __init__(self, face: Face, shown: dict[Shown, str], folder: Path) -> None:
+        self.backend = face.backend
+        self.grpc, self.http = face.addresses["grpc"], face.addresses["http"]
         self.shown = shown
         self._folder = folder
 
@@ -75,7 +80,11 @@ class Guarded:
         token = self.shown[shown]
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         path = route.path.replace("{id}", "x").replace("{name}", "x")
-        return await ask(self.server.http_address, route.method, path, headers=headers)
+        return await ask(self.http, route.method, path, headers=headers)
+
+    def serves(self, path: str) -> bool:
+        """Whether there is anything to ask for; if not, whoever would be let in for anything is told so."""
+        return self.backend.work is not None or not path.startswith(WORKERS)
 
     def journal(self) -> dict[str, bytes]:
         """Everything that is kept of jobs."""
@@ -83,9 +92,8 @@ class Guarded:
         return {path.name: path.read_bytes() for path in self._folder.iterdir() if path.name not in ignored}
 
 
-@pytest.fixture
-async def guarded(start: Start, tmp_path: Path) -> Guarded:
-    folder = tmp_path / "data"
+def tokens_in(folder: Path) -> dict[Shown, str]:
+    """A token of every kind."""
     path = folder / tokens.FILE_NAME
     shown = {Shown.NOTHING: "", Shown.WRONG: "hf_" + "A" * 43}
     for scope in Scope:
@@ -93,8 +101,32 @@ async def guarded(start: Start, tmp_path: Path) -> Guarded:
     shown[Shown.EXPIRED] = tokens.create(path, "expired", [Scope.ADMIN], now_ms=1, expires_at_ms=2)
     shown[Shown.REVOKED] = tokens.create(path, "revoked", [Scope.ADMIN], now_ms=1)
     tokens.revoke(path, "revoked")
+    return shown
+
+
+@pytest.fixture
+async def ledger(start: Start, tmp_path: Path) -> Guarded:
+    """A ledger server, which has everything."""
+    folder = tmp_path / "data"
+    shown = tokens_in(folder)
     server = await start(no_http=False, http_port=0, reflection=True)
-    return Guarded(server, shown, folder)
+    return Guarded(server.face, shown, folder)
+
+
+@pytest.fixture(params=["ledger", "services"])
+async def guarded(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> AsyncIterator[Guarded]:
+    """The same, and the gateway of services that are not there: who may ask is decided before they are asked."""
+    folder = tmp_path / "data"
+    shown = tokens_in(folder)
+    if request.param == "ledger":
+        server = await start(no_http=False, http_port=0, reflection=True)
+        yield Guarded(server.face, shown, folder)
+        return
+    nowhere = {f"{owner}_address": "127.0.0.1:1" for owner in ("job", "queue", "result")}
+    gateway = Gateway(GatewayEnvironment(port=0, http_port=0, **nowhere), Settings(data=str(folder), reflection=True))
+    await gateway.start("127.0.0.1")
+    yield Guarded(gateway.face, shown, folder)
+    await gateway.stop()
 
 
 def methods() -> Iterator[Any]:
@@ -122,13 +154,12 @@ async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  #
 async def test_every_method_asks_for_its_scope(guarded: Guarded) -> None:
     """Over gRPC exactly those are answered whose token has the scope, and the journal stays as it was."""
     before = guarded.journal()
-    known = rights(table(guarded.server.backend))
-    assert before
-    async with grpc.aio.insecure_channel(guarded.server.address) as channel:
+    known = rights(table(guarded.backend))
+    async with grpc.aio.insecure_channel(guarded.grpc) as channel:
         for path in (*map(path_of, methods()), REFLECTION, HEALTH):
             for shown in Shown:
                 code = await code_of(channel, path, guarded.metadata(shown))
-                if shown.may(known[path]):
+                if shown.may(known[path] if guarded.serves(path) else Open.CALLERS):
                     assert code not in {UNAUTHENTICATED, DENIED}, (path, shown)
                 else:
                     assert code is (UNAUTHENTICATED if shown.scope is None else DENIED), (path, shown)
@@ -138,8 +169,8 @@ async def test_every_method_asks_for_its_scope(guarded: Guarded) -> None:
 async def test_every_call_of_a_conversation_asks_for_its_scope(guarded: Guarded) -> None:
     """Being let in for a conversation is no right to any call of it."""
     before = guarded.journal()
-    methods_by_name = table(guarded.server.backend)
-    async with grpc.aio.insecure_channel(guarded.server.address) as channel:
+    methods_by_name = table(guarded.backend)
+    async with grpc.aio.insecure_channel(guarded.grpc) as channel:
         for shown in Shown:
             if shown.scope is None:
                 continue
@@ -158,7 +189,7 @@ async def test_every_route_asks_for_its_scope(guarded: Guarded) -> None:
     """Over HTTP the same, with 401 and how to do better, or 403; no answer is kept by anybody."""
     before = guarded.journal()
     # Who may be whom is asked by the handlers of sessions, and tested where browsers are.
-    routes = [route for route in Application(guarded.server.backend).router.routes if route.tag != "session"]
+    routes = [route for route in Application(guarded.backend).router.routes if route.tag != "session"]
     assert len(routes) > 25
     for route, shown in product(routes, Shown):
         if not shown.may(route.scope):
@@ -182,7 +213,7 @@ def _check_refusal(reply: Reply, shown: Shown) -> None:
 
 async def test_strangers_do_not_learn_which_methods_there_are(guarded: Guarded) -> None:
     """Whoever has no token is asked for one, whatever it calls; the others are told that there is no such method."""
-    async with grpc.aio.insecure_channel(guarded.server.address) as channel:
+    async with grpc.aio.insecure_channel(guarded.grpc) as channel:
         for path in ("/holdfast.v1.JobService/Nothing", "/nothing/Nothing", "/x"):
             assert await code_of(channel, path, guarded.metadata(Shown.WRONG)) is UNAUTHENTICATED
             unknown = await code_of(channel, path, guarded.metadata(Shown.WORK))
@@ -246,15 +277,16 @@ def _no_backend() -> Any:  # noqa: ANN401 - never asked anything
     return Backend(nobody)
 
 
-async def test_schedule_in_the_short_form_needs_the_right_to_schedules(guarded: Guarded) -> None:
+async def test_schedule_in_the_short_form_needs_the_right_to_schedules(ledger: Guarded) -> None:
     """A token that submits cannot plan by another name, and what is refused is not written."""
     body = {"type": "cron", "job_type": "echo", "cron_expr": "* * * * *"}
-    before = guarded.journal()
-    address = guarded.server.http_address
-    headers = {"Authorization": f"Bearer {guarded.shown[Shown.SUBMIT]}"}
+    before = ledger.journal()
+    address = ledger.http
+    headers = {"Authorization": f"Bearer {ledger.shown[Shown.SUBMIT]}"}
     refused = await ask(address, "POST", "/api/jobs", body, headers)
     assert (refused.status, refused.reason) == (403, "SCOPE_MISSING")
-    assert guarded.journal() == before
-    headers = {"Authorization": f"Bearer {guarded.shown[Shown.ADMIN]}"}
+    assert before
+    assert ledger.journal() == before
+    headers = {"Authorization": f"Bearer {ledger.shown[Shown.ADMIN]}"}
     assert (await ask(address, "POST", "/api/jobs", body, headers)).status in {200, 201, 202}
-    assert guarded.journal() != before
+    assert ledger.journal() != before

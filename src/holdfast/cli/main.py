@@ -14,6 +14,7 @@ from holdfast.cli import (
     bench,
     config,
     events,
+    front,
     job,
     journal,
     lab,
@@ -44,6 +45,7 @@ SETTINGS = "Each option is also a variable (HOLDFAST_LEASE_MS) and a key in hold
 app.command("up", help="Start a server and a worker; everything in one command.", epilog=SETTINGS)(server.up)
 app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
 app.command("node", help="Start one of several equal nodes.", epilog=SETTINGS)(node.node)
+app.command("front", help="Serve HTTP over several nodes.", epilog=front.EPILOG)(front.front)
 app.command("service", short_help="Start one of the six services.", epilog=service.EPILOG)(service.service)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(workers.app, name="worker")

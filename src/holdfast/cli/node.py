@@ -18,7 +18,7 @@ _PORT = 50_061
 _NO_SLOTS = "0"
 
 
-def node(index: int, *, has_lifeline: bool = False, **flags: object) -> None:
+def node(index: int, *, socket: Path | None = None, has_lifeline: bool = False, **flags: object) -> None:
     """A node, until TERM or INT."""
     has_slots = flags.get("slots") != _NO_SLOTS
     given = flags if has_slots else {**flags, "slots": None}
@@ -33,7 +33,8 @@ def node(index: int, *, has_lifeline: bool = False, **flags: object) -> None:
     if has_lifeline:
         die_with_parent()
         lifeline()
-    run_program(settings, program(Ownership(index=index, nodes=settings.nodes), has_slots=has_slots))
+    ownership = Ownership(index=index, nodes=settings.nodes)
+    run_program(settings, program(ownership, has_slots=has_slots, socket=socket))
 
 
 def _unsaid(loaded: Loaded[Settings], index: int) -> Settings:
@@ -62,11 +63,15 @@ def _parameters() -> Iterator[inspect.Parameter]:
 def _signature() -> inspect.Signature:
     """Every setting but the topology's name, and which node it is."""
     index = typer.Option("--index", metavar="I", help="which node this is, from 0 on; fixed for its directory")
+    socket = typer.Option("--socket", hidden=True)
     lifeline = typer.Option("--lifeline", hidden=True)
     return inspect.Signature(
         [
             inspect.Parameter("index", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[int, index]),
             *_parameters(),
+            inspect.Parameter(
+                "socket", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, socket]
+            ),
             inspect.Parameter(
                 "has_lifeline", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, lifeline]
             ),

@@ -27,6 +27,15 @@ class Carrier(Protocol):
         ...
 
 
+class LineCarrier(Carrier, Protocol):
+    """One that opens its connection anew after a loss."""
+
+    @property
+    def line(self) -> object | None:
+        """The connection that is open now, if one is: another one may lead to another server."""
+        ...
+
+
 def error_named(code: str, reason: str, message: str) -> HoldfastError:
     """What a server refused, as the exception that the server's own process would have raised."""
     known = Code(code) if code in Code.__members__ else Code.INTERNAL

@@ -27,7 +27,9 @@ from holdfast.backends.ports import (
 )
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.routed_nodes import Node, Nodes, missing
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.retrying import Retrying
+from holdfast.client.routed_nodes import Carry, Node, Nodes, missing
 from holdfast.client.routed_schedules import RoutedSchedules
 from holdfast.client.tokens import Tokens
 from holdfast.core.commands import CancelReply, Submitted
@@ -40,9 +42,16 @@ from holdfast.errors import NotFoundError, UnavailableError, UnimplementedError
 class RoutedJobs:
     """Everything that can be asked of several nodes. Use it as a context manager, or close it."""
 
-    def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        access: Access = ANYBODY,
+        *,
+        carry: Carry = GrpcCarrier,
+        retrying: Retrying | None = None,
+    ) -> None:
         """The addresses in their fixed order: another order means other owners."""
-        self._nodes = Nodes(addresses, access)
+        self._nodes = Nodes(addresses, access, carry=carry, retrying=retrying)
         self._tokens = Tokens(len(addresses))
         self.schedules = RoutedSchedules(self._nodes)
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from holdfast.backends.ports import Stats
 from holdfast.client.access import ANYBODY, Access
+from holdfast.client.carriers import LineCarrier
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import RETRYABLE, Once
+from holdfast.client.retrying import RETRYABLE, Once, Retrying
 from holdfast.core.owner import mint_owned, owner_index
 from holdfast.errors import (
     FailedPreconditionError,
@@ -23,16 +24,19 @@ from holdfast.errors import (
 
 T = TypeVar("T")
 
+#: Makes the connection to an address.
+Carry = Callable[[str, Access], LineCarrier]
+
 
 class Node:
     """One node, and a connection to it that is opened when it is first asked."""
 
-    def __init__(self, index: int, nodes: int, address: str, access: Access) -> None:
+    def __init__(self, index: int, nodes: int, address: str, carrier: LineCarrier, retrying: Retrying) -> None:
         self.index = index
         self.address = address
         self._place = f"{index} of {nodes}"
-        self._carrier = GrpcCarrier(address, access)
-        self.jobs = RemoteJobs(self._carrier)
+        self._carrier = carrier
+        self.jobs = RemoteJobs(carrier, retrying)
         self._probe = RemoteJobs(self._carrier, Once())
         #: The line on which it has answered.
         self._answered: object | None = None
@@ -79,8 +83,19 @@ class Node:
 class Nodes:
     """All of them. The order is that of the addresses, and the same for everybody who routes."""
 
-    def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
-        self._nodes = [Node(index, len(addresses), address, access) for index, address in enumerate(addresses)]
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        access: Access = ANYBODY,
+        *,
+        carry: Carry = GrpcCarrier,
+        retrying: Retrying | None = None,
+    ) -> None:
+        """`carry` makes the connection to an address, `retrying` says which calls are repeated."""
+        self._nodes = [
+            Node(index, len(addresses), address, carry(address, access), retrying or Retrying())
+            for index, address in enumerate(addresses)
+        ]
         self._turn = random.randrange(len(addresses))  # many clients of one job each must not all begin with the same
 
     def __getitem__(self, index: int) -> Node:

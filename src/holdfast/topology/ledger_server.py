@@ -36,9 +36,14 @@ class LedgerServer:
     """Everything between a directory and a port. `start`, then `stop`; it cannot be started again."""
 
     def __init__(
-        self, settings: Settings, *, log_stream: ByteStream | None = None, ownership: Ownership | None = None
+        self,
+        settings: Settings,
+        *,
+        log_stream: ByteStream | None = None,
+        ownership: Ownership | None = None,
+        socket: Path | None = None,
     ) -> None:
-        """`ownership` is that of a node."""
+        """`ownership` is that of a node; `socket` is where one listens that has no directory to have it in."""
         #: A node owns a part of the jobs, and HTTP is for all of them.
         self._settings = settings if ownership is None else msgspec.structs.replace(settings, no_http=True)
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
@@ -48,6 +53,9 @@ class LedgerServer:
         self._metrics: Metrics | None = None
         #: By protocol, once it is started.
         self.addresses: dict[str, str] = {}
+        self._socket_path = socket if settings.is_in_memory else Path(settings.data).absolute() / SOCKET_NAME
+        #: Where processes of this user can ask, if anywhere.
+        self.socket = ""
 
     @property
     def address(self) -> str:
@@ -119,21 +127,19 @@ class LedgerServer:
         coordinator.observers.append(self._transitions)
 
     async def _listen(self) -> None:
-        if not self._settings.is_in_memory:
-            await self._serve_directory()
+        if self._socket_path is not None:
+            await self._serve_near(self._socket_path)
         self.addresses = await self.face.start()
 
-    async def _serve_directory(self) -> None:
+    async def _serve_near(self, path: Path) -> None:
         """Whoever else opens the directory finds this server through the socket in it."""
-        path = self._socket_path()
         try:
             await self._socket.start(path)
-            self.admin.socket = str(path)
+            self.socket = str(path)
+            if not self._settings.is_in_memory:
+                self.admin.socket = self.socket
         except UnavailableError as error:  # not every file system can hold a socket
             self._log.warning("socket_unavailable", message=error.message)
-
-    def _socket_path(self) -> Path:
-        return Path(self._settings.data).absolute() / SOCKET_NAME
 
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""

@@ -21,12 +21,13 @@ from holdfast.topology.signals import on_stop
 Program = Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
 
 
-def program(ownership: Ownership, *, has_slots: bool) -> Program:
+def program(ownership: Ownership, *, has_slots: bool, socket: Path | None = None) -> Program:
     """The program of one node; without slots, its jobs wait for workers that connect."""
 
     async def serve(settings: Settings, log_stream: ByteStream) -> None:
         slots = NodeWorker(settings, ownership.index) if has_slots else None
-        await _serve(LedgerServer(settings, log_stream=log_stream, ownership=ownership), settings, ownership, slots)
+        server = LedgerServer(settings, log_stream=log_stream, ownership=ownership, socket=socket)
+        await _serve(server, settings, ownership, slots)
 
     return serve
 
@@ -81,7 +82,7 @@ async def _set_schedules(server: LedgerServer, ownership: Ownership, slots: Node
 
 def _announce(server: LedgerServer, settings: Settings, ownership: Ownership) -> None:
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
-    metrics = {"metrics": server.metrics_address} if server.metrics_address else {}
+    socket = {"socket": server.socket} if server.socket else {}
     who = msgspec.structs.asdict(ownership)
-    line = {"event": "ready", "grpc": server.address, **metrics, "data": data, "pid": os.getpid(), **who}
+    line = {"event": "ready", **server.addresses, "data": data, **socket, "pid": os.getpid(), **who}
     announce(line, f"{ownership} is ready at {server.address} with the jobs in {data}; Ctrl-C stops it")

@@ -26,25 +26,25 @@ class Gateway:
             result=open_channel(environment.result_address),
             metadata=credential(environment.token),
         )
-        self._face = Face(Backend(ServiceJobs(self._owners), name="microservices"), settings, protection=protection)
+        self.face = Face(Backend(ServiceJobs(self._owners), name="microservices"), settings, protection=protection)
 
     @property
     def addresses(self) -> dict[str, str]:
         """Where it listens, by protocol."""
-        return self._face.addresses
+        return self.face.addresses
 
     async def start(self, host: str) -> str:
         """Listens, whether the owners are there or not."""
         del host  # the settings have it
         try:
-            return (await self._face.start())["grpc"]
+            return (await self.face.start())["grpc"]
         except BaseException:
             await self._owners.close()
             raise
 
     async def stop(self) -> None:
         """Calls under way are answered."""
-        await self._face.stop()
+        await self.face.stop()
         await self._owners.close()
 
 

@@ -1,0 +1,196 @@
+"""HTTP of the topologies of several processes: the same API and rights, and what they lack said plainly."""
+
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.owner import owner_index
+from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.http_asking import Reply, ask
+from tests.e2e.nodes import NodeSet
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+from tests.integration.certificates_here import Authority
+
+UP = {
+    "microservices": ("up", "--topology", "microservices", "--port", "0"),
+    "monolith": ("up", "--topology", "monolith", "--port", "0", "--nodes", "2"),
+}
+JOB = "/api/v1/jobs/00000000-0000-4000-8000-000000000000"
+#: What can be asked of each that it cannot do.
+MISSING = {
+    "microservices": {
+        "administration": ("/api/v1/stats", "/api/v1/queues", "/api/v1/workers"),
+        "feed": ("/api/v1/events",),
+        "history": (f"{JOB}/history",),
+        "schedules": ("/api/v1/schedules", "/api/v1/schedules/x"),
+        "totals": ("/api/v1/stats/recent",),
+    },
+    "monolith": {"feed": ("/api/v1/events",), "totals": ("/api/v1/stats/recent",)},
+}
+
+
+class Site:
+    """One topology that is ready."""
+
+    def __init__(self, fleet: Fleet, topology: str) -> None:
+        self.topology = topology
+        self.program: Program = fleet.start(*UP[topology])
+        self.http: str = self.program.ready()["http"]
+
+    def ask(self, path: str, body: object = None, method: str = "") -> Reply:
+        return ask(self.http, path, body, method=method)
+
+    def ended(self, job_id: str) -> Reply:
+        """Its result, once it has one."""
+        return self.ask(f"/api/v1/jobs/{job_id}/result?wait_s=60")
+
+
+@pytest.fixture(scope="module", params=[*UP])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Each in memory, on any port that is free."""
+    with fleet_in(tmp_path_factory.mktemp(request.param)) as fleet:
+        yield Site(fleet, request.param)
+
+
+def test_jobs_are_submitted_found_and_canceled(site: Site) -> None:
+    """One or many, by the long forms; what is accepted runs, and what waits can be taken back."""
+    made = site.ask("/api/v1/jobs", {"type": "echo", "payload": {"n": 1}, "labels": {"of": "one"}})
+    assert (made.status, made.headers["location"]) == (202, f"/api/v1/jobs/{made.json['id']}")
+    result = site.ended(made.json["id"]).json
+    assert (result["status"], result["output"]) == ("DONE", {"n": 1})
+    jobs = [{"type": "echo", "payload": n, "request_id": f"{site.topology}-{n}"} for n in range(5)]
+    many, again = [site.ask("/api/v1/jobs", {"jobs": jobs}).json["jobs"] for _ in range(2)]
+    assert [job["id"] for job in many] == [job["id"] for job in again]
+    assert [site.ended(job["id"]).json["output"] for job in many] == [0, 1, 2, 3, 4]
+    later = site.ask("/api/v1/jobs", {"type": "echo", "delay_s": 3600}).json["id"]
+    assert site.ask(f"/api/v1/jobs/{later}/why").json["reason"]
+    assert site.ask(f"/api/v1/jobs/{later}/cancel", {"reason": "no longer wanted"}).json["status"] == "CANCELED"
+    listed = site.ask("/api/v1/jobs?status=CANCELED").json["jobs"]
+    assert [job["id"] for job in listed] == [later]
+    assert site.ask("/api/v1/jobs?label=of:one").json["jobs"][0]["id"] == made.json["id"]
+    retried = site.ask(f"/api/v1/jobs/{later}/retry", {}).json["id"]
+    assert site.ask(f"/api/v1/jobs/{retried}").json["retry_of"] == later
+    assert site.ask(JOB).status == 404
+
+
+def test_short_forms_are_there(site: Site) -> None:
+    """The source documents' own paths."""
+    job_id = site.ask("/api/jobs", {"type": "once", "payload": "short", "priority": "high"}).json["job_id"]
+    site.ended(job_id)
+    assert site.ask(f"/job?job_id={job_id}").json["status"] == "DONE"
+    assert job_id in site.ask("/jobs?status=completed").text
+
+
+def test_what_is_missing_is_said(site: Site) -> None:
+    """Each thing is named once where everything is asked for, and answers 501 with the same words."""
+    told = site.ask("/api/v1/capabilities").json
+    missing = MISSING[site.topology]
+    assert (told["backend"], set(told["missing"])) == (site.topology, set(missing))
+    assert set(told["capabilities"]).isdisjoint(missing)
+    for name, paths in missing.items():
+        for path in paths:
+            reply = site.ask(path)
+            assert (reply.status, reply.reason) == (501, "CAPABILITY_MISSING"), path
+            assert reply.json["detail"] == told["missing"][name]
+    there = ("/api/v1/stats", "/api/v1/queues", "/api/v1/workers", "/api/v1/schedules")
+    if site.topology == "monolith":
+        assert [site.ask(path).status for path in there] == [200] * 4
+        assert site.ask("/api/v1/stats").json["slots"] == 2
+
+
+def test_probes_metrics_and_the_page(site: Site) -> None:
+    """For whoever keeps the processes, for Prometheus, and for people."""
+    assert [site.ask(path).text for path in ("/livez", "/readyz")] == ["alive\n", "ready\n"]
+    site.ask("/api/v1/jobs", {"type": "echo", "queue": "counted"})
+    lines = site.ask("/metrics").text.splitlines()
+    assert 'holdfast_jobs_submitted_total{queue="counted",type="echo"} 1.0' in lines
+    assert any(line.startswith('holdfast_gateway_calls_total{call="submit",code="OK"} ') for line in lines)
+    assert any(line.startswith("holdfast_build_info{") and f'backend="{site.topology}"' in line for line in lines)
+    assert any(line.startswith("process_cpu_seconds_total ") for line in lines)
+    assert "/api/v1/capabilities" in site.ask("/openapi.json").json["paths"]
+    assert "<title>Holdfast</title>" in site.ask("/").text
+
+
+def test_who_serves_http_comes_back_where_it_was(site: Site) -> None:
+    """Killed, it is started again on its port, and finds everything that is kept elsewhere."""
+    role = {"microservices": "gateway", "monolith": "front"}[site.topology]
+    job_id = site.ask("/api/v1/jobs", {"type": "echo", "payload": "before"}).json["id"]
+    pids = [line["pid"] for line in site.program.lines("role_ready") if line["role"] == role]
+    os.kill(pids[-1], signal.SIGKILL)
+    eventually(lambda: [one["role"] for one in site.program.lines("role_ready")].count(role) > len(pids))
+    assert site.ended(job_id).json["output"] == "before"
+
+
+@pytest.mark.parametrize("topology", [*UP])
+def test_tokens_of_the_directory_are_asked_for(fleet: Fleet, tmp_path: Path, topology: str) -> None:
+    """Over TLS, by whoever serves HTTP: 401 without, 403 beyond the scope; behind it the jobs run all the same."""
+    tokens = {}
+    for scope in ("submit", "read"):
+        made = Shell(tmp_path).run("token", "create", "--name", scope, "--scopes", scope, "--data", "data")
+        tokens[scope] = made.stdout.strip()
+    ours = Authority(tmp_path / "papers", "ours")
+    certificate, key = ours.sign("server")
+    program = fleet.start(*UP[topology], "--data", "data", "--tls-cert", certificate, "--tls-key", key)
+    http = program.ready()["http"]
+    submit = {"type": "echo", "payload": "guarded"}
+    bare = ask(http, "/api/v1/jobs", submit, authority=ours.path)
+    assert (bare.status, bare.reason) == (401, "TOKEN_MISSING")
+    beyond = ask(http, "/api/v1/jobs", submit, token=tokens["read"], authority=ours.path)
+    assert (beyond.status, beyond.reason) == (403, "SCOPE_MISSING")
+    made_id = ask(http, "/api/v1/jobs", submit, token=tokens["submit"], authority=ours.path).json["id"]
+    path = f"/api/v1/jobs/{made_id}/result?wait_s=60"
+    assert ask(http, path, token=tokens["submit"], authority=ours.path).status == 403
+    assert ask(http, path, token=tokens["read"], authority=ours.path).json["output"] == "guarded"
+    assert ask(http, "/livez", authority=ours.path).status == 200
+    assert program.stop() == 0
+    assert not any(token in program.log for token in tokens.values())
+
+
+def test_node_that_is_down_takes_its_own_jobs_along(fleet: Fleet, tmp_path: Path) -> None:
+    """A front of its own over nodes elsewhere: 503 and when to ask again for one half, and the other half as ever."""
+    nodes = NodeSet(fleet, tmp_path, nodes=2, slots=1)
+    nodes.start()
+    front = fleet.start("front", "--connect", nodes.target)
+    http = front.ready()["http"]
+    made = [ask(http, "/api/v1/jobs", {"type": "echo", "payload": n}).json["id"] for n in range(4)]
+    for job_id in made:
+        assert ask(http, f"/api/v1/jobs/{job_id}/result?wait_s=60").status == 200
+    down, up = ([job_id for job_id in made if owner_index(job_id, 2) == index] for index in (0, 1))
+    assert (len(down), len(up)) == (2, 2)
+    nodes.programs[0].kill()
+    away = ask(http, f"/api/v1/jobs/{down[0]}")
+    assert (away.status, away.headers["retry-after"]) == (503, "1")
+    assert [ask(http, f"/api/v1/jobs/{job_id}").json["status"] for job_id in up] == ["DONE", "DONE"]
+    assert owner_index(ask(http, "/api/v1/jobs", {"type": "echo"}).json["id"], 2) == 1
+    whole = ask(http, "/api/v1/stats")
+    assert (whole.status, whole.reason) == (503, "NODES_MISSING")
+    assert [ask(http, path).status for path in ("/livez", "/readyz")] == [200, 200]
+    nodes.start_again(0)
+    eventually(lambda: ask(http, f"/api/v1/jobs/{down[0]}").status == 200, what="the return of its jobs")
+    assert front.stop() == 0
+
+
+def test_nodes_without_http_have_no_front(fleet: Fleet) -> None:
+    """One process a node, and no word of HTTP."""
+    program = fleet.start(*UP["monolith"], "--no-http")
+    assert "http" not in program.ready()
+    assert len(program.children()) == 2
+
+
+def test_sockets_of_nodes_in_memory_are_this_users_alone(fleet: Fleet) -> None:
+    """The front asks over them without a token; nobody else can, and they go with the topology."""
+    program = fleet.start(*UP["monolith"])
+    program.ready()
+    words = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in program.children()]
+    (front,) = [line for line in words if "front" in line]
+    sockets = [Path(front[place + 1]) for place, word in enumerate(front) if word == "--socket"]
+    assert len({path.parent for path in sockets}) == 1
+    folder = sockets[0].parent
+    assert [stat.filemode(path.stat().st_mode) for path in (folder, *sockets)] == ["drwx------"] + ["srw-------"] * 2
+    assert program.stop() == 0
+    assert not folder.exists()
