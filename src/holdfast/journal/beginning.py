@@ -1,7 +1,7 @@
 """A new journal that begins with a state instead of with nothing.
 
-Invariant: the manifest is written last. Until it is there, whoever opens the directory is told that it is incomplete;
-so an interrupted beginning is never mistaken for a journal.
+Invariant: the directory is marked from before the first write until after the last, so that an interrupted beginning
+is never mistaken for a journal, nor for an empty directory.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.disk import Disk
 from holdfast.journal.manifest import Manifest, write_manifest
+from holdfast.journal.marking import RESTORING_NAME
 from holdfast.journal.segment import HEADER_BYTES, SegmentHeader, create_segment
 from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 
@@ -61,6 +62,7 @@ def begin(
         log_time_ms=log_time_ms,
         digest=digest,
     )
+    assert RESTORING_NAME in disk.names(), "whoever begins marks the directory"
     write_snapshot(disk, snapshot, chunks)
     segment = SegmentHeader(
         digest_version=digest_version,

@@ -21,7 +21,7 @@ from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import JournalClosedError, JournalError, JournalFailedError, JournalFullError
 from holdfast.journal.frame import encode
 from holdfast.journal.manifest import Manifest, write_manifest
-from holdfast.journal.marking import refuse_backup
+from holdfast.journal.marking import refuse_marked
 from holdfast.journal.pins import pinned_position
 from holdfast.journal.port import Frame, JournalConfig, SegmentInfo
 from holdfast.journal.recovery import recover
@@ -65,7 +65,7 @@ class FileJournal:
         """
         assert len(new_cluster_id) == CLUSTER_ID_BYTES, f"expected {CLUSTER_ID_BYTES} bytes of cluster id"
         try:
-            refuse_backup(disk)
+            refuse_marked(disk)
             disk.lock()
             try:
                 return cls._open_locked(disk, config, now_ms, new_cluster_id, verify_after)

@@ -2,8 +2,8 @@
 
 Invariants:
 - The backup is proved whole before anything is written.
-- The manifest is written last: a directory in which a restore was interrupted is served by nobody, and is refused by
-  the next restore, which says to remove it. A restore that fails removes what it wrote.
+- The directory is marked from the first write to the last: one in which a restore was interrupted is served by nobody,
+  and is refused by the next restore. A restore that fails removes what it wrote.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFo
 from holdfast.journal.backup import Backup, copy_beside
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalFullError
+from holdfast.journal.marking import restoring
 from holdfast.journal.os_disk import LOCK_NAME, OsDisk
 from holdfast.journal.writing import is_no_space
 from holdfast.services.restoring import owner_state, restore_owner
@@ -131,7 +132,8 @@ def _filling(target: Path) -> Iterator[Disk]:
     disk.lock()
     try:
         _refuse_filled(target)
-        yield disk
+        with restoring(disk):
+            yield disk
     except BaseException as error:
         for name in disk.names():
             with contextlib.suppress(FileNotFoundError):

@@ -18,7 +18,7 @@ from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgum
 from holdfast.gateway import tokens
 from holdfast.journal.backup import Backup, Progress
 from holdfast.journal.errors import JournalFullError
-from holdfast.journal.marking import BackupOpenedError
+from holdfast.journal.marking import MarkedDirectoryError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.topology.backing_up import take_backup
@@ -180,6 +180,28 @@ def test_killed_packing_leaves_no_archive(folder: Path) -> None:
     back_up(folder, "new.tar")
 
 
+def test_killed_restore_leaves_a_directory_that_nobody_serves(folder: Path) -> None:
+    """Neither a part of the state nor an empty journal: it must be removed, and restored again."""
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - the child
+
+        def kill(_position: int, _event: object) -> bool:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return False
+
+        try:
+            restore_backup(folder / "backup", folder / "restored", kill, now_ms=TAKEN_MS, watch=quiet)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    with pytest.raises(MarkedDirectoryError, match="restore again"):
+        Recorder(folder / "restored")
+    with pytest.raises(FailedPreconditionError, match="RESTORING"):
+        restore(folder, "backup")
+    shutil.rmtree(folder / "restored")
+    assert restore(folder, "backup").position == 3
+
+
 def test_full_disk_is_told_and_left_as_it_was(folder: Path) -> None:
     """For a backup as a directory, as one file, and for a restore."""
     recorder = Recorder(folder / "large")
@@ -225,7 +247,7 @@ def test_node_keeps_its_part_of_the_keys(tmp_path: Path) -> None:
 
 def test_backup_is_not_opened_for_writing(folder: Path) -> None:
     """Whoever began where it ends would repeat tokens."""
-    with pytest.raises(BackupOpenedError, match="holdfast journal restore"):
+    with pytest.raises(MarkedDirectoryError, match="holdfast journal restore"):
         Recorder(folder / "backup")
     shutil.rmtree(folder / "data")
     assert restore(folder, "backup", "data").position == 3
