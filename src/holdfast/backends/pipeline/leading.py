@@ -72,6 +72,8 @@ class CronLeader:
                 pause_s = 0
             except HoldfastError as error:
                 self._bear(error)
+            except Exception as error:  # noqa: BLE001 - a mistake in the program; schedules must not end in silence
+                get_logger().error("bug", message="a tick could not be decided", exc_info=error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
 

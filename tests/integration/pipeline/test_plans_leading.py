@@ -1,0 +1,227 @@
+"""Who fires: one leader at a time, by the database's clock, and another one as soon as it does not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import psycopg
+import pytest
+
+from holdfast.backends.pipeline.leading import CronLeader
+from holdfast.backends.pipeline.postgres.connections import Connection
+from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.store import Leadership
+from holdfast.core.model import ScheduleSpec, Template
+from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.topology.private_postgres import PrivatePostgres
+from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.turned_clock import DAY, MINUTE, SECOND, Clockwork, TurnedClock
+
+SPEC = ScheduleSpec("s", Template("work"), every_ms=SECOND)
+
+
+@pytest.fixture
+async def clockwork(store: PostgresStore, database: str) -> AsyncIterator[Clockwork]:
+    """Schedules over an empty database, at the beginning of 2026."""
+    clock = TurnedClock(database)
+    yield Clockwork(store, clock)
+    clock.close()
+
+
+async def led(clockwork: Clockwork, holder: str) -> Leadership:
+    """The leadership, which is to be had."""
+    leadership = await clockwork.plans.lead(holder, 3_000)
+    assert leadership is not None
+    return leadership
+
+
+async def test_leadership_goes_to_one(clockwork: Clockwork) -> None:
+    """Whoever has it extends it; anybody else gets it when it is given back or has run out, under the next epoch."""
+    first = await led(clockwork, "a")
+    assert (await clockwork.plans.lead("b", 3_000), await led(clockwork, "a")) == (None, first)
+    clockwork.clock.turn(2_999)
+    assert await clockwork.plans.lead("b", 3_000) is None
+    clockwork.clock.turn(1)
+    second = await led(clockwork, "b")
+    assert second == Leadership("b", first.epoch + 1)
+    await clockwork.plans.resign(first)
+    assert await clockwork.plans.lead("a", 3_000) is None
+    await clockwork.plans.resign(second)
+    assert await led(clockwork, "a") == Leadership("a", first.epoch + 2)
+
+
+async def test_leadership_goes_to_one_of_many_at_once(clockwork: Clockwork) -> None:
+    """However many ask in the same instant."""
+    asked = [clockwork.plans.lead(f"n{number}", 3_000) for number in range(20)]
+    assert len([found for found in await asyncio.gather(*asked) if found]) == 1
+
+
+async def test_tick_of_a_leader_whose_time_is_over_is_refused(clockwork: Clockwork) -> None:
+    """Whether another one leads by now or nobody does, and whatever the late one believes; the tick stays due."""
+    await clockwork.set(every_ms=MINUTE)
+    stale = await led(clockwork, "paused")
+    clockwork.clock.turn(MINUTE)
+    with pytest.raises(FailedPreconditionError, match="does not lead any more") as refused:
+        await clockwork.plans.tick(stale)
+    assert refused.value.reason == "NOT_LEADING"
+    successor = await led(clockwork, "next")
+    with pytest.raises(FailedPreconditionError):
+        await clockwork.plans.tick(stale)
+    assert [await clockwork.plans.tick(successor) for _ in range(2)] == ["fired", ""]
+    with pytest.raises(FailedPreconditionError):
+        await clockwork.plans.tick(Leadership("next", stale.epoch))
+    assert len(await clockwork.jobs()) == 1
+
+
+async def test_leader_stopped_in_a_transaction_is_not_waited_for(store: PostgresStore) -> None:
+    """Its locks are taken from it after a moment, and what it had begun is undone."""
+    sql = statements("plans")
+    leadership = await store.plans.lead("stopped", 500)
+    assert leadership is not None
+    is_held, never = asyncio.Event(), asyncio.Event()
+
+    async def work(connection: Connection) -> None:
+        await connection.execute(sql["begin"])
+        held = await connection.execute(sql["lock_leadership"], {"holder": "stopped", "epoch": leadership.epoch})
+        assert len(await held.fetchall()) == 1
+        made = await connection.execute("INSERT INTO holdfast.ticks VALUES (1, 1, 'fired', NULL, 1, 1) RETURNING 1")
+        assert len(await made.fetchall()) == 1
+        is_held.set()
+        async with asyncio.timeout(3):
+            await never.wait()
+
+    stopped = asyncio.create_task(store.database.transact(work, is_repeatable=False))
+    await happens(now(is_held.is_set))
+    successor = await happens(lambda: store.plans.lead("next", 60_000))
+    assert successor is not None
+    assert successor.epoch == leadership.epoch + 1
+    assert await _column(store, "SELECT count(*) FROM holdfast.ticks") == [0]
+    with pytest.raises((TimeoutError, UnavailableError)):
+        await stopped
+
+
+async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStore) -> None:
+    """Leaders that come and go leave no gap and no tick twice."""
+    await store.plans.set(SPEC)
+    leaders = {name: CronLeader(store.plans, name, interval_s=0.05, lease_ms=500) for name in "abc"}
+    for leader in leaders.values():
+        leader.start()
+    epochs = []
+    for _ in range(3):
+        await _ticks(store, len(await _ticks(store)) + 1)
+        (name,) = [name for name, leader in leaders.items() if leader.is_leading]
+        epochs.append(leaders[name].epoch)
+        await leaders[name].stop()
+        assert (leaders[name].is_leading, leaders[name].epoch) == (False, 0)
+        leaders[name] = CronLeader(store.plans, f"{name}{len(epochs)}", interval_s=0.05, lease_ms=500)
+        leaders[name].start()
+    for leader in leaders.values():
+        await leader.stop()
+    ticks = await _ticks(store)
+    assert epochs == sorted(set(epochs))
+    assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
+    view = await store.plans.get("s")
+    assert (view.fired, view.skipped, view.missed) == (len(ticks), 0, 0)
+    assert len(await _column(store, "SELECT id FROM holdfast.jobs")) == len(ticks)
+
+
+async def test_frozen_leader_is_replaced_and_finds_out(store: PostgresStore) -> None:
+    """One that stood still for longer than its lease fires nothing afterwards, and competes again."""
+    plans, thaw = store.plans, asyncio.Event()
+
+    class Frozen:
+        """A store that stands still before its next tick."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(plans, name)
+
+        async def tick(self, leadership: Leadership) -> str:
+            await thaw.wait()
+            return await plans.tick(leadership)
+
+    await plans.set(SPEC)
+    frozen = CronLeader(Frozen(), "frozen", interval_s=0.05, lease_ms=300)  # type: ignore[arg-type]
+    frozen.start()
+    await happens(now(lambda: frozen.is_leading))
+    other = CronLeader(plans, "other", interval_s=0.05, lease_ms=300)
+    other.start()
+    await happens(now(lambda: other.ticks["fired"]))
+    thaw.set()
+    count = other.ticks["fired"]
+    await happens(now(lambda: other.ticks["fired"] > count))
+    assert (frozen.is_leading, frozen.ticks["fired"]) == (False, 0)
+    await other.stop()
+    await happens(now(lambda: frozen.ticks["fired"]))
+    await frozen.stop()
+    ticks = await _ticks(store)
+    assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
+
+
+async def test_leader_survives_an_outage_of_the_database(
+    store: PostgresStore, database: str, postgres: PrivatePostgres
+) -> None:
+    """While nobody can connect nothing fires; afterwards what was due comes, each tick once."""
+    await store.plans.set(SPEC)
+    leader = CronLeader(store.plans, "a", interval_s=0.05, lease_ms=300)
+    leader.start()
+    await _ticks(store, 1)
+    name = database.rpartition("/")[2].partition("?")[0]
+    async with await psycopg.AsyncConnection.connect(postgres.url("postgres"), autocommit=True) as other:
+        await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+        await other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        await happens(now(lambda: not leader.is_leading))
+        await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+    before = leader.ticks["fired"]
+    await happens(now(lambda: leader.ticks["fired"] > before + 1))
+    assert leader.is_leading
+    await leader.stop()
+    ticks = await _ticks(store)
+    assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
+
+
+async def test_leader_goes_by_the_clock_of_the_database(clockwork: Clockwork) -> None:
+    """In another year than this process, it fires what is due there."""
+    clockwork.clock.turn(5_000 * DAY)
+    await clockwork.set(cron="0 9")
+    leader = CronLeader(clockwork.plans, "a", interval_s=0.02, lease_ms=MINUTE)
+    leader.start()
+    await happens(now(lambda: leader.is_leading))
+    assert leader.ticks == {}
+    clockwork.clock.turn(9 * 60 * MINUTE)
+    await happens(now(lambda: leader.ticks["fired"]))
+    await leader.stop()
+    assert len(await clockwork.jobs()) == 1
+
+
+async def test_stores_over_one_database_share_everything(store: PostgresStore, database: str) -> None:
+    """What one scheduler sets, the leader in another one fires."""
+    async with await open_store(database) as second:
+        leader = CronLeader(second.plans, "a", interval_s=0.05)
+        leader.start()
+        await happens(now(lambda: leader.is_leading))
+        await store.plans.set(SPEC)
+        await _ticks(store, 1)
+        await leader.stop()
+
+
+def now(read: Callable[[], object]) -> Callable[[], Awaitable[object]]:
+    async def ask() -> object:
+        return read()
+
+    return ask
+
+
+async def _ticks(store: PostgresStore, count: int = 0) -> list[int]:
+    """Ticks that have fired, once there are so many."""
+
+    async def read() -> list[int]:
+        return await _column(store, "SELECT tick_ms FROM holdfast.ticks WHERE outcome = 'fired' ORDER BY tick_ms")
+
+    return await happens(read, lambda ticks: len(ticks) >= count)
+
+
+async def _column(store: PostgresStore, statement: str) -> list[int]:
+    async def ask(connection: Connection) -> list[int]:
+        return [row[0] for row in await (await connection.execute(statement.encode())).fetchall()]
+
+    return await store.database.ask(ask)
