@@ -22,7 +22,7 @@ UP = {
 }
 JOB = "/api/v1/jobs/00000000-0000-4000-8000-000000000000"
 #: What can be asked of each that it cannot do.
-MISSING = {
+MISSING: dict[str, dict[str, tuple[str, ...]]] = {
     "microservices": {
         "administration": ("/api/v1/stats", "/api/v1/queues", "/api/v1/workers"),
         "feed": ("/api/v1/events",),
@@ -124,6 +124,17 @@ def test_who_serves_http_comes_back_where_it_was(site: Site) -> None:
     os.kill(pids[-1], signal.SIGKILL)
     eventually(lambda: [one["role"] for one in site.program.lines("role_ready")].count(role) > len(pids))
     assert site.ended(job_id).json["output"] == "before"
+
+
+def test_who_keeps_jobs_is_found_again(site: Site) -> None:
+    """A node or an owner that was started again is asked as before; nobody else has to be."""
+    role = {"microservices": "queue", "monolith": "node-0"}[site.topology]
+    (pid,) = [line["pid"] for line in site.program.lines("role_ready") if line["role"] == role]
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: [one["role"] for one in site.program.lines("role_ready")].count(role) == 2)
+    made = [eventually(lambda: site.ask("/api/v1/jobs", {"type": "echo"}).json.get("id")) for _ in range(4)]
+    assert [site.ended(job_id).json["status"] for job_id in made] == ["DONE"] * 4
+    assert site.ask("/api/v1/jobs?status=DONE").status == 200
 
 
 @pytest.mark.parametrize("topology", [*UP])

@@ -122,7 +122,7 @@ async def guarded(request: pytest.FixtureRequest, start: Start, tmp_path: Path) 
         server = await start(no_http=False, http_port=0, reflection=True)
         yield Guarded(server.face, shown, folder)
         return
-    nowhere = {f"{owner}_address": "127.0.0.1:1" for owner in ("job", "queue", "result")}
+    nowhere: Any = {f"{owner}_address": "127.0.0.1:1" for owner in ("job", "queue", "result")}
     gateway = Gateway(GatewayEnvironment(port=0, http_port=0, **nowhere), Settings(data=str(folder), reflection=True))
     await gateway.start("127.0.0.1")
     yield Guarded(gateway.face, shown, folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.connecting import Connect, access_to
-from holdfast.cli.server import run_program, signature_of
+from holdfast.cli.server import of_a_gateway, run_program
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, ClientSettings, Settings, addresses_of
 from holdfast.settings_sources import load
@@ -65,7 +65,7 @@ def _nodes(connect: str | None, sockets: list[Path]) -> "Nodes":
 def _signature() -> inspect.Signature:
     """What stands above, and the settings that it heeds."""
     own = [one for one in inspect.signature(front).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    return inspect.Signature([*own, *signature_of(_SETTINGS).parameters.values()])
+    return inspect.Signature([*own, *of_a_gateway(_SETTINGS)])
 
 
 # typer reads the signature; mypy does not know that functions may carry one.

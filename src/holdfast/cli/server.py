@@ -3,7 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,6 +83,15 @@ def signature_of(names: Iterable[str]) -> inspect.Signature:
             for name in names
         ]
     )
+
+
+def of_a_gateway(names: Iterable[str]) -> Iterator[inspect.Parameter]:
+    """The same for one that keeps nothing, and so has no directory with tokens in it."""
+    tokens = typer.Option(
+        "--tokens", metavar="FILE", help="the file of tokens (default: none, and only this machine calls)"
+    )
+    for parameter in signature_of(names).parameters.values():
+        yield parameter.replace(annotation=Annotated[str | None, tokens]) if parameter.name == "tokens" else parameter
 
 
 def _annotation(name: str) -> object:

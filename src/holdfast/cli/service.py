@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.server import signature_of
+from holdfast.cli.server import of_a_gateway
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings
@@ -193,7 +193,7 @@ def _queue_names(queues: str) -> frozenset[str]:
 def _signature() -> inspect.Signature:
     """What stands above, and the settings that are options of the gateway."""
     own = [one for one in inspect.signature(service).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    return inspect.Signature([*own, *signature_of(_OF_THE_GATEWAY).parameters.values()])
+    return inspect.Signature([*own, *of_a_gateway(_OF_THE_GATEWAY)])
 
 
 # typer reads the signature; mypy does not know that functions may carry one.

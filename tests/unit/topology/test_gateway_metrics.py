@@ -1,0 +1,60 @@
+"""What a gateway counts of what passes through it."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from holdfast.backends.ports import JobApi, JobDraft, JobView
+from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.model import Template
+from holdfast.errors import Code, NotFoundError
+from holdfast.gateway.backend import Backend
+from holdfast.observe.metrics import OTHER, SERIES_MAX
+from holdfast.topology.gateway_metrics import GatewayMetrics
+
+
+class Some:
+    """Accepts every first draft of a batch, knows every second, refuses every third; has no job."""
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        refused = {place: Refusal(Code.ABORTED, "NO", "no") for place in range(2, len(drafts), 3)}
+        ids = ["" if place in refused else str(place) for place in range(len(drafts))]
+        return Submitted(ids, 1, refused, frozenset(range(1, len(drafts), 3)))
+
+    async def get(self, job_id: str) -> JobView:
+        raise NotFoundError(job_id, reason="JOB_NOT_FOUND")
+
+
+def counted() -> tuple[GatewayMetrics, JobApi]:
+    metrics = GatewayMetrics(Backend(cast("Any", Some()), name="some"))
+    return metrics, metrics.backend.jobs
+
+
+async def test_only_jobs_that_are_new_are_counted() -> None:
+    """What was there before is not, and what was refused is not."""
+    metrics, jobs = counted()
+    await jobs.submit([Template("a"), Template("b")], [JobDraft(template=place % 2) for place in range(6)])
+    page = (await metrics.page()).decode().splitlines()
+    assert 'holdfast_jobs_submitted_total{queue="default",type="a"} 1.0' in page
+    assert 'holdfast_jobs_submitted_total{queue="default",type="b"} 1.0' in page
+    assert 'holdfast_gateway_call_seconds_count{call="submit"} 1.0' in page
+
+
+async def test_calls_are_counted_by_how_they_end() -> None:
+    """An error has its code, and leaves as it came."""
+    metrics, jobs = counted()
+    for _ in range(2):
+        with pytest.raises(NotFoundError, match="x"):
+            await jobs.get("x")
+    assert 'holdfast_gateway_calls_total{call="get",code="NOT_FOUND"} 2.0' in (await metrics.page()).decode()
+
+
+async def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
+    """Beyond the bound they are counted together."""
+    metrics, jobs = counted()
+    for number in range(SERIES_MAX + 5):
+        await jobs.submit([Template(f"t{number}")], [JobDraft()])
+    page = (await metrics.page()).decode()
+    assert page.count("holdfast_jobs_submitted_total{") == SERIES_MAX + 1
+    assert f'holdfast_jobs_submitted_total{{queue="{OTHER}",type="{OTHER}"}} 5.0' in page
