@@ -26,11 +26,24 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where a server of this test's own goes."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a server that ran once: making the data is what takes long."""
     require_postgres()
-    return tmp_path / "deep" / "pg"
+    folder = tmp_path_factory.mktemp("made") / "deep" / "pg"
+    server = PrivatePostgres(folder)
+    url = server.start()
+    told = {name: ask(url, f"SHOW {name}") for name in ("fsync", "data_checksums", "max_connections")}
+    assert told == {"fsync": "on", "data_checksums": "on", "max_connections": "200"}
+    server.stop()
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """Where a server of this test's own goes, with its data."""
+    subprocess.run(["/bin/cp", "-a", made, tmp_path / "pg"], check=True)
+    return tmp_path / "pg"
 
 
 @pytest.fixture
@@ -58,21 +71,14 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_private_server_is_durable_and_private(folder: Path) -> None:
-    """What is committed is forced to disk under checksums, and no other user of the machine finds a way in."""
-    server = PrivatePostgres(folder)
+def test_private_server_lets_nobody_else_in(folder: Path, server: PrivatePostgres) -> None:
+    """It listens on a socket that no other user may open, and takes no other name."""
     url = server.start()
-    try:
-        told = {name: ask(url, f"SHOW {name}") for name in ("fsync", "data_checksums", "max_connections")}
-        assert told == {"fsync": "on", "data_checksums": "on", "max_connections": "200"}
-        assert ask(url, "SHOW listen_addresses") == ""
-        assert ask(url, "SELECT pg_encoding_to_char(encoding) || datcollate FROM pg_database LIMIT 1") == "UTF8C"
-        assert (folder / "data").stat().st_mode & 0o077 == 0
-        assert (folder / "socket").stat().st_mode & 0o077 == 0
-        with pytest.raises(psycopg.OperationalError, match=r"[Pp]eer authentication|no pg_hba.conf entry"):
-            psycopg.connect(url.replace("holdfast@", "postgres@"))
-    finally:
-        server.stop()
+    assert ask(url, "SHOW listen_addresses") == ""
+    assert ask(url, "SELECT pg_encoding_to_char(encoding) || datcollate FROM pg_database LIMIT 1") == "UTF8C"
+    assert [(folder / name).stat().st_mode & 0o077 for name in ("data", "socket", "postgres.log")] == [0, 0, 0]
+    with pytest.raises(psycopg.OperationalError, match=r"no pg_hba.conf entry"):
+        psycopg.connect(url.replace("holdfast@", "postgres@"))
 
 
 def test_second_start_finds_what_the_first_wrote(server: PrivatePostgres) -> None:
@@ -90,6 +96,7 @@ def test_crashed_server_comes_back(server: PrivatePostgres) -> None:
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
     first = server.pid
+    assert os.getpgid(first) != os.getpgid(0)  # a Ctrl-C at the terminal is not for it
     server.crash()
     eventually(lambda: server.pid != first and answers(url))
     assert ask(url, "SELECT number FROM kept") == 7
@@ -116,17 +123,18 @@ def test_server_ends_with_a_killed_starter(folder: Path, server: PrivatePostgres
 
 def test_leftover_of_a_killed_server_is_seen_through(folder: Path, server: PrivatePostgres) -> None:
     """A number that belongs to some other process by now does not keep the server from starting."""
-    server.start()
-    server.stop()
     (folder / "data/postmaster.pid").write_text(f"{os.getppid()}\n{folder}/data\n0\n5432\n\n\n 1 1\nready\n")
     assert ask(server.start(), "SELECT 1") == 1
 
 
-def test_half_made_data_is_made_again(folder: Path, server: PrivatePostgres) -> None:
+def test_half_made_data_is_made_again(tmp_path: Path) -> None:
     """Whoever was killed while making the data leaves nothing that is taken for it."""
-    (folder / "new").mkdir(parents=True)
-    (folder / "new/PG_VERSION").write_text("15")
+    require_postgres()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/PG_VERSION").write_text("15")
+    server = PrivatePostgres(tmp_path, QUICK)
     assert ask(server.start(), "SELECT 1") == 1
+    server.stop()
 
 
 def test_one_server_per_directory(folder: Path, server: PrivatePostgres, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,9 +180,3 @@ def test_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="short enough"):
         PrivatePostgres(tmp_path / ("x" * 100)).start()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_terminal_interrupt_does_not_reach_the_server(server: PrivatePostgres) -> None:
-    """The server is in no process group of ours, so that it ends when it is told to and not before."""
-    server.start()
-    assert os.getpgid(server.pid) != os.getpgid(0)
