@@ -5,14 +5,13 @@ import random
 from holdfast.errors import HoldfastError
 from holdfast.logs import get_logger
 
-_FIRST_S = 0.05
-
 
 class Outage:
     """One neighbour that may be away."""
 
-    def __init__(self, what: str, delay_s_max: float = 2.0) -> None:
+    def __init__(self, what: str, first_s: float = 0.05, delay_s_max: float = 2.0) -> None:
         self._what = what
+        self._first_s = first_s
         self._delay_s_max = delay_s_max
         self._failures = 0
         self._log = get_logger()
@@ -26,7 +25,7 @@ class Outage:
         """It did not answer; how long to wait before it is asked again, in seconds."""
         if not self._failures:
             self._log.warning("neighbour_away", peer=self._what, reason=error.reason, message=error.message)
-        delay_s = min(_FIRST_S * (1 << min(self._failures, 10)), self._delay_s_max)
+        delay_s = min(self._first_s * (1 << min(self._failures, 10)), self._delay_s_max)
         self._failures += 1
         return delay_s * random.uniform(0.5, 1.0)
 

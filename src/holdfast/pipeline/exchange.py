@@ -157,7 +157,7 @@ class ExchangeRole:
             {
                 "normal": self._config.normal,
                 "high": self._config.high,
-                "away": self._absence.all(),
+                "queues_away": self._absence.all(),
                 "queues": self._queues,
                 **self.tally.view(),
             }

@@ -70,14 +70,14 @@ class QueueRole:
             {
                 "pushed": "Tickets that were put on the shelf.",
                 "refused": "Tickets that found their lane full.",
-                "leased": "Tickets that workers took.",
+                "leases": "Times that a worker took a ticket.",
                 "released": "Tickets that were put back.",
                 "expired": "Tickets that were not deleted in time and wait again.",
                 "deleted": "Tickets that were deleted.",
             },
         )
         self.tally.gauge("waiting", "Tickets that wait.", lambda: self._shelf.waiting)
-        self.tally.gauge("taken", "Tickets that workers have.", lambda: self._shelf.taken)
+        self.tally.gauge("leased", "Tickets that workers have.", lambda: self._shelf.taken)
 
     def vitals(self) -> Vitals:
         """What it says of itself."""
@@ -222,7 +222,7 @@ class QueueRole:
         self._advance()
         found = self._shelf.lease(wish, ask.worker_id, ask.count, ask.visibility_ms, now_ms)
         if found:
-            self.tally.add("leased", len(found))
+            self.tally.add("leases", len(found))
             self._watch_time()
         return found
 

@@ -71,6 +71,8 @@ class WatcherRole:
         self._woken = asyncio.Event()
         self._database = Outage("the database")
         self._line = Outage("the exchanges")
+        #: Another delivery goes elsewhere, so that the first pauses are short.
+        self._queues = Outage("the queue processes", first_s=0.005)
         self._tasks: list[asyncio.Task[None]] = []
         self.tally = Tally(
             "watcher",
@@ -177,10 +179,11 @@ class WatcherRole:
             await self._give_back(routed.away, 0)
         if routed.full:
             await self._give_back(routed.full, _FULL_DELAY_MS)
-        if not routed.away or routed.taken:
-            self._line.ended()
+        self._line.ended()
+        if routed.taken:
+            self._queues.ended()
         if routed.away:
-            raise AwayError(_AGAIN_S if routed.taken else self._line.failed(_nobody_there()))
+            raise AwayError(_AGAIN_S if routed.taken else self._queues.failed(_nobody_there()))
 
     async def _give_back(self, job_ids: list[str], delay_ms: int) -> None:
         self.tally.add("returned", len(job_ids))

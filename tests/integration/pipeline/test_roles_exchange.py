@@ -1,0 +1,125 @@
+"""Exchanges over real queue processes: where tickets go, and what becomes of them when nobody is there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.messages import Lanes, Push, Rooms, Routed
+from holdfast.core.assigning import queue_index
+from holdfast.errors import UnavailableError
+from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
+from holdfast.pipeline.exchanges import Exchanges
+from holdfast.pipeline.serving import RoleServer
+from tests.integration.http_client import ask
+from tests.integration.pipeline.pipeline_here import QueueHere
+from tests.integration.pipeline.test_roles_queue import ticket
+
+
+class Market:
+    """An exchange and its queue processes."""
+
+    def __init__(self, normal: list[QueueHere], high: list[QueueHere]) -> None:
+        self.normal, self.high = normal, high
+        self.lines = Lines()
+        self.address = ""
+
+    async def push(self, push: Push) -> Routed:
+        return await self.lines.tell(self.address, "/exchange/push", push, kind=Routed)
+
+    async def shelf(self, queue: QueueHere) -> list[str]:
+        listed = await self.lines.ask(queue.address, "/queue/all")
+        return [one["job_id"] for one in listed["jobs"]]
+
+
+@asynccontextmanager
+async def market(normal: int = 3, high: int = 1, lane_max: int = 100) -> AsyncIterator[Market]:
+    """An exchange over so many queue processes."""
+    here = Market(
+        [QueueHere("normal", lane_max) for _ in range(normal)], [QueueHere("high", lane_max) for _ in range(high)]
+    )
+    for queue in (*here.normal, *here.high):
+        await queue.start()
+    config = ExchangeConfig(
+        normal=tuple(queue.address for queue in here.normal), high=tuple(queue.address for queue in here.high)
+    )
+    role = ExchangeRole(config, here.lines)
+    server = RoleServer(role.routes(), role.vitals())
+    here.address = await server.start("127.0.0.1", 0)
+    try:
+        yield here
+    finally:
+        await server.stop(0)
+        for queue in (*here.normal, *here.high):
+            await queue.kill()
+        await here.lines.close()
+
+
+async def test_tickets_go_where_the_rule_says() -> None:
+    """Type and deliveries name the queue process, and what is above the default goes to the high ones."""
+    async with market() as here:
+        tickets = [
+            ticket(f"{route}-{deliveries}", route=route, deliveries=deliveries)
+            for route in ("echo", "mail", "resize")
+            for deliveries in range(1, 5)
+        ]
+        urgent = [ticket("urgent", priority=6, route="mail"), ticket("usual", priority=5, route="mail")]
+        routed = await here.push(Push(jobs=[*tickets, *urgent]))
+        assert routed == Routed(taken=14)
+        for one in tickets:
+            queue = here.normal[queue_index(one.route, one.deliveries, 3)]
+            assert one.job_id in await here.shelf(queue)
+        assert await here.shelf(here.high[0]) == ["urgent"]
+
+
+async def test_a_dead_queue_process_holds_nobody_up() -> None:
+    """Its tickets are refused by name, the others are taken, and it is used again when it is back."""
+    async with market() as here:
+        index = queue_index("echo", 1, 3)
+        other = next(f"t{number}" for number in range(99) if queue_index(f"t{number}", 1, 3) != index)
+        await here.normal[index].kill()
+        for number in range(3):
+            routed = await here.push(Push(jobs=[ticket(f"a{number}"), ticket(f"b{number}", route=other)]))
+            assert routed == Routed(1, away=[f"a{number}"])
+        stats = await here.lines.ask(here.address, "/exchange/stats")
+        assert stats["queues_away"] == [here.normal[index].address]
+        assert (stats["routed"], stats["away"]) == (3, 3)
+        await here.normal[index].start()
+        routed = await here.push(Push(jobs=[ticket("again")]))
+        while routed.away:  # it is left alone for a moment more
+            routed = await here.push(Push(jobs=[ticket("again")]))
+        assert routed.taken == 1
+
+
+async def test_full_lanes_are_named() -> None:
+    """The watcher learns which lanes it should leave alone, and when they have room again."""
+    async with market(lane_max=2) as here:
+        routed = await here.push(Push(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
+        assert routed == Routed(2, full=["job-2"], lanes=[("default", "echo")])
+        lanes = Lanes(lanes=[("default", "echo"), ("default", "mail")])
+        rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
+        assert rooms.rooms == [2, 2]  # urgent ones would still find room
+        urgent = [ticket(f"urgent-{number}", priority=9) for number in range(2)]
+        await here.push(Push(jobs=urgent))
+        rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
+        assert rooms.rooms == [0, 2]
+
+
+async def test_exchanges_stand_in_for_each_other() -> None:
+    """A watcher takes the next one if one is away, and says so if none is there."""
+    async with market() as here:
+        exchanges = Exchanges(["127.0.0.1:9", here.address], here.lines)
+        for number in range(4):
+            assert (await exchanges.push([ticket(f"job-{number}")], 0)).taken == 1
+        assert exchanges.absence.all() == ["127.0.0.1:9"]
+        with pytest.raises(UnavailableError):
+            await Exchanges(["127.0.0.1:9"], here.lines).push([ticket("a")], 0)
+
+
+async def test_commands_without_bodies_answer() -> None:
+    """Everything that can be asked without a body is answered, and changes nothing."""
+    async with market() as here:
+        told = (await ask(here.address, "POST", "/exchange/push")).json
+        assert told == {"taken": 0, "away": [], "full": [], "lanes": []}
+        assert (await ask(here.address, "GET", "/exchange/stats")).json["routed"] == 0

@@ -1,0 +1,180 @@
+"""Jobs through watchers, exchanges, queue processes and workers, with neighbours that die on the way."""
+
+import asyncio
+
+from holdfast.backends.pipeline.messages import Push, Routed
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.backends.ports import Introduction
+from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
+from holdfast.core.model import Template
+from holdfast.pipeline.exchanges import Exchanges
+from holdfast.pipeline.serving import RoleServer
+from tests.integration.http_client import ask
+from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+from tests.integration.pipeline.test_roles_queue import ticket
+
+
+async def test_jobs_flow_from_the_store_to_workers_and_back(store: PostgresStore) -> None:
+    """Every job runs once and ends with its output, whichever way it went."""
+    ran = Ran()
+    async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()), here.worker("w-2", ran.handlers()):
+        here.add_watcher()
+        here.add_watcher()
+        job_ids = [*await here.submit(60), *await here.submit(20, Template("echo", priority=8))]
+        views = await here.ended(job_ids)
+        assert {view.state for view in views} == {DONE}
+        assert sorted(ran.job_ids) == sorted(job_ids)
+        assert (await store.rows.result(job_ids[7])).output == b"7"
+
+        async def shelved() -> int:
+            listed = [await here.lines.ask(queue.address, "/queue/stats") for queue in (*here.normal, *here.high)]
+            return sum(one["waiting"] + one["leased"] for one in listed)
+
+        await happens(shelved, lambda count: count == 0)
+
+
+async def test_tickets_that_die_with_their_queue_process_are_claimed_again(store: PostgresStore) -> None:
+    """Rows become visible after their timeout, go elsewhere, and run once."""
+    ran = Ran()
+    async with PipelineHere(store, normal=1, high=0) as here:
+        here.add_watcher()
+        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and wants nothing
+        job_ids = await here.submit(5)
+        await happens(lambda: _value(here.normal[0].role._shelf.waiting), lambda count: count == 5)
+        await here.normal[0].kill()
+        await here.normal[0].start()
+        async with here.worker("w-1", ran.handlers()):
+            views = await here.ended(job_ids)
+        await idle.close()
+        assert {view.state for view in views} == {DONE}
+        assert sorted(ran.job_ids) == sorted(job_ids)
+
+
+async def test_one_dead_queue_process_stops_no_job(store: PostgresStore) -> None:
+    """What would go to it is claimed again at once, and goes elsewhere."""
+    ran = Ran()
+    async with PipelineHere(store, normal=2, high=0) as here, here.worker("w-1", ran.handlers()):
+        await here.normal[0].kill()
+        here.add_watcher(visibility_ms=60_000)
+        job_ids = await here.submit(10)
+        assert {view.state for view in await here.ended(job_ids)} == {DONE}
+
+
+async def test_doubled_tickets_start_once(store: PostgresStore) -> None:
+    """The same job on two shelves runs once; the other ticket is dropped."""
+    ran = Ran()
+    async with PipelineHere(store, normal=2, high=0) as here:
+        (job_id,) = await here.submit()
+        for queue in here.normal:
+            await here.lines.ask(queue.address, "/queue/push", Push(jobs=[ticket(job_id)]))
+        async with here.worker("w-1", ran.handlers(), slots=5), here.worker("w-2", ran.handlers(), slots=5):
+            await here.ended([job_id])
+
+            async def left() -> int:
+                return sum(len(queue.role._shelf) for queue in here.normal)
+
+            await happens(left, lambda count: count == 0)
+        assert ran.job_ids == [job_id]
+
+
+async def test_canceled_on_the_shelf_never_runs(store: PostgresStore) -> None:
+    """The store decides at the start, whatever a queue process still holds."""
+    ran = Ran()
+    async with PipelineHere(store, normal=1, high=0) as here:
+        gone, kept = await here.submit(2)
+        pushed = Push(jobs=[ticket(gone, 1), ticket(kept, 2)])
+        await here.lines.ask(here.normal[0].address, "/queue/push", pushed)
+        await store.rows.cancel(gone, "")
+        async with here.worker("w-1", ran.handlers()):
+            views = await here.ended([gone, kept])
+        assert [view.state for view in views] == [CANCELED, DONE]
+        assert ran.job_ids == [kept]
+
+
+async def test_unknown_types_fill_no_place(store: PostgresStore) -> None:
+    """Jobs that nobody knows stay in the database, and others pass them by."""
+    ran = Ran()
+    async with PipelineHere(store, normal=1, high=0, lane_max=5) as here, here.worker("w-1", ran.handlers()):
+        strange = await here.submit(50, Template("strange"))
+        here.add_watcher(batch=5)
+        job_ids = await here.submit(20)
+        assert {view.state for view in await here.ended(job_ids)} == {DONE}
+        assert here.normal[0].role._shelf.lanes() == {}
+        assert (await store.rows.get(strange[0])).state == QUEUED
+
+
+async def test_a_slow_type_holds_up_no_other(store: PostgresStore) -> None:
+    """A lane that is full is left in the database, while another type flows."""
+    slow, quick = Ran(), Ran()
+    slow.go.clear()
+    handlers = {**slow.handlers("slow"), **quick.handlers("quick")}
+    async with PipelineHere(store, normal=1, high=0, lane_max=3) as here:
+        # One worker for each type: the slots of the slow one are all taken.
+        slow_worker = here.worker("w-slow", {"slow": handlers["slow"]}, slots=1)
+        quick_worker = here.worker("w-quick", {"quick": handlers["quick"]}, slots=2)
+        async with slow_worker, quick_worker:
+            watcher = here.add_watcher(batch=4)
+            slow_ids = await here.submit(30, Template("slow"))
+            await happens(lambda: _value(watcher._full.all()), lambda lanes: lanes == [("default", "slow")])
+            quick_ids = await here.submit(20, Template("quick"))
+            assert {view.state for view in await here.ended(quick_ids)} == {DONE}
+            slow.go.set()
+            assert {view.state for view in await here.ended(slow_ids)} == {DONE}
+
+
+async def test_high_never_blocks_normal_entirely(store: PostgresStore) -> None:
+    """With high always waiting, normal still gets its turns, and high most of the places."""
+    order: list[str] = []
+    async with PipelineHere(store, normal=1, high=1) as here:
+        urgent = await here.submit(40, Template("echo", priority=9))
+        usual = await here.submit(40)
+        exchanges = Exchanges(here.exchange_addresses, here.lines)
+        tickets = [ticket(job_id, number, priority=9) for number, job_id in enumerate(urgent)]
+        tickets += [ticket(job_id, number) for number, job_id in enumerate(usual)]
+        assert await exchanges.push(tickets, 0) == Routed(80)
+        session = await here.work().open(Introduction("w-1", frozenset({"echo"}), slots=1))
+        for _ in range(40):
+            await session.want(1)
+            lease = None
+            while lease is None:
+                lease = next(iter((await session.next()).leases), None)
+            order.append("high" if lease.job_id in urgent else "normal")
+        await session.drain()
+        await session.close()
+        assert order.count("normal") == 8
+        assert order.count("high") == 32
+        gaps = "".join("n" if one == "normal" else "h" for one in order).split("n")
+        assert max(map(len, gaps)) <= 5
+
+
+async def test_watchers_tell_what_they_did(store: PostgresStore) -> None:
+    """The numbers stand under both paths, and among the metrics."""
+    ran = Ran()
+    async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
+        watcher = here.add_watcher()
+        await here.ended(await here.submit(3))
+        server = RoleServer(watcher.routes(), watcher.vitals())
+        address = await server.start("127.0.0.1", 0)
+        for path in ("/watcher/stats", "/stats"):
+            told = (await ask(address, "GET", path)).json
+            assert told["claimed"] >= 3
+            assert told["delivered"] >= 3
+            assert told["kinds"] == [{"routes": ["echo"], "queues": []}]
+        assert "holdfast_watcher_claimed_total" in (await ask(address, "GET", "/metrics")).body.decode()
+        await server.stop(0)
+
+
+async def test_idle_job_is_taken_at_once(store: PostgresStore) -> None:
+    """With polls far apart, the notices of the database and long polls carry a job without waiting."""
+    ran = Ran()
+    async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
+        watcher = here.add_watcher(poll_ms=600_000)
+        await happens(lambda: _value(watcher._kinds))
+        for _ in range(3):
+            await here.ended(await here.submit())
+
+
+async def _value(value: object) -> object:
+    await asyncio.sleep(0)
+    return value
