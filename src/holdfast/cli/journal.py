@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from holdfast.journal.os_disk import OsDisk
     from holdfast.journal.recovery import RepairReport
 
-app = typer.Typer(help="Look into a journal, prove it, travel in it, back it up, repair its end.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look into a journal, prove it, travel in it, back it up, repair its end.",
+    short_help="Look into a journal, prove it, back it up.",
+    no_args_is_help=True,
+)
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The data directory.")]
 At = Annotated[

@@ -47,7 +47,7 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
         commands = "".join(f"\n  holdfast journal backup {directory / part} {target / part}" for part in parts)
         raise FailedPreconditionError(
             f"{str(directory)!r} has its jobs in directories of several processes; back up each, in this order:"
-            f"{commands}",
+            f"\n  mkdir {target}{commands}",
             reason="TOPOLOGY_MISMATCH",
         )
     disk_of(directory)

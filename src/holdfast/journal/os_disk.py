@@ -181,6 +181,7 @@ class OsDisk:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(fd, fcntl.LOCK_EX)
             if _is_still_at(fd, path):
+                self._hand_over(fd)
                 return OsHold(path, fd)
             # Somebody reaped the file between our opening and locking it.
             os.close(fd)
@@ -191,6 +192,9 @@ class OsDisk:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return True
+        except PermissionError:
+            # Another user's: whether it is held cannot be told, so it is taken for held.
+            return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still_at(fd, path):
@@ -200,6 +204,12 @@ class OsDisk:
         finally:
             os.close(fd)
         return True
+
+    def _hand_over(self, fd: int) -> None:
+        """What root makes in the directory of another user, that user must be able to clear away."""
+        if os.geteuid() == 0:
+            owner = self._path.stat()
+            os.fchown(fd, owner.st_uid, owner.st_gid)
 
     def _of(self, name: str) -> Path:
         assert name == Path(name).name, f"expected a flat file name, got {name!r}"

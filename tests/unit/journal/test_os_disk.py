@@ -202,6 +202,43 @@ def test_deleted_segment_is_noticed_before_anything_more_is_acknowledged(tmp_pat
         journal.write(b"x", 1, 0)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_pin_that_root_holds_in_the_directory_of_another_user_hurts_nobody(tmp_path: Path) -> None:
+    """Its owner can tell that it is held, and clears it away when it no longer is; what it may not open is held."""
+    directory = tmp_path / "j"
+    disk = OsDisk(directory)
+    os.chown(directory, _NOBODY, _NOBODY)
+    hold = disk.hold("pin-1-1-0")
+    (directory / "pin-1-1-1").touch(mode=0o600)
+    assert _as_nobody(directory, "pin-1-1-0", "pin-1-1-1") == "False False"
+    hold.release()
+    (directory / "pin-1-1-0").touch(mode=0o600)
+    os.chown(directory / "pin-1-1-0", _NOBODY, _NOBODY)
+    assert _as_nobody(directory, "pin-1-1-0") == "True"
+
+
+_NOBODY = 65_534
+
+
+def _as_nobody(directory: Path, *names: str) -> str:
+    """What another user hears of these pins, in a process of its own."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - the child
+        try:
+            os.chdir(directory)
+            os.setgroups([])
+            os.setgid(_NOBODY)
+            os.setuid(_NOBODY)
+            os.write(writing, " ".join(str(OsDisk(".").reap(name)) for name in names).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(pid, 0)
+    with open(reading, "rb") as pipe:  # noqa: PTH123 - a descriptor
+        return pipe.read().decode()
+
+
 def test_temporary_files_of_others_are_left_alone(tmp_path: Path) -> None:
     """Opening removes what interrupted steps of ours left behind, and nothing else that ends the same way."""
     directory = tmp_path / "j"
