@@ -61,10 +61,14 @@ class _Submission:
                 frozenset(
                     at - start
                     for at in submitted.existing
-                    if start <= at < start + count and ids[at - start] not in self.fresh
+                    if start <= at < start + count and not self._is_own(at - start, ids)
                 ),
             )
         )
+
+    def _is_own(self, at: int, ids: Sequence[str]) -> bool:
+        """Whether a draft found nobody's job but its own."""
+        return ids[at] in self.fresh and ids[at] == self.drafts[at].id
 
     def fail(self, error: BaseException) -> None:
         if not self.answer.done():

@@ -30,9 +30,8 @@ Work = Callable[[Connection], Awaitable[T]]
 #: How long a caller waits for a connection, and how long one may take to be made.
 _ACQUIRE_S = 0.8
 _CONNECT_S = 3
-#: How long the server works on one statement, and when a silent connection is cut.
-_STATEMENT_MS = 5_000
-_SILENCE_S = 7.0
+#: A connection that is silent for so many times what a statement may take is cut.
+_SILENCE = 1.4
 #: How long the difference between this machine's time and the database's is relied on.
 _CLOCK_S = 60.0
 #: A deadlock ends one of its transactions at a time.
@@ -51,13 +50,14 @@ _CONNECTING: dict[str, Any] = {
 class Database:
     """Connections to one database."""
 
-    def __init__(self, url: str, *, pool_size: int, name: str) -> None:
-        options = f"-c statement_timeout={_STATEMENT_MS} -c idle_in_transaction_session_timeout=10000 -c jit=off"
+    def __init__(self, url: str, *, pool_size: int, name: str, statement_ms: int = 5_000) -> None:
+        options = f"-c statement_timeout={statement_ms} -c idle_in_transaction_session_timeout=10000 -c jit=off"
         try:
             self._url = make_conninfo(url, application_name=name, options=options, **_CONNECTING)
         except psycopg.Error as error:
             message = f"expected the database to be a URL like postgresql://user@host/name: {error}".strip()
             raise InvalidArgumentError(message, reason="DATABASE_URL_INVALID") from None
+        self._silence_s = _SILENCE * statement_ms / 1_000
         self._clock_ms = 0
         self._clock_until_s = -1.0
         # Errors are told to who asked; the pool's own words would only repeat them.
@@ -133,15 +133,15 @@ class Database:
                 is_cut = isinstance(meaning_of(error), UnavailableError)
                 if failure is not None or not is_cut or not is_repeatable:
                     raise meaning_of(error) from error
-                # One more time, over connections that still work: those of before a restart all look alive.
+                # One more time, over new connections: those of before a restart all look alive.
                 failure = meaning_of(error)
-                await self._pool.check()
+                await self._pool.drain()
         assert failure is not None
         raise failure
 
     async def _once(self, work: Work[T]) -> T:
         async with self._pool.connection() as connection:
-            cut = asyncio.get_running_loop().call_later(_SILENCE_S, cut_off, connection)
+            cut = asyncio.get_running_loop().call_later(self._silence_s, cut_off, connection)
             try:
                 return await work(connection)
             finally:

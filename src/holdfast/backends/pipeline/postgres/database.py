@@ -49,8 +49,10 @@ class PostgresStore:
         await self.close()
 
 
-async def open_store(url: str, *, pool_size: int = 8, name: str = "holdfast") -> PostgresStore:
+async def open_store(
+    url: str, *, pool_size: int = 8, name: str = "holdfast", statement_ms: int = 5_000
+) -> PostgresStore:
     """Connects, migrates and begins; `name` is what operators see in `pg_stat_activity`."""
-    database = Database(url, pool_size=pool_size, name=name)
+    database = Database(url, pool_size=pool_size, name=name, statement_ms=statement_ms)
     await database.open()
     return PostgresStore(database)

@@ -47,7 +47,7 @@ class PostgresRows:
         if refusal:
             raise refusal.error()
         now_ms = await self._database.now_ms()
-        jobs, refusals, minted = self._checked(templates, drafts, now_ms)
+        jobs, refusals = self._checked(templates, drafts, now_ms)
         intake = Intake(templates, jobs)
         for _ in range(_TRIES):
             if intake.is_settled:
@@ -59,15 +59,14 @@ class PostgresRows:
             raise UnavailableError("other submissions use the same keys; try again", reason="SUBMIT_IN_FLIGHT")
         intake.refusals |= refusals
         # Under an id that was made here nothing can have been before: its own first try was answered too late.
-        intake.existing -= {at for at in intake.existing if intake.ids[at] in minted}
+        intake.existing -= {at for at in intake.existing if not drafts[at].id and intake.ids[at] == jobs[at].id}
         return intake.submitted(len(drafts), now_ms)
 
     def _checked(
         self, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int
-    ) -> tuple[dict[int, New], dict[int, Refusal], set[str]]:
-        """What can be tried, what cannot, and which ids are ours."""
-        fresh = mint(self._random, sum(not draft.id for draft in drafts))
-        ids = iter(fresh)
+    ) -> tuple[dict[int, New], dict[int, Refusal]]:
+        """What can be tried, and what cannot."""
+        ids = iter(mint(self._random, sum(not draft.id for draft in drafts)))
         jobs: dict[int, New] = {}
         refusals: dict[int, Refusal] = {}
         for at, draft in enumerate(drafts):
@@ -80,7 +79,7 @@ class PostgresRows:
                 refusals[at] = refusal
             else:
                 jobs[at] = New(job_id, draft.template, draft.payload, draft.not_before_ms, draft.extra, draft.delay_ms)
-        return jobs, refusals, set(fresh)
+        return jobs, refusals
 
     async def get(self, job_id: str) -> JobView:
         """As committed."""

@@ -1,0 +1,206 @@
+"""Claims: what is on its way, in which order, and what comes back."""
+
+import asyncio
+
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.backends.pipeline.store import Kind
+from holdfast.backends.ports import JobDraft
+from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import NotFoundError
+from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, ended, insert, report, running, start
+
+
+async def test_urgent_jobs_come_first(store: PostgresStore) -> None:
+    """High priorities before low ones, and submit order within each, whatever the lane."""
+    templates = [Template("echo", "a", 1), Template("echo", "b", 9), Template("echo", "c", 9), Template("echo", "a", 5)]
+    made = await store.rows.insert(templates, [JobDraft(at) for at in (0, 1, 2, 3, 1, 2, 0)])
+    ids = made.job_ids
+    assert [ticket.job_id for ticket in await claim(store)] == [ids[at] for at in (1, 2, 4, 5, 3, 0, 6)]
+
+
+async def test_few_places_go_to_the_most_urgent(store: PostgresStore) -> None:
+    """A claim of one takes the first of all lanes."""
+    low = await insert(store, Template("echo", "a", 1))
+    high = await insert(store, Template("echo", "z", 8))
+    assert [ticket.job_id for ticket in await claim(store, count=1)] == [high]
+    assert [ticket.job_id for ticket in await claim(store, count=1)] == [low]
+
+
+async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> None:
+    """Routes and queues that no living worker takes stay where they are, and so do full lanes."""
+    await insert(store, Template("unknown"))
+    in_a, in_b = await insert(store, Template("echo", "a")), await insert(store, Template("echo", "b"))
+    assert await store.claims.claim(10, 60_000, [], []) == []
+    assert await store.claims.claim(10, 60_000, [Kind(("other",))], []) == []
+    assert await store.claims.claim(10, 60_000, [Kind(("echo",), ("c",))], []) == []
+    assert await store.claims.claim(10, 60_000, ECHOES, [("a", "echo"), ("b", "echo")]) == []
+    (ticket,) = await store.claims.claim(10, 60_000, [Kind(("x", "echo"), ("a",)), Kind(("x",))], [("b", "echo")])
+    assert ticket.job_id == in_a
+    (ticket,) = await store.claims.claim(10, 60_000, [Kind(("echo",), ("b",))], [("a", "echo"), ("b", "x")])
+    assert ticket.job_id == in_b
+
+
+async def test_paused_queue_holds_its_jobs(store: PostgresStore) -> None:
+    """Nothing of a paused queue is claimed or started; a draining one goes on."""
+    job_id = await insert(store)
+    await store.queue_book.set_mode("default", QueueMode.PAUSED, "")
+    assert await claim(store) == []
+    assert await store.runs.start("w", [job_id], 1_000) == []
+    await store.queue_book.set_mode("default", QueueMode.DRAINING, "")
+    assert [ticket.job_id for ticket in await claim(store)] == [job_id]
+    await start(store, job_id)
+
+
+async def test_lost_ticket_is_claimed_again(store: PostgresStore) -> None:
+    """A row whose ticket did not arrive is visible again after its timeout, and counts its deliveries."""
+    await insert(store)
+    (first,) = await claim(store, visibility_ms=0)
+    (second,) = await claim(store)
+    assert (second.job_id, first.deliveries, second.deliveries) == (first.job_id, 1, 2)
+    assert await claim(store) == []
+
+
+async def test_delayed_job_is_not_visible(store: PostgresStore) -> None:
+    """A job that is not due is neither claimed nor started, and its time is known."""
+    (job_id,) = (await store.rows.insert([ECHO], [JobDraft(delay_ms=3_600_000)])).job_ids
+    assert await claim(store) == []
+    assert await store.runs.start("w", [job_id], 1_000) == []
+    wait_ms = await store.claims.next_visible_ms()
+    assert wait_ms is not None
+    assert 3_500_000 < wait_ms <= 3_600_000
+
+
+async def test_next_visible_is_the_earliest(store: PostgresStore) -> None:
+    """Of all lanes, the row that becomes visible first is told; none if none will."""
+    assert await store.claims.next_visible_ms() is None
+    await insert(store)
+    assert await store.claims.next_visible_ms() is None
+    for at, delay_ms in enumerate((900_000, 300_000, 600_000)):
+        await store.rows.insert([Template("echo", f"q{at}")], [JobDraft(delay_ms=delay_ms)])
+    wait_ms = await store.claims.next_visible_ms()
+    assert wait_ms is not None
+    assert 200_000 < wait_ms <= 300_000
+
+
+async def test_unclaimed_rows_go_back_to_their_place(store: PostgresStore) -> None:
+    """What could not be handed on is visible at once and first again, or later if that is asked for."""
+    first, second = await insert(store), await insert(store)
+    assert [ticket.job_id for ticket in await claim(store, count=1)] == [first]
+    await store.claims.unclaim([first, "no uuid"], 0)
+    assert [ticket.job_id for ticket in await claim(store)] == [first, second]
+    await store.claims.unclaim([first], 3_600_000)
+    assert await claim(store) == []
+
+
+async def test_unclaim_leaves_alone_what_moved_on(store: PostgresStore) -> None:
+    """A ticket that could not be handed on does not disturb a job that runs, has ended or waits to be retried."""
+    run = await running(store)
+    done = await ended(store)
+    retried = await running(store, Template("echo", max_attempts=2))
+    await report(store, retried, FAILED, retry_after_ms=3_600_000)
+    before = [await store.rows.get(job_id) for job_id in (run.job_id, done, retried.job_id)]
+    await store.claims.unclaim([run.job_id, done, retried.job_id], 0)
+    assert [await store.rows.get(job_id) for job_id in (run.job_id, done, retried.job_id)] == before
+    assert await claim(store) == []
+
+
+async def test_expired_lease_goes_back(store: PostgresStore) -> None:
+    """A lease that ran out costs a loss, and the job is visible again; the late report is refused."""
+    run = await running(store, lease_ms=0)
+    kept = await running(store)
+    assert await store.claims.expire(10) == 1
+    assert await store.claims.expire(10) == 0
+    view = await store.rows.get(run.job_id)
+    assert (view.state, view.losses, view.attempts, view.worker) == (QUEUED, 1, 1, "")
+    assert (await store.rows.get(kept.job_id)).state == RUNNING
+    assert await report(store, run) == "STALE_TOKEN"
+    again = await start(store, run.job_id)
+    assert again.token > run.token
+    assert again.attempt == 2
+    assert await report(store, run) == "STALE_TOKEN"
+    assert await report(store, again) == ""
+
+
+async def test_losses_are_counted_out(store: PostgresStore) -> None:
+    """A job that costs too many workers fails, and says so."""
+    run = await running(store, Template("echo", max_losses=1), lease_ms=0)
+    assert await store.claims.expire(10) == 1
+    await start(store, run.job_id, lease_ms=0)
+    assert await store.claims.expire(10) == 1
+    view = await store.rows.get(run.job_id)
+    assert (view.state, view.failure_reason, view.losses) == (FAILED, "WORKER_LOST", 2)
+    assert (await store.rows.result(run.job_id)).summary == "its lease ended (expired) after 2 attempts"
+
+
+async def test_expired_lease_of_a_canceled_job_ends_it(store: PostgresStore) -> None:
+    """A job that was asked to stop does not go round again."""
+    run = await running(store, lease_ms=0)
+    await store.rows.cancel(run.job_id, "stop")
+    await store.claims.expire(10)
+    assert (await store.rows.result(run.job_id)).state == CANCELED
+
+
+async def test_many_leases_are_taken_back_in_parts(store: PostgresStore) -> None:
+    """No more than asked for at a time, so that nothing takes long."""
+    made = await store.rows.insert([ECHO], [JobDraft() for _ in range(25)])
+    await store.runs.start("w", made.job_ids, 0)
+    counts = [await store.claims.expire(10) for _ in range(4)]
+    assert counts == [10, 10, 5, 0]
+
+
+async def test_old_jobs_are_retired(store: PostgresStore) -> None:
+    """What ended is forgotten after its time, with its request id; what has not ended never is."""
+    done, waiting = await ended(store), await insert(store, request_id="r")
+    run = await running(store)
+    assert await store.claims.retire(10, 3_600_000) == 0
+    assert await store.claims.retire(10, 0) == 1
+    for method in (store.rows.get, store.rows.result):
+        try:
+            await method(done)
+        except NotFoundError:
+            continue
+        raise AssertionError("a retired job was found")
+    assert (await store.rows.get(waiting)).state == QUEUED
+    await store.rows.cancel(waiting, "")
+    await report(store, run, FAILED)
+    assert await store.claims.retire(1, 0) == 1
+    assert await store.claims.retire(10, 0) == 1
+    assert await insert(store, request_id="r") != waiting
+    assert await store.queue_book.states() == {1: 1, 2: 0, 3: 0, 4: 0, 5: 0}
+
+
+async def test_counts_stay_right_when_they_are_added_up(store: PostgresStore) -> None:
+    """Many rows of counts become few, while others add to them, and nothing is lost or counted twice."""
+
+    async def submit() -> None:
+        for _ in range(100):
+            await insert(store)
+
+    async def add_up() -> None:
+        for _ in range(20):
+            await store.claims.retire(1, 3_600_000)
+
+    await asyncio.gather(submit(), submit(), submit(), add_up(), add_up())
+    assert (await store.queue_book.states())[QUEUED] == 300
+    await store.claims.retire(1, 3_600_000)
+    assert (await store.queue_book.states())[QUEUED] == 300
+    (queue,) = await store.queue_book.queues()
+    assert queue.ready == 300
+
+
+async def test_due_rows_are_heard_of(store: PostgresStore) -> None:
+    """Who listens is told at once that it can hear, and then of new, freed and returned rows."""
+    due = store.claims.due()
+    await anext(due)
+    job_id = await insert(store)
+    await anext(due)
+    await claim(store)
+    await store.claims.unclaim([job_id], 0)
+    await anext(due)
+    run = await start(store, job_id)
+    await store.runs.release("w", [run.token], is_spent=False)
+    await anext(due)
+    await store.queue_book.set_mode("default", QueueMode.OPEN, "")
+    await anext(due)
+    await due.aclose()  # type: ignore[attr-defined]

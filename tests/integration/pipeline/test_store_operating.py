@@ -1,0 +1,126 @@
+"""Queues and workers as operators see them."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from holdfast import limits
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.backends.pipeline.store import Kind, Place
+from holdfast.backends.ports import JobDraft
+from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, running
+
+
+async def test_queues_tell_what_waits_and_runs(store: PostgresStore) -> None:
+    """Ready, delayed and running jobs of each queue, by name; a queue of ended jobs alone is not there."""
+    await running(store, Template("echo", "a"))
+    await insert(store, Template("echo", "a", 9))
+    await insert(store, Template("other", "a"))
+    await store.rows.insert(
+        [Template("echo", "a"), Template("echo", "b")], [JobDraft(at, delay_ms=9_999_999) for at in (0, 0, 1)]
+    )
+    await ended(store)
+    await store.queue_book.set_mode("z", QueueMode.PAUSED, "why\0")
+    views = {view.name: view for view in await store.queue_book.queues()}
+    assert list(views) == ["a", "b", "z"]
+    assert [(view.ready, view.delayed, view.running) for view in views.values()] == [(2, 2, 1), (0, 1, 0), (0, 0, 0)]
+    assert (views["z"].mode, views["z"].reason) == (QueueMode.PAUSED, "why\ufffd")
+    assert (views["a"].mode, views["b"].oldest_age_ms) == (QueueMode.OPEN, 0)
+
+
+async def test_oldest_wait_counts_what_is_on_its_way(store: PostgresStore, database: str) -> None:
+    """The age of the oldest waiting job is told, even if its ticket is somewhere between watcher and worker."""
+    old, young = await insert(store), await insert(store)
+    with psycopg.connect(database) as connection:
+        for job_id, age_ms in ((old, 100_000), (young, 50_000)):
+            connection.execute(
+                "UPDATE holdfast.jobs SET created_ms = created_ms - %s, visible_ms = created_ms - %s WHERE id = %s",
+                (age_ms, age_ms, job_id),
+            )
+    (before,) = await store.queue_book.queues()
+    assert len(await claim(store, count=1)) == 1
+    (after,) = await store.queue_book.queues()
+    assert after.oldest_age_ms >= before.oldest_age_ms >= 100_000
+    assert (after.ready, after.delayed) == (2, 0)
+
+
+async def test_modes_are_kept_and_said_again(store: PostgresStore) -> None:
+    """A mode may be said again, changed and taken back."""
+    for mode in (QueueMode.PAUSED, QueueMode.PAUSED, QueueMode.DRAINING):
+        await store.queue_book.set_mode("q", mode, "r")
+        assert [(view.name, view.mode) for view in await store.queue_book.queues()] == [("q", mode)]
+    await store.queue_book.set_mode("q", QueueMode.OPEN, "")
+    await store.queue_book.set_mode("q", QueueMode.OPEN, "")
+    assert await store.queue_book.queues() == []
+    with pytest.raises(InvalidArgumentError):
+        await store.queue_book.set_mode("no name", QueueMode.PAUSED, "")
+
+
+async def test_closed_queues_are_bounded(store: PostgresStore, database: str) -> None:
+    """Beyond the limit no other queue is closed, but one that is may be closed otherwise."""
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO holdfast.queues SELECT 'q' || n, 2, '', 1 FROM generate_series(1, %s) n",
+            (limits.QUEUES_CLOSED_MAX,),
+        )
+    with pytest.raises(ResourceExhaustedError):
+        await store.queue_book.set_mode("more", QueueMode.PAUSED, "")
+    await store.queue_book.set_mode("q1", QueueMode.DRAINING, "")
+
+
+async def test_purge_cancels_what_waits(store: PostgresStore) -> None:
+    """Waiting, delayed and claimed jobs of the queue end; what runs, and other queues, are left alone."""
+    await store.rows.insert([ECHO, Template("x", priority=0)], [JobDraft(at % 2) for at in range(999)])
+    await store.rows.insert([ECHO], [JobDraft(delay_ms=9_999_999) for _ in range(300)])
+    await claim(store, count=50)
+    run = await running(store)
+    other = await insert(store, Template("echo", "other"))
+    assert await store.queue_book.purge("default", "spring") == 1_299
+    assert await store.queue_book.purge("default", "spring") == 0
+    assert (await store.rows.get(other)).state == QUEUED
+    assert (await store.rows.get(run.job_id)).state == RUNNING
+    assert (await store.queue_book.states())[CANCELED] == 1_299
+    page = await store.rows.page([CANCELED], 0, 1, newest_first=True)
+    assert (await store.rows.result(page.jobs[0].id)).summary == "spring"
+
+
+def place(worker: str, session: str = "s", **more: object) -> Place:
+    return Place(worker, session, Kind(("a", "b"), ("q",)), 5, ("7001", "7101"), **more)  # type: ignore[arg-type]
+
+
+async def test_places_are_kept(store: PostgresStore) -> None:
+    """What a coordinator wrote is read back, by worker, and replaced or removed when it says so."""
+    await store.places.save([place("w2"), place("w1", running=3, is_draining=True)])
+    first, second = await store.places.all()
+    assert (first.worker, first.running, first.is_draining, second.worker) == ("w1", 3, True, "w2")
+    assert (second.kind, second.slots, second.queues) == (Kind(("a", "b"), ("q",)), 5, ("7001", "7101"))
+    assert 0 <= second.heard_ms_ago < 60_000
+    await store.places.save([Place("w2", "s", Kind(()), 1, ())])
+    await store.places.save([])
+    await store.places.remove(["w1", "nobody"])
+    (only,) = await store.places.all()
+    assert (only.worker, only.kind, only.queues, only.slots) == ("w2", Kind(()), (), 1)
+
+
+async def test_drain_is_remembered_for_the_session(store: PostgresStore) -> None:
+    """Who was asked to drain stays so until it comes back as another session."""
+    await store.places.save([place("w")])
+    await store.places.ask_to_drain("w")
+    await store.places.save([place("w")])
+    assert [one.is_draining for one in await store.places.all()] == [True]
+    await store.places.save([place("w", "new")])
+    assert [one.is_draining for one in await store.places.all()] == [False]
+    for nobody in ("nobody", "\0"):
+        with pytest.raises(NotFoundError):
+            await store.places.ask_to_drain(nobody)
+
+
+async def test_two_coordinators_may_write(store: PostgresStore) -> None:
+    """Coordinators that write the same workers at the same time do not lock each other out."""
+    workers = [place(f"w{number}") for number in range(50)]
+    await asyncio.gather(*(store.places.save(workers[::step]) for step in (1, -1, 1, -1)))
+    assert len(await store.places.all()) == 50

@@ -1,0 +1,213 @@
+"""A database that goes, comes back, loses an answer or says nothing: never a hang, never a job lost or doubled."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import psycopg
+import pytest
+import uvloop
+
+from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
+from holdfast.backends.ports import JobDraft
+from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
+from holdfast.errors import UnavailableError
+from holdfast.topology.private_postgres import PrivatePostgres
+from tests.integration.pipeline.cutting import Way
+from tests.integration.pipeline.store_work import ECHO, ended, insert, report, running, start
+from tests.postgres import QUICK, require_postgres
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def way(database: str, tmp_path: Path) -> AsyncIterator[Way]:
+    """A way to the database that the test can cut."""
+    way = Way(database, tmp_path)
+    await way.open()
+    yield way
+    await way.close()
+
+
+@pytest.fixture
+async def far(way: Way) -> AsyncIterator[PostgresStore]:
+    """A store at the end of that way."""
+    async with await open_store(way.url, statement_ms=500) as store:
+        yield store
+
+
+def rows_of(database: str, statement: str) -> list[tuple[object, ...]]:
+    """What the database itself says."""
+    with psycopg.connect(database) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, once there is one; each failure says that it may pass, and when to try again."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await ask()
+            except UnavailableError as error:
+                await asyncio.sleep(float(error.details["retry_after_s"]) / 50)
+
+
+async def test_lost_answer_to_an_insert_makes_no_second_job(far: PostgresStore, way: Way, database: str) -> None:
+    """An insert whose answer was lost is repeated under the same id, and its job is new to whoever asked."""
+    way.lose_answer_to(b"lost on its way")
+    made = await far.rows.insert([ECHO], [JobDraft(payload=b"lost on its way")])
+    assert way.lost == 1
+    assert made.existing == frozenset()
+    assert rows_of(database, "SELECT id::text FROM holdfast.jobs") == [(made.job_ids[0],)]
+    assert (await far.queue_book.states())[QUEUED] == 1
+
+
+async def test_lost_answer_to_a_report_counts_it_once(far: PostgresStore, way: Way, database: str) -> None:
+    """A report whose commit was not answered counts, once."""
+    run = await running(far)
+    way.lose_answer_to(b"COMMIT")
+    assert await report(far, run, output=b"x") == ""
+    assert way.lost == 1
+    assert (await far.rows.result(run.job_id)).output == b"x"
+    assert rows_of(database, "SELECT outcome FROM holdfast.executions") == [(DONE,)]
+    assert (await far.queue_book.states())[DONE] == 1
+
+
+async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: Way) -> None:
+    """A start whose answer was lost is unknown; the worker's next arrival gives back what it does not know of."""
+    job_id = await insert(far)
+    way.lose_answer_to(b"unlucky")
+    with pytest.raises(UnavailableError):
+        await far.runs.start("unlucky", [job_id], 60_000)
+    assert way.lost == 1
+    assert (await far.rows.get(job_id)).state == RUNNING
+    assert await far.runs.arrive("unlucky", {}, 60_000) == []
+    await start(far, job_id)
+
+
+async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
+    """While nobody gets through everybody is told so; afterwards everything works at once."""
+    job_id = await insert(far)
+    await way.close()
+    for ask in (far.queue_book.states, far.cluster_id, far.claims.next_visible_ms, far.places.all):
+        with pytest.raises(UnavailableError):
+            await ask()
+    with pytest.raises(UnavailableError):
+        await anext(far.rows.changes())
+    await way.open()
+    assert (await patiently(lambda: far.rows.get(job_id))).state == QUEUED
+    await asyncio.gather(*(insert(far) for _ in range(20)))
+    assert (await far.queue_book.states())[QUEUED] == 21
+
+
+async def test_silent_database_does_not_hang_anybody(far: PostgresStore, way: Way) -> None:
+    """A database that takes questions and gives no answers is cut off, and is back when it speaks again."""
+    job_id = await insert(far)
+    way.is_silent = True
+    with pytest.raises(UnavailableError):
+        await far.rows.get(job_id)
+    way.is_silent = False
+    assert (await patiently(lambda: far.rows.get(job_id))).id == job_id
+
+
+async def test_terminated_connections_are_replaced(store: PostgresStore, database: str) -> None:
+    """An administrator who ends every connection disturbs nobody who asks for what may be repeated."""
+    await asyncio.gather(*(insert(store) for _ in range(20)))
+    ended_connections = rows_of(
+        database,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    assert ended_connections
+    await asyncio.gather(*(insert(store) for _ in range(20)))
+    assert (await store.queue_book.states())[QUEUED] == 40
+
+
+async def test_deaf_listener_is_told(store: PostgresStore, database: str) -> None:
+    """Who listens for changes hears of it when its connection ends."""
+    changes = store.rows.changes()
+    assert await anext(changes) == frozenset()
+    await insert(store)
+    rows_of(database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+    with pytest.raises(UnavailableError):
+        await anext(changes)
+
+
+async def test_long_statement_is_given_up(database: str) -> None:
+    """A statement that takes too long, here for a lock, ends as unavailable."""
+    async with await open_store(database, statement_ms=200) as store:
+        job_id = await insert(store)
+        with psycopg.connect(database) as connection:
+            connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")
+            with pytest.raises(UnavailableError):
+                await store.rows.cancel(job_id, "")
+        assert (await store.rows.cancel(job_id, "")).was_terminal is False
+
+
+async def is_refused(question: Awaitable[object]) -> bool:
+    """Whether the database cannot be asked now."""
+    try:
+        await question
+    except UnavailableError:
+        return True
+    return False
+
+
+async def test_exhausted_pool_is_unavailable(database: str) -> None:
+    """Who finds every connection taken is told to try again."""
+    async with await open_store(database, pool_size=1) as store:
+        job_id = await insert(store)
+        with psycopg.connect(database) as connection:
+            connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")
+            waiting = asyncio.create_task(store.rows.cancel(job_id, ""))
+            while not waiting.done() and not await is_refused(store.rows.get(job_id)):
+                pass
+            assert not waiting.done()
+        assert not (await waiting).was_terminal
+
+
+async def test_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    """A database that is restarted as by a power cut, twice, under load: all that was answered is there."""
+    require_postgres()
+    server = PrivatePostgres(tmp_path / "pg", QUICK)
+    try:
+        async with await open_store(await asyncio.to_thread(server.start)) as store:
+            answered: list[str] = []
+            finished: list[str] = []
+            news: asyncio.Queue[str] = asyncio.Queue()
+
+            async def load() -> None:
+                for _ in range(60):
+                    answered.append(await patiently(lambda: insert(store)))
+                    news.put_nowait(answered[-1])
+                    finished.append(await patiently(lambda: ended(store)))
+
+            tasks = [asyncio.create_task(load()) for _ in range(4)]
+            for _ in range(2):
+                for _ in range(60):
+                    await news.get()
+                server.crash()
+            await asyncio.gather(*tasks)
+            versions = await store.rows.versions(answered)
+            assert set(versions) == set(answered)
+            assert set(await store.rows.ended(finished)) == set(finished)
+            assert (await store.queue_book.states())[QUEUED] >= len(answered) == 240
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+def test_uvloop_carries_it(database: str) -> None:
+    """Rows, transactions and notices work over the loop that programs use."""
+
+    async def main() -> None:
+        async with await open_store(database) as store:
+            changes = store.rows.changes()
+            assert await anext(changes) == frozenset()
+            job_id = await ended(store)
+            heard = [await anext(changes) for _ in itertools.repeat(None, 2)]
+            assert heard == [{job_id}, {job_id}]
+            await changes.aclose()  # type: ignore[attr-defined]
+
+    uvloop.run(main())
