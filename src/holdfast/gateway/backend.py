@@ -13,6 +13,12 @@ from holdfast.errors import UnimplementedError
 
 T = TypeVar("T")
 
+#: What is meant, where a word alone does not say it.
+_MEANS = {
+    "administration": "administration (numbers, queues, workers)",
+    "totals": "totals (how many jobs ended, and how long they took)",
+}
+
 
 class HistoryApi(Protocol):
     """The part of a feed that some have who have no feed."""
@@ -52,7 +58,8 @@ class Backend(msgspec.Struct, frozen=True):
 
     def lack(self, what: str) -> str:
         """That it is not there, as a sentence."""
-        return f"the {self.name} backend has no {what}; `holdfast up` without --topology has all there is"
+        meant = _MEANS.get(what, what)
+        return f"the {self.name} backend has no {meant}; `holdfast up` without --topology has all there is"
 
     @property
     def history(self) -> HistoryApi:

@@ -16,7 +16,7 @@ class AdminCalls:
 
     @property
     def _admin(self) -> AdminApi:
-        return self._backend.capability(self._backend.admin, "administration (stats, queues, workers)")
+        return self._backend.capability(self._backend.admin, "administration")
 
     async def stats(self, request: pb.GetStatsRequest) -> pb.Stats:
         """The whole system in numbers."""

@@ -7,7 +7,7 @@ const SILENT_MS = 20_000;
 const OLD_MS = 60_000;
 const VERY_OLD_MS = 600_000;
 
-/** `{level, word, findings}`; levels are good, idle, warn and bad. */
+/** `{level, word, findings}`; levels are good, idle, unknown, warn and bad. */
 export function health({ able, live, stats, queues, workers, series }) {
   if (live.state === "lost") return lost(live);
   if (live.trouble) return troubled(live);
@@ -27,7 +27,7 @@ function troubled(live) {
 
 function without(able) {
   const text = able.lack("administration");
-  return { level: "idle", word: "No numbers", findings: [{ level: "warn", text, href: "#/jobs" }] };
+  return { level: "unknown", word: "No numbers", findings: [{ level: "warn", text, href: "#/jobs" }] };
 }
 
 function lost(live) {

@@ -46,6 +46,7 @@ export class Overview {
       this.health,
       h("dl", { class: "facts" }, Object.values(this.facts).map((one) => one.node)),
       h("div", { class: "plots" }, Object.values(this.plots).map((plot) => plot.node)),
+      this.without,
       h("div", { class: "columns" },
         this.queuesCard,
         h("section", { class: "card", "aria-label": "What fails" }, h("h2", {}, "What fails, and why"), this.failures.node, this.failuresNote)));
@@ -54,6 +55,8 @@ export class Overview {
   /** What the backend cannot say is not shown as if it were nothing. */
   #leaveOut() {
     const { able } = this.page;
+    this.without = h("p", { class: "hint" }, able.lack("totals"));
+    this.without.hidden = able.has("totals") || !able.has("administration");
     if (!able.has("totals")) for (const node of [this.plots.latency.node, this.facts.wait.node]) node.hidden = true;
     if (able.has("administration")) return;
     for (const node of [this.plots.throughput.node, this.plots.depth.node, this.facts.oldest.node, this.queuesCard]) node.hidden = true;
