@@ -16,7 +16,7 @@ from holdfast.logs import get_logger
 INTERVAL_S = 1.0
 LEASE_MS = 3_000
 
-#: Where something was due and is not any more: somebody is changing it.
+#: How soon it is asked what is due next, once nothing is.
 _AGAIN_S = 0.01
 
 
@@ -83,13 +83,20 @@ class CronLeader:
             await self._compete()
         if self._leadership is None:
             return self._until_asking_s()
-        while (due_ms := await self._plans.next_due_ms()) == 0 and self._until_asking_s() > 0:
-            outcome = await self._plans.tick(self._leadership)
-            if self._stopping.is_set() or not outcome:
-                return _AGAIN_S
-            self.ticks[outcome] += 1
+        due_ms = await self._plans.next_due_ms()
+        if due_ms == 0:
+            return await self._fire(self._leadership)
         wait_s = self._until_asking_s()
         return wait_s if due_ms is None else min(wait_s, due_ms / 1_000)
+
+    async def _fire(self, leadership: Leadership) -> float:
+        """One tick after the other, until it is time to extend the lease."""
+        while self._until_asking_s() > 0 and not self._stopping.is_set():
+            outcome = await self._plans.tick(leadership)
+            if not outcome:
+                return _AGAIN_S
+            self.ticks[outcome] += 1
+        return 0
 
     def _until_asking_s(self) -> float:
         return max(0.0, self._asked_s + self._interval_s - time.monotonic())

@@ -50,6 +50,21 @@ class _Kept(msgspec.Struct, frozen=True):
         return int(self.more[0])
 
 
+class _Tick(msgspec.Struct, frozen=True):
+    """One tick of one schedule."""
+
+    id: int
+    tick_ms: int
+
+
+class _TakenError(Exception):
+    """Somebody has done this tick before; whatever this transaction did is undone."""
+
+    def __init__(self, tick: _Tick) -> None:
+        super().__init__(tick)
+        self.tick = tick
+
+
 class PostgresPlans:
     """What schedulers ask of schedules."""
 
@@ -170,40 +185,56 @@ class PostgresPlans:
 
     async def tick(self, leadership: Leadership) -> str:
         """One transaction, tried once: whoever asks again finds what is due then."""
+        try:
+            return await self._transact_tick(leadership)
+        except _TakenError as error:
+            return await self._transact_tick(leadership, error.tick)
 
+    async def _transact_tick(self, leadership: Leadership, taken: _Tick | None = None) -> str:
         async def work(connection: Connection) -> str:
             await _begin(connection)
-            if not await _rows(connection, "lock_leadership", **msgspec.structs.asdict(leadership)):
+            # Both are on their way before the first is answered.
+            leading = await connection.execute(_SQL["lock_leadership"], msgspec.structs.asdict(leadership))
+            due = await connection.execute(_SQL["lock_due"], binary=True)
+            if not await leading.fetchall():
                 message = f"{leadership.holder} does not lead any more (epoch {leadership.epoch})"
                 raise FailedPreconditionError(message, reason="NOT_LEADING")
-            rows = await _rows(connection, "lock_due")
-            return await self._tick(connection, _kept(rows[0]), leadership.epoch) if rows else ""
+            rows = await due.fetchall()
+            return await self._tick(connection, _kept(rows[0]), leadership.epoch, taken) if rows else ""
 
         return await self._database.transact(work, is_repeatable=False)
 
-    async def _tick(self, connection: Connection, kept: _Kept, epoch: int) -> str:
+    async def _tick(self, connection: Connection, kept: _Kept, epoch: int, taken: _Tick | None) -> str:
         schedule, (now_ms, is_draining, is_busy) = kept.schedule, kept.more
         spec, due = schedule.spec, ticks.due_tick(schedule, now_ms)
+        tick = _Tick(kept.id, due.tick_ms)
         job: NewJob | None = None
-        if due.is_missed:
+        if tick == taken:
+            outcome = TAKEN
+        elif due.is_missed:
             outcome = ticks.MISSED
         elif ticks.is_skipped(spec, is_busy=is_busy, is_draining=is_draining):
             outcome = ticks.SKIPPED
         else:
             outcome, (job_id,) = ticks.FIRED, mint(self._random, 1)
             job = ticks.job_of_tick(spec, due.tick_ms, job_id)
-        facts: dict[str, Any] = {"id": kept.id, "tick_ms": due.tick_ms, "epoch": epoch, "now": now_ms}
-        if not await _rows(connection, "claim_tick", outcome=outcome, job_id=job.id if job else None, **facts):
-            outcome, job = TAKEN, None
-        if job is not None:
-            if ticks.is_canceling(spec, is_busy=is_busy):
-                await cancel_one(connection, schedule.last_job_id, ticks.cancel_reason(spec.name))
-            await _make(connection, spec, job)
-        moved = {"next_ms": due.next_ms, "missed": due.missed, "outcome": outcome, "job_id": job.id if job else None}
-        await connection.execute(_SQL["move_on"], {**facts, **moved})
+        facts = {**msgspec.structs.asdict(tick), "outcome": outcome, "job_id": job.id if job else None}
+        if outcome != TAKEN:
+            entered = await connection.execute(_SQL["enter"], {**facts, "epoch": epoch, "now": now_ms})
+            if job is not None:
+                await self._make(connection, schedule, job, is_busy=is_busy)
+            if not await entered.fetchall():
+                raise _TakenError(tick)
+        await connection.execute(_SQL["move_on"], {**facts, "next_ms": due.next_ms, "missed": due.missed})
         if (schedule.fired + schedule.skipped) % _PRUNE_EVERY == 0:
             await connection.execute(_SQL["prune"], {"before": now_ms - _KEEP_MS})
         return outcome
+
+    async def _make(self, connection: Connection, schedule: Schedule, job: NewJob, *, is_busy: bool) -> None:
+        spec = schedule.spec
+        if ticks.is_canceling(spec, is_busy=is_busy):
+            await cancel_one(connection, schedule.last_job_id, ticks.cancel_reason(spec.name))
+        await _make(connection, spec, job)
 
     async def next_due_ms(self) -> int | None:
         """From the index."""

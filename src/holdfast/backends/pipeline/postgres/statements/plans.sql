@@ -85,7 +85,7 @@ WHERE next_ms > 0 AND NOT is_paused AND next_ms <= (SELECT holdfast.now_ms())
 ORDER BY next_ms, name LIMIT 1
 FOR UPDATE OF s;
 
--- name: claim_tick
+-- name: enter
 INSERT INTO holdfast.ticks (schedule_id, tick_ms, outcome, job_id, epoch, done_ms)
 VALUES (%(id)b, %(tick_ms)b, %(outcome)s, %(job_id)s::uuid, %(epoch)b, %(now)b)
 ON CONFLICT DO NOTHING
