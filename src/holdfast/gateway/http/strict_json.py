@@ -6,7 +6,8 @@ and infinities, halves of surrogate pairs, numbers beyond what a float or 4,300 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -63,18 +64,13 @@ _NAMES = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=
 
 def _check_depth(value: object) -> None:
     """Level by level; the decoder's own bound depends on who calls it, and this one does not."""
-    level = [value]
+    level: list[Any] = [value] if type(value) in _HOLDERS else []
     for _ in range(limits.JSON_DEPTH_MAX):
-        level = [part for holder in level for part in _parts(holder) if isinstance(part, _HOLDERS)]
+        parts = [holder.values() if type(holder) is dict else holder for holder in level]
+        level = [part for some in parts for part in some if type(part) in _HOLDERS]
         if not level:
             return
     raise _too_deep()
-
-
-def _parts(holder: object) -> Iterable[object]:
-    if isinstance(holder, dict):
-        return holder.values()
-    return holder if isinstance(holder, list) else ()
 
 
 def _too_deep() -> InvalidArgumentError:
