@@ -1,0 +1,209 @@
+"""A ZooKeeper ensemble of our own in a directory, for whoever has none.
+
+It is durable (each server syncs what it acknowledges), listens on the loopback and nowhere else, and takes whoever
+comes from there. Its servers do not outlive the process that started them, even a killed one, and each comes back.
+
+Invariants: whoever runs servers in the directory holds its lock, and the servers hold it too, so that the next one
+waits until all of the last one's are gone; the ports are chosen once, so that whoever knows them finds it again.
+"""
+
+import contextlib
+import fcntl
+import os
+import random
+import signal
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.topology.zookeeper_programs import INSTALLED, Programs, find_programs
+from holdfast.topology.zookeeper_server import ZooKeeperServer
+
+#: Below the range that Linux gives to whoever connects to somewhere.
+_PORTS = range(20_000, 32_000)
+_SESSION_MS_MAX = 120_000
+#: How long a server may take to learn what the leader knows, and to answer it after that.
+_LEARN_MS, _ANSWER_MS = 20_000, 4_000
+
+_START_S = 60.0
+#: A server whose starter was killed takes a moment to end.
+_LOCK_S = 15.0
+_POLL_S = 0.05
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """Where a server meets its clients, the leader and the other candidates."""
+
+    client: int
+    quorum: int
+    election: int
+
+
+class PrivateZooKeeper:
+    """Some servers in one directory; with one there is nobody to take over from it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        servers: int = 3,
+        tick_ms: int = 500,
+        *,
+        is_synced: bool = True,
+        installed: Path = INSTALLED,
+    ) -> None:
+        self._directory = directory.absolute()
+        self._count = servers
+        self._tick_ms = tick_ms
+        self._is_synced = is_synced
+        self._installed = installed
+        self._programs: Programs | None = None
+        self._open_directory = -1
+        self.servers: list[ZooKeeperServer] = []
+
+    @property
+    def hosts(self) -> str:
+        """Where clients find it."""
+        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+
+    def start(self) -> str:
+        """Starts it, in a directory that is made if need be; returns the hosts once every server serves."""
+        self._programs = find_programs(self._installed)
+        self._lock()
+        try:
+            ports = self._ports()
+            self.servers = [self._server(index, ports) for index in range(self._count)]
+            for number, server in enumerate(self.servers, 1):
+                server.prepare(number)
+                server.start(self._programs, self._open_directory)
+            for index in range(self._count):
+                self.serving(index)
+        except BaseException:
+            self.stop()
+            raise
+        return self.hosts
+
+    def stop(self) -> None:
+        """Ends all servers; connections that are open are cut."""
+        for server in self.servers:
+            server.end()
+        for server in self.servers:
+            server.ended()
+        if self._open_directory >= 0:
+            os.close(self._open_directory)
+            self._open_directory = -1
+
+    def kill(self, index: int) -> None:
+        """Ends one server at once, as a power cut would; it stays down until `start_server`."""
+        self.servers[index].end(signal.SIGKILL)
+        self.servers[index].ended()
+
+    def start_server(self, index: int) -> None:
+        """Starts one that is down, and does not wait for it."""
+        assert self._programs is not None
+        self.servers[index].start(self._programs, self._open_directory)
+
+    def pause(self, index: int) -> None:
+        """One server stands still, and its connections stay open."""
+        self.servers[index].send(signal.SIGSTOP)
+
+    def resume(self, index: int) -> None:
+        """One that stands still goes on."""
+        self.servers[index].send(signal.SIGCONT)
+
+    def serving(self, index: int) -> None:
+        """Waits until a server serves; `UnavailableError` if it does not come to that."""
+        server = self.servers[index]
+        deadline_s = time.monotonic() + _START_S
+        while not server.mode():
+            if not server.is_kept or time.monotonic() > deadline_s:
+                message = f"server {index + 1} of the private ensemble does not start: {server.last_words()}"
+                raise UnavailableError(message, reason="ZOOKEEPER_FAILED")
+            time.sleep(_POLL_S)
+
+    def leader(self) -> int | None:
+        """Which server leads now; None while none does. One that stands still delays the answer."""
+        return next((index for index, server in enumerate(self.servers) if server.mode() == "leader"), None)
+
+    def _server(self, index: int, ports: list[Ports]) -> ZooKeeperServer:
+        folder = self._directory / str(index + 1)
+        members = {f"server.{number}": f"127.0.0.1:{one.quorum}:{one.election}" for number, one in enumerate(ports, 1)}
+        configuration = {
+            "tickTime": str(self._tick_ms),
+            "initLimit": str(max(10, _LEARN_MS // self._tick_ms)),
+            "syncLimit": str(max(5, _ANSWER_MS // self._tick_ms)),
+            "minSessionTimeout": str(2 * self._tick_ms),
+            "maxSessionTimeout": str(_SESSION_MS_MAX),
+            "dataDir": str(folder),
+            "clientPort": str(ports[index].client),
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr",
+            "forceSync": "yes" if self._is_synced else "no",
+            "preAllocSize": "4096",
+            "autopurge.snapRetainCount": "3",
+            "autopurge.purgeInterval": "1",
+            **(members if self._count > 1 else {}),
+        }
+        return ZooKeeperServer(folder, ports[index].client, configuration)
+
+    # -- the directory
+
+    def _lock(self) -> None:
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._open_directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            message = f"cannot keep an ensemble in {self._directory}: {error.strerror}"
+            raise FailedPreconditionError(message, reason="DIRECTORY_UNUSABLE") from error
+        deadline_s = time.monotonic() + _LOCK_S
+        while not self._has_locked():
+            if time.monotonic() > deadline_s:
+                self.stop()
+                message = f"another process runs ZooKeeper in {self._directory}"
+                raise FailedPreconditionError(message, reason="DIRECTORY_LOCKED")
+            time.sleep(_POLL_S)
+
+    def _has_locked(self) -> bool:
+        try:
+            fcntl.flock(self._open_directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _ports(self) -> list[Ports]:
+        """Those of the first start; another number of servers is another ensemble."""
+        path = self._directory / "ports.json"
+        if path.exists():
+            ports = msgspec.json.decode(path.read_bytes(), type=list[Ports])
+        else:
+            ports = [Ports(*three) for three in _free_ports(self._count)]
+            new = path.with_suffix(".new")
+            new.write_bytes(msgspec.json.encode(ports))
+            new.replace(path)
+            os.fsync(self._open_directory)
+        if len(ports) != self._count:
+            message = f"the ensemble in {self._directory} has {len(ports)} servers, not {self._count}"
+            raise FailedPreconditionError(message, reason="ENSEMBLE_DIFFERS")
+        taken = [port for one in ports for port in msgspec.structs.astuple(one) if not _is_free(port)]
+        if taken:
+            message = f"port {taken[0]} of the private ensemble is taken: end who has it, or remove {path}"
+            raise UnavailableError(message, reason="PORT_TAKEN")
+        return ports
+
+
+def _free_ports(count: int) -> list[tuple[int, int, int]]:
+    candidates = random.sample(_PORTS, len(_PORTS))
+    free = (port for port in candidates if _is_free(port))
+    return [(next(free), next(free), next(free)) for _ in range(count)]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False

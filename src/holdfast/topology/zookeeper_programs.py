@@ -1,0 +1,76 @@
+"""ZooKeeper as Debian installs it, and how one of its servers is run.
+
+A server is killed when the thread that started it ends, however it ends: what it has acknowledged is on its disk.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from holdfast.errors import FailedPreconditionError
+
+#: Where Debian's packages put what is written in Java.
+INSTALLED = Path("/usr/share/java")
+
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+#: Bounds how many jobs there may be: all of them are kept in memory.
+_HEAP_MB = 256
+#: Whoever dies before its child has asked to be told of it would not be missed: the child looks once more.
+_STARTER = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
+_LOGGER = "org.slf4j.simpleLogger"
+#: Warnings are written, but not several times a second that a neighbour is not there.
+_LOGGING: Mapping[str, str] = {
+    "defaultLogLevel": "warn",
+    "log.org.apache.zookeeper.server.quorum": "error",
+    "log.org.apache.zookeeper.server.ServerCnxnFactory": "error",
+    "log.org.apache.zookeeper.server.NIOServerCnxn": "error",
+    "log.org.apache.zookeeper.server.PrepRequestProcessor": "error",
+    "showDateTime": "true",
+    "dateTimeFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+    "showThreadName": "false",
+}
+
+
+class Programs(msgspec.Struct, frozen=True):
+    """Java, and what it is to run."""
+
+    java: str
+    classes: list[Path]
+
+    def start(self, configuration: str, *, directory: int, output: BinaryIO | int) -> "subprocess.Popen[bytes]":
+        """Starts a server that is handed this open directory."""
+        command = [
+            *("setpriv", "--pdeathsig", "KILL", "sh", "-c", _STARTER, str(os.getpid())),
+            *(self.java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(f"-D{_LOGGER}.{name}={value}" for name, value in _LOGGING.items()),
+            *("-cp", ":".join(map(str, self.classes)), _MAIN, configuration),
+        ]
+        return subprocess.Popen(  # noqa: S603 - programs of the machine, arguments of ours
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[directory],
+            cwd="/",
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
+            start_new_session=True,
+        )
+
+
+def find_programs(installed: Path = INSTALLED) -> Programs:
+    """`FailedPreconditionError` says how to install what is missing."""
+    java = shutil.which("java")
+    server = installed / "zookeeper.jar"
+    if java is None or not server.exists():
+        missing = "ZooKeeper" if java is not None else "Java"
+        message = (
+            f"there is no {missing} on this machine: apt-get install zookeeper, or name an ensemble with --ensemble"
+        )
+        raise FailedPreconditionError(message, reason="ZOOKEEPER_MISSING")
+    # It comes with the package; without it ZooKeeper has nowhere to log.
+    return Programs(java, [path for path in (server, installed / "slf4j-simple.jar") if path.exists()])

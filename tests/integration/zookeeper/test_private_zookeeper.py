@@ -1,0 +1,190 @@
+"""An ensemble of one's own, as real servers."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from tests.e2e.waiting import eventually
+from tests.zookeeper import TICK_MS, require_zookeeper
+
+#: Starts an ensemble, says so, and waits to be killed.
+STARTER = """
+import sys
+from pathlib import Path
+from holdfast.topology.private_zookeeper import PrivateZooKeeper
+servers = PrivateZooKeeper(Path(sys.argv[1]), 1, 100)
+print(servers.start(), servers.servers[0].pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
+    """One server that is not started yet, and does not stay."""
+    require_zookeeper()
+    server = PrivateZooKeeper(tmp_path / "deep" / "zk", 1, TICK_MS)
+    yield server
+    server.stop()
+
+
+def keep(hosts: str, path: str) -> None:
+    """Writes a node."""
+    client = KazooClient(hosts, timeout=5)
+    client.start(timeout=30)
+    client.retry(client.create, path, b"kept")
+    client.stop()
+    client.close()
+
+
+def kept(hosts: str, path: str) -> bytes:
+    """Reads a node, after everything that was written before."""
+    client = KazooClient(hosts, timeout=5)
+    client.start(timeout=30)
+    client.retry(client.sync, path)
+    data, _ = client.retry(client.get, path)
+    client.stop()
+    client.close()
+    return bytes(data)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be counted does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def listeners(pid: int) -> set[str]:
+    """The addresses that a process listens on, as the kernel writes them."""
+    inodes = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+                found.add(words[1].rpartition(":")[0])
+    return found
+
+
+def test_second_start_finds_what_the_first_wrote_where_it_was(lone: PrivateZooKeeper, tmp_path: Path) -> None:
+    """A stopped server leaves its nodes and its address to the next, and nobody else may read them."""
+    hosts = lone.start()
+    keep(hosts, "/one")
+    lone.stop()
+    assert lone.start() == hosts
+    assert kept(hosts, "/one") == b"kept"
+    assert (tmp_path / "deep/zk").stat().st_mode & 0o077 == 0
+
+
+def test_server_listens_on_the_loopback_alone(lone: PrivateZooKeeper) -> None:
+    """Nobody beyond this machine reaches it, and a Ctrl-C at the terminal is not for it."""
+    lone.start()
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+    found = listeners(lone.servers[0].pid)
+    assert found
+    assert found <= loopback
+    assert os.getpgid(lone.servers[0].pid) != os.getpgid(0)
+
+
+def test_server_that_dies_comes_back(lone: PrivateZooKeeper) -> None:
+    """A server that somebody kills is started again with all that was acknowledged."""
+    hosts = lone.start()
+    keep(hosts, "/one")
+    first = lone.servers[0].pid
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: lone.servers[0].pid != first and lone.servers[0].mode())
+    assert kept(hosts, "/one") == b"kept"
+
+
+def test_server_ends_with_a_killed_starter(lone: PrivateZooKeeper, tmp_path: Path) -> None:
+    """No server outlives the process that started it, and the next one waits for its end."""
+    command = [sys.executable, "-c", STARTER, str(tmp_path / "deep/zk")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        hosts, pid = process.stdout.readline().decode().split()
+        process.kill()
+    assert lone.start() == hosts
+    assert not is_alive(int(pid))
+
+
+def test_one_ensemble_per_directory(lone: PrivateZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second ensemble in the directory of a running one is refused, and the first one is not harmed."""
+    hosts = lone.start()
+    monkeypatch.setattr("holdfast.topology.private_zookeeper._LOCK_S", 0.1)
+    with pytest.raises(FailedPreconditionError, match="another process runs ZooKeeper in"):
+        PrivateZooKeeper(tmp_path / "deep" / "zk", 1, TICK_MS).start()
+    keep(hosts, "/one")
+
+
+def test_port_that_is_taken_is_named(lone: PrivateZooKeeper) -> None:
+    """An ensemble never moves by itself: who has its port is to blame, and the message says which one it is."""
+    hosts = lone.start()
+    lone.stop()
+    port = int(hosts.rpartition(":")[2])
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        with pytest.raises(UnavailableError, match=f"port {port} of the private ensemble is taken"):
+            lone.start()
+    assert lone.start() == hosts
+
+
+def test_other_number_of_servers_is_refused(lone: PrivateZooKeeper, tmp_path: Path) -> None:
+    """Three servers would not know what the one before them knew."""
+    lone.start()
+    lone.stop()
+    with pytest.raises(FailedPreconditionError, match="has 1 servers, not 3"):
+        PrivateZooKeeper(tmp_path / "deep" / "zk", 3, TICK_MS).start()
+
+
+def test_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """ZooKeeper's own words are passed on."""
+    require_zookeeper()
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/version-2").write_text("in the way")
+    with pytest.raises(UnavailableError, match=r"does not start: .*version-2"):
+        PrivateZooKeeper(tmp_path, 1, TICK_MS).start()
+
+
+def test_missing_zookeeper_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ZooKeeper or Java is not installed, the message names the command that installs both."""
+    require_zookeeper()
+    with pytest.raises(FailedPreconditionError, match=r"no ZooKeeper .*apt-get install zookeeper, or .*--ensemble"):
+        PrivateZooKeeper(tmp_path, installed=tmp_path / "none").start()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FailedPreconditionError, match=r"no Java .*apt-get install zookeeper"):
+        PrivateZooKeeper(tmp_path).start()
+
+
+def test_missing_service_fails_in_continuous_integration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ZooKeeper its tests are skipped, but not where everything must run."""
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install zookeeper"):
+        require_zookeeper(tmp_path)
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install zookeeper"):
+        require_zookeeper(tmp_path)
+
+
+def test_ensemble_serves_without_one_of_three(ensemble: PrivateZooKeeper) -> None:
+    """What a majority has acknowledged is read from those that are left, whether the leader died or stands still."""
+    leader = ensemble.leader()
+    assert leader is not None
+    ensemble.kill(leader)
+    keep(ensemble.hosts, f"/without_{leader}")
+    ensemble.start_server(leader)
+    ensemble.serving(leader)
+    other = (leader + 1) % 3
+    ensemble.pause(other)
+    assert kept(ensemble.hosts, f"/without_{leader}") == b"kept"
