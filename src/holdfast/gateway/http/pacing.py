@@ -2,8 +2,8 @@
 
 import asyncio
 
-#: Of every twenty milliseconds, one: whatever is told, and to however many, jobs are hardly slower for it.
-_SHARE = 0.05
+#: Of every hundred milliseconds, three: whatever is told, and to however many, jobs are hardly slower for it.
+_SHARE = 0.03
 
 
 class Pace:
