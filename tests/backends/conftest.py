@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,10 +15,11 @@ from tests.backends.ledger_here import LedgerHere  # noqa: E402
 from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E402
 from tests.backends.microservices import Microservices, ServiceSets  # noqa: E402
 from tests.backends.monolith import Monolith, NodeSets  # noqa: E402
+from tests.backends.pipeline import Pipeline, PipelineSets  # noqa: E402
 
 __all__ = ["place"]
 
-BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket", "microservices", "monolith")
+BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket", "microservices", "monolith", "pipeline")
 
 
 @pytest.fixture(scope="session")
@@ -44,22 +46,47 @@ def node_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSets]:
     sets.end()
 
 
-def harness_named(backend: str, servers: Servers, sets: ServiceSets, node_sets: NodeSets, folder: Path) -> Harness:
+@pytest.fixture(scope="session")
+def pipeline_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineSets]:
+    """Processes of the pipeline that tests share; none is left afterwards."""
+    sets = PipelineSets(tmp_path_factory.mktemp("pipeline"))
+    yield sets
+    sets.end()
+
+
+class Processes(NamedTuple):
+    """What tests share; nothing is started before a test asks for it."""
+
+    servers: Servers
+    services: ServiceSets
+    nodes: NodeSets
+    pipelines: PipelineSets
+
+
+@pytest.fixture(scope="session")
+def processes(
+    servers: Servers, service_sets: ServiceSets, node_sets: NodeSets, pipeline_sets: PipelineSets
+) -> Processes:
+    """All of them."""
+    return Processes(servers, service_sets, node_sets, pipeline_sets)
+
+
+def harness_named(backend: str, processes: Processes, folder: Path) -> Harness:
     """A harness of its own for one test."""
+    if backend == "pipeline":
+        return Pipeline(processes.pipelines)
     if backend == "monolith":
-        return Monolith(node_sets)
+        return Monolith(processes.nodes)
     if backend == "microservices":
-        return Microservices(sets)
+        return Microservices(processes.services)
     if backend == "ledger-disk":
         return LedgerHere(folder / "data")
     if backend == "ledger-memory":
         return LedgerHere(None)
-    return LedgerThere(servers, Carried.SOCKET if backend == "ledger-socket" else Carried.GRPC)
+    return LedgerThere(processes.servers, Carried.SOCKET if backend == "ledger-socket" else Carried.GRPC)
 
 
 @pytest.fixture(params=BACKENDS)
-def harness(
-    request: pytest.FixtureRequest, servers: Servers, service_sets: ServiceSets, node_sets: NodeSets, tmp_path: Path
-) -> Harness:
+def harness(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Harness:
     """Every backend in turn."""
-    return harness_named(request.param, servers, service_sets, node_sets, tmp_path)
+    return harness_named(request.param, processes, tmp_path)

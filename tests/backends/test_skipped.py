@@ -11,10 +11,7 @@ import pytest
 from holdfast.testing import conformance
 from holdfast.testing.conformance.harness import Capability, lacks, needs_of
 from tests.backends import test_conformance
-from tests.backends.conftest import BACKENDS, harness_named
-from tests.backends.ledger_there import Servers
-from tests.backends.microservices import ServiceSets
-from tests.backends.monolith import NodeSets
+from tests.backends.conftest import BACKENDS, Processes, harness_named
 from tests.unit.test_repository import is_one_sentence
 
 
@@ -48,20 +45,16 @@ LACKING = {
         *(Capability.CLOCK, Capability.WORKERS, Capability.SESSIONS),
     },
     "monolith": {Capability.CLOCK, Capability.FEED, Capability.ORDER},
+    "pipeline": {Capability.CLOCK, Capability.FEED, Capability.NOTES},
 }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_only_what_a_backend_lacks_is_skipped(
-    backend: str,
-    servers: Servers,
-    service_sets: ServiceSets,
-    node_sets: NodeSets,
-    tmp_path: Path,
-    record_property: Callable[[str, object], None],
+    backend: str, processes: Processes, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """The tests that are skipped are those that need what is known to be missing, and each says what that is."""
-    harness = harness_named(backend, servers, service_sets, node_sets, tmp_path)
+    harness = harness_named(backend, processes, tmp_path)
     skipped = {name: lacks(needs_of(test), harness) for name, test in suite().items()}
     expected = {name for name, test in suite().items() if needs_of(test).capabilities & LACKING[backend]}
     assert {name for name, reason in skipped.items() if reason} == expected

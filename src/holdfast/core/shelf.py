@@ -3,7 +3,7 @@
 Invariants:
 - An id is on the shelf at most once; who comes while it is there changes nothing.
 - A lane (queue, route) holds at most `lane_max` tickets, taken ones included; those beyond are refused by name.
-- Within a lane and priority the order is that of numbers, whenever a ticket comes. Between priorities the earlier
+- Within a lane and priority the order is that of the tickets, whenever one comes. Between priorities the earlier
   virtual arrival wins: a priority counts as `aging_ms` of waiting a level; with 0 it is strict.
 - A ticket that was taken is gone for everybody until it is put back or its time is over, and then it waits as before.
 - A ticket is dropped when it has been here for as long as it was sent for: whoever sent it will send it again.
@@ -34,7 +34,7 @@ class Shelved(Protocol):
     @property
     def priority(self) -> int: ...
     @property
-    def number(self) -> int: ...
+    def order(self) -> int: ...
 
 
 T = TypeVar("T", bound=Shelved)
@@ -92,7 +92,7 @@ class Shelf(Generic[T]):
         self.aging_ms = aging_ms
         self._entries: dict[str, Entry[T]] = {}
         self._counts: dict[Lane, int] = {}
-        #: What waits, by lane and priority, the smallest number first.
+        #: What waits, by lane and priority, the smallest in order first.
         self._waiting: dict[tuple[str, str, int], _Heap[T]] = {}
         #: When a lease ends or a ticket is dropped.
         self._times: _Heap[T] = []
@@ -191,7 +191,7 @@ class Shelf(Generic[T]):
     def peek(self, count: int) -> list[T]:
         """The next tickets in order, without taking any."""
         entries = [entry for entry in self._entries.values() if entry.place]
-        entries.sort(key=lambda entry: (self._virtual_arrival(entry), entry.ticket.number))
+        entries.sort(key=lambda entry: (self._virtual_arrival(entry), entry.ticket.order))
         return [entry.ticket for entry in entries[:count]]
 
     def all(self) -> Iterator[Entry[T]]:
@@ -209,7 +209,7 @@ class Shelf(Generic[T]):
         self._places += 1
         entry.place = self._places
         heap = self._waiting.setdefault((ticket.queue, ticket.route, ticket.priority), [])
-        heapq.heappush(heap, (ticket.number, entry.place, entry))
+        heapq.heappush(heap, (ticket.order, entry.place, entry))
 
     def _hand_out(self, entry: Entry[T], holder: str, until_ms: int) -> None:
         entry.place, entry.until_ms, entry.holder = 0, until_ms, holder

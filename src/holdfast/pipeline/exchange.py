@@ -6,7 +6,7 @@ at once while it is known to be, and others are sent to side by side.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -86,13 +86,14 @@ class ExchangeRole:
         batches: dict[str, list[Ticket]] = {}
         for ticket in tickets:
             batches.setdefault(self._config.of(ticket), []).append(ticket)
-        parts = await asyncio.gather(
-            *(
-                self._bring(address, batch[start : start + _BATCH_MAX], keep_ms)
-                for address, batch in batches.items()
-                for start in range(0, len(batch), _BATCH_MAX)
+        # What is urgent is there before anything else, so that no worker takes that first.
+        parts = [
+            part
+            for kind in (self._config.kind(is_high=True), self._config.kind(is_high=False))
+            for part in await self._bring_all(
+                {place: batches.pop(place) for place in kind if place in batches}, keep_ms
             )
-        )
+        ]
         routed = Routed(
             sum([part.taken for part in parts]),
             [job_id for part in parts for job_id in part.away],
@@ -102,6 +103,15 @@ class ExchangeRole:
         for name, count in (("routed", routed.taken), ("away", len(routed.away)), ("full", len(routed.full))):
             self.tally.add(name, count)
         return routed
+
+    async def _bring_all(self, batches: Mapping[str, Sequence[Ticket]], keep_ms: int) -> list[Routed]:
+        return await asyncio.gather(
+            *(
+                self._bring(address, batch[start : start + _BATCH_MAX], keep_ms)
+                for address, batch in batches.items()
+                for start in range(0, len(batch), _BATCH_MAX)
+            )
+        )
 
     async def _bring(self, address: str, tickets: Sequence[Ticket], keep_ms: int) -> Routed:
         """To one queue process. One that does not answer may have them: then they wait twice, and start once."""

@@ -30,6 +30,8 @@ from holdfast.pipeline.vitals import Vitals, get
 
 #: How often the kinds of workers are read.
 _KINDS_S = 1.0
+#: Not more often than this, however much happens.
+_KINDS_S_MIN = 0.05
 #: How many rows are tidied up together, and how often what ended is looked at.
 _TIDY_ROWS = 1_000
 _RETIRE_S = 30.0
@@ -69,6 +71,8 @@ class WatcherRole:
         self._kinds: tuple[Kind, ...] = ()
         self._full = FullLanes()
         self._woken = asyncio.Event()
+        #: The database has said something: workers may have come, too.
+        self._told = asyncio.Event()
         self._database = Outage("the database")
         self._line = Outage("the exchanges")
         #: Another delivery goes elsewhere, so that the first pauses are short.
@@ -208,6 +212,7 @@ class WatcherRole:
                 async for _ in self._claims.due():
                     deafness.ended()
                     self._woken.set()
+                    self._told.set()
             except HoldfastError as error:
                 await asyncio.sleep(deafness.failed(error))
                 self._woken.set()
@@ -237,13 +242,16 @@ class WatcherRole:
     async def _know_workers(self) -> None:
         """Whoever could run something new is worth a look."""
         while True:
+            self._told.clear()
             with suppress(HoldfastError):
                 places = await self._places.all()
                 kinds = tuple(sorted({place.kind for place in places if not place.is_draining}))
                 if kinds != self._kinds:
                     self._kinds = kinds
                     self._woken.set()
-            await asyncio.sleep(_KINDS_S * random.uniform(0.75, 1.25))
+            await asyncio.sleep(_KINDS_S_MIN)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), _KINDS_S * random.uniform(0.75, 1.25))
 
 
 def _nobody_there() -> HoldfastError:

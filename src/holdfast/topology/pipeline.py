@@ -25,7 +25,7 @@ _FOLDER = "postgres"
 _FORGETFUL = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 #: Settings that only a ledger heeds.
 _UNHEEDED = (
-    *("worker_timeout_ms", "retain_ms", "retain_jobs", "retain_bytes"),
+    *("worker_timeout_ms", "retain_jobs", "retain_bytes"),
     *("history_ms", "segment_bytes", "snapshot_bytes", "dedup_keys_max"),
 )
 

@@ -94,7 +94,7 @@ async def _watcher(options: RoleOptions, settings: Settings, closing: AsyncExitS
     closing.push_async_callback(store.close)
     lines = Lines()
     closing.push_async_callback(lines.close)
-    config = WatcherConfig(**options.said("poll_ms", "visibility_ms"))
+    config = WatcherConfig(retain_ms=settings.retain_ms, **options.said("poll_ms", "visibility_ms"))
     watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, lines))
     watcher.start()
     closing.push_async_callback(watcher.stop)

@@ -22,6 +22,10 @@ class Ticket:
     route: str = "echo"
     queue: str = "default"
 
+    @property
+    def order(self) -> int:
+        return self.number
+
 
 @dataclass
 class Known:

@@ -9,6 +9,7 @@ Invariants: after `NotDeliveredError` nobody has heard of the call, and it may g
 `UnavailableError` it may have been heard. What the other side refused is the error that it raised there.
 """
 
+import asyncio
 import ssl
 from http import HTTPStatus
 from typing import Any, TypeVar, overload
@@ -52,6 +53,7 @@ class Lines:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     @overload
     async def ask(
@@ -89,10 +91,12 @@ class Lines:
         return await self._call("POST", address, path, body, _MSGPACK, deadline_s)
 
     async def close(self) -> None:
-        """Ends every connection; calls under way fail."""
+        """Ends every connection; calls under way fail, and so does every later one."""
+        self._is_closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+            await asyncio.sleep(0)  # the connections are closed by then
 
     async def _call(
         self, method: str, address: str, path: str, body: bytes | None, kind: str, deadline_s: float
@@ -120,6 +124,8 @@ class Lines:
 
     def _open(self) -> aiohttp.ClientSession:
         """The session, made when it is first needed: it belongs to the loop that runs then."""
+        if self._is_closed:
+            raise NotDeliveredError("this process makes no more calls", reason="NOT_DELIVERED")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(

@@ -36,14 +36,14 @@ class Push(_Request, frozen=True):
     priority: int = limits.PRIORITY_DEFAULT
     number: int = 0
     deliveries: int = 1
-    created_ms: int = 0
+    due_ms: int = 0
 
     def tickets(self) -> list[Ticket]:
         """All that are named, one way or the other."""
         if not self.job_id:
             return self.jobs
         route = self.route or self.type
-        one = Ticket(self.job_id, route, self.queue, self.priority, self.number, self.deliveries, self.created_ms)
+        one = Ticket(self.job_id, route, self.queue, self.priority, self.number, self.deliveries, self.due_ms)
         return [*self.jobs, one]
 
 

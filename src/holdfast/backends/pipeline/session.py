@@ -67,10 +67,13 @@ class PipelineSession:
             lines, config.coordinator, introduction, lambda: len(self._holding.named()), self._place
         )
 
-    async def start(self) -> None:
-        """Says who is there and what is still held; `UnavailableError` if the store cannot be reached."""
+    async def start(self, *, is_back: bool = False) -> None:
+        """Says who is there and what is still held; `UnavailableError` if the store cannot be reached.
+
+        One that is back has lived on: what it does not name was not what ended it.
+        """
         held, lease_ms, sent_s = self._introduction.held, self._config.lease_ms, time.monotonic()
-        kept = await self._runs.arrive(self._worker, held, lease_ms)
+        kept = await self._runs.arrive(self._worker, held, lease_ms, is_spent=not is_back)
         for token in kept:
             self._holding.add(token, held[token], sent_s + lease_ms / 1_000, is_delivered=True)
         self._news.revoked += set(held).difference(kept)

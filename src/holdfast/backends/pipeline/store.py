@@ -28,7 +28,13 @@ class Ticket(msgspec.Struct, frozen=True, gc=False):
     number: int
     #: How often it was claimed, this time included.
     deliveries: int
-    created_ms: int = 0
+    #: When it was first to be run: what is due earlier has its place before what is due later.
+    due_ms: int = 0
+
+    @property
+    def order(self) -> int:
+        """Its place among others of its lane and priority, the smallest first."""
+        return (self.due_ms << 64) + self.number
 
 
 class Kind(msgspec.Struct, frozen=True, order=True):

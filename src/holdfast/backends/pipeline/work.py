@@ -16,10 +16,13 @@ class PipelineWork:
         self._lines = lines
         self._config = config
         self.stats = WorkStats()
+        #: Workers of this process: what one of them does not name any more was lost on its way, and ended nobody.
+        self._known: set[str] = set()
 
     async def open(self, introduction: Introduction) -> PipelineSession:
         """The store has to answer; a coordinator that does not is asked again."""
         check_names(introduction)
         session = PipelineSession(self._runs, self._lines, introduction, self._config, self.stats)
-        await session.start()
+        await session.start(is_back=introduction.worker_id in self._known)
+        self._known.add(introduction.worker_id)
         return session

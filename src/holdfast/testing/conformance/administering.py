@@ -33,7 +33,7 @@ class TestAdministering:
         stats = await place.admin.stats()
         assert stats.states == {"QUEUED": 1, "RUNNING": 1, "DONE": 1, "FAILED": 0, "CANCELED": 0}
         assert (stats.leases, stats.workers, stats.slots) == (1, 1, 4)
-        assert stats.position > 0
+        assert stats.position > 0 or Capability.FEED not in place.harness.capabilities
         assert stats.cluster_id
 
     @needs(Capability.ADMIN)

@@ -42,9 +42,11 @@ WITH RECURSIVE moment AS MATERIALIZED (
         visible_ms = m.ms + %(visibility_ms)b::bigint, claimed_ms = m.ms, deliveries = j.deliveries + 1
     FROM chosen c, moment m
     WHERE j.id = c.id
-    RETURNING j.id, j.route, j.queue, j.priority, j.number, j.deliveries, j.created_ms
+    RETURNING j.id, j.route, j.queue, j.priority, j.number, j.deliveries,
+        greatest(j.created_ms, j.not_before_ms) AS due_ms
 )
-SELECT id::text, route, queue, priority, number, deliveries, created_ms FROM claimed ORDER BY priority DESC, number;
+SELECT id::text, route, queue, priority, number, deliveries, due_ms FROM claimed
+ORDER BY priority DESC, due_ms, number;
 
 -- name: unclaim
 WITH moment AS MATERIALIZED (

@@ -3,23 +3,25 @@
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), wanted AS MATERIALIZED (
-    SELECT j.id FROM holdfast.jobs j
+    SELECT j.id, j.number FROM holdfast.jobs j
     WHERE j.id = ANY(%(ids)b::text[]::uuid[])
         AND j.state = 1
         AND j.not_before_ms <= (SELECT ms FROM moment)
         AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = j.queue AND q.mode = 2)
     ORDER BY j.id
     FOR UPDATE OF j
+), granted AS MATERIALIZED (
+    SELECT o.id, nextval('holdfast.tokens') AS token FROM (SELECT id FROM wanted ORDER BY number OFFSET 0) o
 ), started AS (
     UPDATE holdfast.jobs j SET
         state = 2,
-        token = nextval('holdfast.tokens'),
+        token = w.token,
         worker = %(worker)s::text,
         started_ms = m.ms,
         lease_until_ms = m.ms + %(lease_ms)b::bigint,
         grants = j.grants + 1,
         version = j.version + 1
-    FROM wanted w, moment m
+    FROM granted w, moment m
     WHERE j.id = w.id
     RETURNING j.*
 ), counted AS (

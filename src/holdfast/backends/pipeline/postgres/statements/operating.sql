@@ -73,6 +73,10 @@ SELECT pg_notify('holdfast_due', '');
 SELECT count(*) FILTER (WHERE name <> %(queue)s::text) FROM holdfast.queues;
 
 -- name: save_places
+-- Whoever could run something new is told to the watchers.
+WITH before AS MATERIALIZED (
+    SELECT routes, job_queues FROM holdfast.assignments WHERE worker = %(worker)s
+), saved AS (
 INSERT INTO holdfast.assignments AS a
     (worker, session, routes, job_queues, slots, places, running, is_draining, heard_ms)
 VALUES
@@ -87,15 +91,21 @@ ON CONFLICT (worker) DO UPDATE SET
     running = excluded.running,
     -- Who was asked to drain goes on draining, whatever its coordinator knew when it wrote this.
     is_draining = excluded.is_draining OR (a.is_draining AND a.session = excluded.session),
-    heard_ms = excluded.heard_ms;
+    heard_ms = excluded.heard_ms
+)
+SELECT pg_notify('holdfast_due', '') WHERE NOT EXISTS (
+    SELECT FROM before b WHERE b.routes = %(routes)b::text[] AND b.job_queues = %(job_queues)b::text[]
+);
 
 -- name: remove_places
 DELETE FROM holdfast.assignments WHERE worker = ANY(%(workers)b::text[]);
 
 -- name: all_places
 SELECT
-    worker, session, routes, job_queues, slots, places, greatest(0, holdfast.now_ms() - heard_ms), is_draining, running
-FROM holdfast.assignments ORDER BY worker;
+    a.worker, a.session, a.routes, a.job_queues, a.slots, a.places,
+    greatest(0, holdfast.now_ms() - a.heard_ms), a.is_draining,
+    (SELECT count(*) FROM holdfast.jobs j WHERE j.state = 2 AND j.worker = a.worker)
+FROM holdfast.assignments a ORDER BY a.worker;
 
 -- name: ask_to_drain
 UPDATE holdfast.assignments SET is_draining = true WHERE worker = %(worker)s RETURNING worker;

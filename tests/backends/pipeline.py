@@ -1,0 +1,187 @@
+"""The pipeline as real processes around a PostgreSQL: clients over its gateway, workers over its queue processes."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg
+
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
+from holdfast.backends.pipeline.work import PipelineWork
+from holdfast.backends.pipeline.work_stats import WorkConfig
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.topology.private_postgres import PrivatePostgres
+from tests.backends.microservices import until_it_works
+from tests.e2e.fleet import Fleet, Program, stable_port
+from tests.postgres import QUICK, require_postgres
+
+#: Tests wait for what roles do now and then.
+_OFTEN = {"HOLDFAST_LOG_LEVEL": "error"}
+#: Those that keep something of jobs in memory, or a connection to where they are.
+_STATEFUL = ("scheduler", "watcher", "normal", "high")
+
+
+class PipelineProcesses:
+    """A PostgreSQL, and one process a role but for two queue processes, with ports that they keep."""
+
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        self._fleet = fleet
+        self._postgres = PrivatePostgres(folder, QUICK)
+        self._ports = {name: stable_port() for name in ("grpc", "http", *_COMMANDS)}
+        self._programs: dict[str, Program] = {}
+        #: A job went all the way.
+        self.is_seen_working = False
+        self.url = ""
+
+    @property
+    def gateway(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self._ports['grpc']}"
+
+    @property
+    def coordinator(self) -> str:
+        """Where workers connect."""
+        return f"127.0.0.1:{self._ports['coordinator']}"
+
+    def start(self) -> None:
+        """The database first, and then all at once; waits until every one is ready."""
+        self.url = self._postgres.start()
+        self._start(*_COMMANDS)
+
+    def _start(self, *names: str) -> None:
+        ports = {name: str(port) for name, port in self._ports.items()}
+        for name in names:
+            arguments = [part.format_map(ports) for part in _COMMANDS[name]]
+            environment = {**_OFTEN, "HOLDFAST_DATABASE": self.url}
+            command = ("pipeline", arguments[0], "--port", ports["http" if name == "gateway" else name], *arguments[1:])
+            self._programs[name] = self._fleet.start(*command, **environment)
+        for name in names:
+            self._programs[name].ready()
+
+    def restart(self) -> None:
+        """Ends the database as a power cut would, and with it everybody who keeps anything; then starts them again."""
+        for name in _STATEFUL:
+            self._programs[name].kill()
+        self._postgres.crash()
+        self._start(*_STATEFUL)
+        self.is_seen_working = False
+
+    def empty(self) -> None:
+        """Forgets every job and every schedule."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"TRUNCATE {', '.join(f'holdfast.{name}' for name in _TABLES)}".encode())
+
+    def end(self) -> None:
+        """Leaves no process behind; the fleet ends the others."""
+        for program in self._programs.values():
+            program.kill()
+        self._postgres.stop()
+
+
+_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "scheduler": ("scheduler", "--leader-ms", "600"),
+    "normal": ("queue", "--type", "normal"),
+    "high": ("queue", "--type", "high"),
+    "exchange": ("exchange", "--normal", "{normal}", "--high", "{high}"),
+    "coordinator": ("coordinator", "--normal", "{normal}", "--high", "{high}"),
+    "watcher": ("watcher", "--exchanges", "{exchange}", "--poll-ms", "200", "--visibility-ms", "2000"),
+    "gateway": ("gateway", "--schedulers", "{scheduler}", "--grpc-port", "{grpc}", "--check-ms", "100", "--no-http"),
+}
+_TABLES = ("jobs", "executions", "completed", "failed", "tallies", "queues", "schedules", "ticks")
+
+
+class PipelineSets:
+    """Processes that tests share, and some for tests that want them to themselves; ended after the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fleet = Fleet(folder)
+        self._sets: dict[str, PipelineProcesses] = {}
+
+    def named(self, name: str) -> PipelineProcesses:
+        """Started when the first test asks."""
+        if name not in self._sets:
+            require_postgres()
+            made = self._sets[name] = PipelineProcesses(self._fleet, self._fleet.folder / name)
+            made.start()
+        return self._sets[name]
+
+    def end(self) -> None:
+        """Leaves no process behind."""
+        for one in self._sets.values():
+            one.end()
+        self._fleet.end()
+
+
+class Pipeline:
+    """One test's connections to a set of processes. How long a lease lasts is for workers to say."""
+
+    def __init__(self, sets: PipelineSets) -> None:
+        self._sets = sets
+        self._processes: PipelineProcesses
+        self._remote: RemoteJobs
+        self._store: PostgresStore
+        self._lines: Lines
+        self._work: PipelineWork
+        self._terms = Terms()
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(Capability) - LACKING
+
+    @property
+    def jobs(self) -> JobApi:
+        return self._remote
+
+    @property
+    def work(self) -> WorkApi:
+        return self._work
+
+    @property
+    def admin(self) -> AdminApi:
+        return self._remote
+
+    @property
+    def feed(self) -> FeedApi:
+        raise NotImplementedError
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        return self._remote.schedules
+
+    async def start(self, terms: Terms) -> None:
+        self._terms = terms
+        self._processes = await asyncio.to_thread(self._sets.named, "apart" if terms.is_alone else "shared")
+        await self._connect()
+        if terms.is_alone and not terms.may_be_used:
+            await asyncio.to_thread(self._processes.empty)
+
+    async def _connect(self) -> None:
+        self._store = await open_store(self._processes.url, pool_size=2, name="holdfast test")
+        self._lines = Lines()
+        config = WorkConfig(coordinator=self._processes.coordinator, lease_ms=self._terms.lease_ms)
+        self._work = PipelineWork(self._store.runs, self._lines, config)
+        self._remote = RemoteJobs(GrpcCarrier(self._processes.gateway))
+        if not self._processes.is_seen_working:
+            await until_it_works(self._remote, self.work)
+            self._processes.is_seen_working = True
+
+    async def stop(self) -> None:
+        await self._remote.close()
+        await self._lines.close()
+        await self._store.close()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await asyncio.to_thread(self._processes.restart)
+        await self._connect()
+
+    async def advance(self, ms: int) -> None:
+        raise NotImplementedError
+
+
+#: What the pipeline does without.
+LACKING = frozenset({Capability.FEED, Capability.NOTES, Capability.CLOCK})
