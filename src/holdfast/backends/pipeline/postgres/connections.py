@@ -21,7 +21,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from holdfast.backends.pipeline.postgres.failures import UNDONE, in_our_words, meaning_of
 from holdfast.backends.pipeline.postgres.migrating import known_migrations, migrate
-from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.backends.pipeline.postgres.synced_cursor import SyncedCursor
+from holdfast.errors import InvalidArgumentError
 
 T = TypeVar("T")
 Connection = AsyncConnection[tuple[Any, ...]]
@@ -37,6 +38,14 @@ _CLOCK_S = 60.0
 #: A deadlock ends one of its transactions at a time.
 _ATTEMPTS = 5
 
+#: Every statement has an index that serves it; a plan made while tables were small must not outlive that.
+_SETTINGS = (
+    "idle_in_transaction_session_timeout=10000",
+    "enable_seqscan=off",
+    "enable_bitmapscan=off",
+    "jit=off",
+)
+
 #: A dead peer is noticed even by a connection that only listens.
 _CONNECTING: dict[str, Any] = {
     "connect_timeout": _CONNECT_S,
@@ -51,7 +60,7 @@ class Database:
     """Connections to one database."""
 
     def __init__(self, url: str, *, pool_size: int, name: str, statement_ms: int = 5_000) -> None:
-        options = f"-c statement_timeout={statement_ms} -c idle_in_transaction_session_timeout=10000 -c jit=off"
+        options = " ".join(f"-c {setting}" for setting in (f"statement_timeout={statement_ms}", *_SETTINGS))
         try:
             self._url = make_conninfo(url, application_name=name, options=options, **_CONNECTING)
         except psycopg.Error as error:
@@ -64,7 +73,7 @@ class Database:
         logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             self._url,
-            kwargs={"autocommit": True, "prepare_threshold": 0},
+            kwargs={"autocommit": True, "prepare_threshold": 0, "cursor_factory": SyncedCursor},
             min_size=1,
             max_size=pool_size,
             timeout=_ACQUIRE_S,
@@ -123,29 +132,47 @@ class Database:
         return self._clock_ms + round(loop.time() * 1_000)
 
     async def _run(self, work: Work[T], *, is_repeatable: bool) -> T:
-        failure: HoldfastError | None = None
+        failure: psycopg.Error | None = None
+        was_cut = False
         for _ in range(_ATTEMPTS):
             try:
                 return await self._once(work)
             except UNDONE as error:
-                failure = meaning_of(error)
-            except psycopg.Error as error:
-                is_cut = isinstance(meaning_of(error), UnavailableError)
-                if failure is not None or not is_cut or not is_repeatable:
-                    raise meaning_of(error) from error
+                failure = error
+            except _CutError as cut:
+                failure = cut.cause
                 # One more time, over new connections: those of before a restart all look alive.
-                failure = meaning_of(error)
                 await self._pool.drain()
+                if was_cut or not is_repeatable:
+                    break
+                was_cut = True
+            except psycopg.Error as error:
+                failure = error
+                break
         assert failure is not None
-        raise failure
+        raise meaning_of(failure) from failure
 
     async def _once(self, work: Work[T]) -> T:
         async with self._pool.connection() as connection:
-            cut = asyncio.get_running_loop().call_later(self._silence_s, cut_off, connection)
+            silence = asyncio.get_running_loop().call_later(self._silence_s, cut_off, connection)
             try:
                 return await work(connection)
+            except UNDONE:
+                raise
+            except psycopg.Error as error:
+                if connection.broken:
+                    raise _CutError(error) from error
+                raise
             finally:
-                cut.cancel()
+                silence.cancel()
+
+
+class _CutError(Exception):
+    """The connection broke: whether anything was done is unknown."""
+
+    def __init__(self, cause: psycopg.Error) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 async def _read_clock(connection: Connection) -> int:

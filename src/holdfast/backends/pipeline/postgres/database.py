@@ -9,16 +9,17 @@ from holdfast.backends.pipeline.postgres.plans import PostgresPlans
 from holdfast.backends.pipeline.postgres.queue_book import PostgresQueueBook
 from holdfast.backends.pipeline.postgres.rows import PostgresRows
 from holdfast.backends.pipeline.postgres.runs import PostgresRuns
+from holdfast.backends.pipeline.postgres.telling import Teller
 
 
 class PostgresStore:
     """The parts of the store, over one pool of connections."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self.rows = PostgresRows(database)
+        self._database, self._teller = database, Teller(database)
+        self.rows = PostgresRows(database, self._teller)
         self.claims = PostgresClaims(database)
-        self.runs = PostgresRuns(database)
+        self.runs = PostgresRuns(database, self._teller)
         self.plans = PostgresPlans(database)
         self.places = PostgresPlaces(database)
         self.queue_book = PostgresQueueBook(database)
@@ -40,6 +41,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Ends every connection."""
+        await self._teller.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

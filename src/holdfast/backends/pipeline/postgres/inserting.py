@@ -17,6 +17,7 @@ from holdfast.backends.pipeline.postgres.reading import (
     template_of,
 )
 from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.postgres.telling import tell
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import draining, is_same_submission, reused
 from holdfast.core.lifecycle import TERMINAL
@@ -49,14 +50,16 @@ class Intake:
     def _open(self) -> dict[int, New]:
         return {at: job for at, job in self._jobs.items() if at not in self.ids and at not in self.refusals}
 
-    async def make(self, connection: Connection) -> None:
-        """Makes those that are not there yet."""
+    async def make(self, connection: Connection, *, tells: bool = True) -> None:
+        """Makes those that are not there yet, and tells watchers unless the caller does."""
         wanted = self._open()
         cursor = await connection.execute(_SQL["insert"], self._arguments(list(wanted.values())), binary=True)
         rows = await cursor.fetchall()
         made = {row[0] for row in rows}
         if rows:
             self.at_ms = rows[0][1]
+            if tells:
+                await tell(connection, (), is_due=True)
         if len(made) == len(wanted):
             self.ids |= {at: job.id for at, job in wanted.items()}
             return

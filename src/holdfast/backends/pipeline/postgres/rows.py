@@ -17,6 +17,7 @@ from holdfast.backends.pipeline.postgres.reading import (
 from holdfast.backends.pipeline.postgres.searching import Search
 from holdfast.backends.pipeline.postgres.settling import cancel_one
 from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.postgres.telling import Teller
 from holdfast.backends.pipeline.store import Standing
 from holdfast.backends.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.core.commands import CancelReply, Refusal, Submitted
@@ -36,8 +37,8 @@ _TRIES = 5
 class PostgresRows:
     """What schedulers ask of the database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, teller: Teller) -> None:
+        self._database, self._teller = database, teller
         self._random = RandomPool()
 
     async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
@@ -52,12 +53,14 @@ class PostgresRows:
         for _ in range(_TRIES):
             if intake.is_settled:
                 break
-            await self._database.ask(intake.make)
+            await self._database.ask(lambda connection: intake.make(connection, tells=False))
             if not intake.is_settled:
                 await self._database.ask(intake.find)
         else:
             raise UnavailableError("other submissions use the same keys; try again", reason="SUBMIT_IN_FLIGHT")
         intake.refusals |= refusals
+        if intake.at_ms:
+            self._teller.tell(is_due=True)
         # Under an id that was made here nothing can have been before: its own first try was answered too late.
         intake.existing -= {at for at in intake.existing if not drafts[at].id and intake.ids[at] == jobs[at].id}
         return intake.submitted(len(drafts), now_ms)
@@ -151,9 +154,9 @@ class PostgresRows:
 
         async def ask(connection: Connection) -> list[JobView]:
             statement = _SQL["page_newest" if newest_first else "page_oldest"]
-            return [
-                view_of(row) for row in await (await connection.execute(statement, arguments, binary=True)).fetchall()
-            ]
+            # Planned anew each time: how far an index is walked depends on the offset.
+            cursor = await connection.execute(statement, arguments, prepare=False, binary=True)
+            return [view_of(row) for row in await cursor.fetchall()]
 
         views = await self._database.ask(ask)
         return Page(views[:size], has_more=len(views) > size)

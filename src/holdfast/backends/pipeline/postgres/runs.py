@@ -16,9 +16,10 @@ from holdfast.backends.pipeline.postgres.settling import (
     settle,
 )
 from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.postgres.telling import Teller
 from holdfast.backends.ports import Assignment
 from holdfast.core.commands import Heard, ReportRow
-from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Extra
 from holdfast.core.outcomes import result_of
 
@@ -29,8 +30,8 @@ _NO_EXTRA = Extra()
 class PostgresRuns:
     """What workers ask of the database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, teller: Teller) -> None:
+        self._database, self._teller = database, teller
 
     async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
         """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
@@ -57,7 +58,10 @@ class PostgresRuns:
             return [_assignment(row) for row in await cursor.fetchall()]
 
         # Repeated, it would find its own rows taken, and nobody would run them until their leases are over.
-        return await self._database.ask(ask, is_repeatable=False)
+        runs = await self._database.ask(ask, is_repeatable=False)
+        if runs:
+            self._teller.tell(run.job_id for run in runs)
+        return runs
 
     async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
         """A lease holds as long as nobody has taken it back."""
@@ -73,14 +77,19 @@ class PostgresRuns:
         """One transaction for all of them."""
         ids = possible_ids([row.job_id for row in rows])
 
-        async def work(connection: Connection) -> list[str]:
+        async def work(connection: Connection) -> tuple[dict[str, Outcome], list[str]]:
             jobs = await lock_jobs(connection, ids)
             outcomes, refused = _judged(worker, rows, jobs)
             if outcomes:
-                await settle(connection, list(outcomes.values()), next(iter(jobs.values())).now_ms)
-            return refused
+                now_ms = next(iter(jobs.values())).now_ms
+                await settle(connection, list(outcomes.values()), now_ms, tells=False)
+            return outcomes, refused
 
-        return await self._database.transact(work)
+        outcomes, refused = await self._database.transact(work)
+        if outcomes:
+            is_due = any(outcome.result.state == QUEUED for outcome in outcomes.values())
+            self._teller.tell(outcomes, is_due=is_due)
+        return refused
 
     async def release(self, worker: str, tokens: Collection[int], *, is_spent: bool) -> None:
         """Those that are still this worker's."""
@@ -96,7 +105,7 @@ class PostgresRuns:
 
 
 def _assignment(row: Row) -> Assignment:
-    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, _ = row
+    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue = row
     extra = extra_of(packed) or _NO_EXTRA
     return Assignment(
         token,

@@ -53,7 +53,9 @@ class Search:
     async def run(self, connection: Connection) -> Found:
         """What was found, and where to go on."""
         statement = _SQL["scan_oldest" if self._query.oldest_first else "scan_newest"]
-        rows = await (await connection.execute(statement, self._arguments(), binary=True)).fetchall()
+        # Planned anew each time: how far the index is walked depends on the arguments.
+        cursor = await connection.execute(statement, self._arguments(), prepare=False, binary=True)
+        rows = await cursor.fetchall()
         ids: list[str] = []
         last: Place | None = None
         for seen, (job_id, created_ms, is_match) in enumerate(rows, start=1):

@@ -1,7 +1,7 @@
 """What becomes of rows that ran, or should have: locked by id in order, decided by the core's rules, written at once.
 
-Invariants: a row leaves RUNNING only under its lock and its token; whatever changes a row's state adds to the counts
-and tells who waits, in the same statement.
+Invariants: a row leaves RUNNING only under its lock and its token; whatever changes a row's state adds to the counts,
+in the same statement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ import msgspec
 from holdfast.backends.pipeline.postgres.connections import Connection
 from holdfast.backends.pipeline.postgres.reading import BIGINT_MAX, TEMPLATE_END, Row, storable, template_of
 from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.backends.pipeline.postgres.telling import tell
 from holdfast.core.commands import CancelReply
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL, State, check
 from holdfast.core.model import Result, Template
@@ -114,8 +115,8 @@ def queued_canceled(job: Locked, reason: str) -> Outcome:
     return Outcome(job, Result(0, CANCELED, summary=reason), not_before_ms=job.not_before_ms, is_canceled=True)
 
 
-async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: int) -> None:
-    """Writes all of it down."""
+async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: int, *, tells: bool = True) -> None:
+    """Writes all of it down, and tells who waits unless the caller does."""
     for outcome in outcomes:
         check(outcome.job.state, outcome.result.state)
     results, jobs = [outcome.result for outcome in outcomes], [outcome.job for outcome in outcomes]
@@ -140,6 +141,8 @@ async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: in
         "started": [job.started_ms for job in jobs],
     }
     await connection.execute(_SQL["settle"], arguments)
+    if tells:
+        await tell(connection, arguments["ids"], is_due=QUEUED in arguments["states"])
 
 
 async def cancel_one(connection: Connection, job_id: str, reason: str) -> CancelReply | None:
@@ -154,6 +157,7 @@ async def cancel_one(connection: Connection, job_id: str, reason: str) -> Cancel
         return CancelReply(CANCELED, was_terminal=False, token=job.token)
     if not job.cancel_requested:
         await connection.execute(_SQL["mark"], {"id": job_id, "reason": storable(reason)})
+        await tell(connection, [job_id], is_due=False)
     return CancelReply(RUNNING, was_terminal=False, token=job.token)
 
 

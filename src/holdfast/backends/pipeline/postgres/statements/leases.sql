@@ -27,13 +27,9 @@ WITH moment AS MATERIALIZED (
 ), counted AS (
     INSERT INTO holdfast.tallies (queue, state, jobs)
     SELECT s.queue, v.state, sum(v.jobs) FROM started s, (VALUES (1, -1), (2, 1)) v(state, jobs) GROUP BY 1, 2
-), told AS MATERIALIZED (
-    SELECT pg_notify('holdfast_changed', string_agg(n.id::text, ','))
-    FROM (SELECT s.id, (row_number() OVER ()) / 200 AS part FROM started s) n GROUP BY n.part
 )
 SELECT
-    s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue,
-    (SELECT count(*) FROM told)
+    s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue
 FROM started s ORDER BY s.number;
 
 -- name: extend
@@ -144,18 +140,12 @@ WITH rows AS MATERIALIZED (
         SELECT queue, state, 1 AS jobs FROM rows UNION ALL SELECT queue, before, -1 FROM rows
     ) c GROUP BY 1, 2
 )
-SELECT pg_notify('holdfast_changed', string_agg(n.id::text, ','))
-FROM (SELECT id, (row_number() OVER ()) / 200 AS part FROM rows) n GROUP BY n.part
-UNION ALL
-SELECT pg_notify('holdfast_due', '') WHERE EXISTS (SELECT FROM rows WHERE state = 1);
+SELECT count(*) FROM rows;
 
 -- name: mark
 -- A running job is asked to stop.
-WITH marked AS (
-    UPDATE holdfast.jobs SET cancel_requested = true, cancel_reason = %(reason)s::text, version = version + 1
-    WHERE id = %(id)s::uuid
-)
-SELECT pg_notify('holdfast_changed', %(id)s::text);
+UPDATE holdfast.jobs SET cancel_requested = true, cancel_reason = %(reason)s::text, version = version + 1
+WHERE id = %(id)s::uuid;
 
 -- name: keep
 UPDATE holdfast.jobs SET lease_until_ms = holdfast.now_ms() + %(lease_ms)b::bigint

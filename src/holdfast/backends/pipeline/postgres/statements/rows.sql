@@ -40,7 +40,7 @@ WITH moment AS MATERIALIZED (
 ), counted AS (
     INSERT INTO holdfast.tallies (queue, state, jobs) SELECT queue, 1, count(*) FROM made GROUP BY queue
 )
-SELECT made.id::text, m.ms, (SELECT pg_notify('holdfast_due', '')) FROM made CROSS JOIN moment m;
+SELECT made.id::text, m.ms FROM made CROSS JOIN moment m;
 
 -- name: known
 -- Whatever may answer drafts that were not made.

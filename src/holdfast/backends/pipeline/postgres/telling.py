@@ -1,0 +1,51 @@
+"""Telling others what was committed, after the commit and together with whatever else there is to tell.
+
+A notice inside a transaction would make all commits of the database wait for each other. A notice that is lost because
+this process dies right after its commit costs those who wait no more than their next poll.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+
+from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.statements import statements
+from holdfast.errors import HoldfastError
+
+_SQL = statements("telling")
+
+
+async def tell(connection: Connection, changed: Iterable[str], *, is_due: bool) -> None:
+    """Says which jobs have changed, and whether rows may have become visible."""
+    await connection.execute(_SQL["tell"], {"ids": list(changed), "is_due": is_due})
+
+
+class Teller:
+    """What one process has to tell."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._changed: dict[str, None] = {}
+        self._is_due = False
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, changed: Iterable[str] = (), *, is_due: bool = False) -> None:
+        """Soon; whoever calls has no time to wait for it."""
+        self._changed.update(dict.fromkeys(changed))
+        self._is_due |= is_due
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Once all is told."""
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while self._changed or self._is_due:
+            work = partial(tell, changed=self._changed, is_due=self._is_due)
+            self._changed, self._is_due = {}, False
+            try:
+                await self._database.ask(work)
+            except HoldfastError:  # whoever waits looks for itself now and then
+                return
