@@ -129,6 +129,19 @@ WORK_PER_S_DEFAULT: Final = 20_000
 # A client keeps a connection to every node, and asks all of them for a list.
 NODES_MAX: Final = 64
 
+# --- what is kept in ZooKeeper ---
+
+# Its servers cut the connection of whoever sends a request over `jute.maxbuffer`, by default one byte less than a
+# mebibyte; a job is submitted by one transaction, and one that ends with the largest output and labels still fits.
+ZOOKEEPER_TRANSACTION_BYTES_MAX: Final = 1_000_000
+# Names in one list of waiting jobs: what a worker reads to find its next jobs, however many wait behind.
+ZOOKEEPER_BUCKET_JOBS: Final = 256
+# An answer of the ensemble takes milliseconds, and an election of its leader a second or two.
+ZOOKEEPER_CALL_MS: Final = 5_000
+# The client library keeps a session alive by a ping every third of its time, give or take 0.4 s: a shorter session
+# would be lost without a fault.
+ZOOKEEPER_SESSION_MS_MIN: Final = 2_000
+
 # --- what the coordinator holds ---
 
 # Beyond these, submits are refused while work goes on: memory is bounded by intent, not by the kernel.

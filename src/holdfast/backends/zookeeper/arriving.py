@@ -1,0 +1,87 @@
+"""A worker's session begins: it takes its place, and what an earlier session of the same worker held is sorted out.
+
+Invariants: of two sessions under one id the newer one has the node, and with it the version of the note under `held`
+that every bid checks, so the older one cannot bid any more; what the newer one does not name goes back unspent,
+because its worker is known to live.
+"""
+
+from holdfast.backends.ports import Introduction
+from holdfast.backends.zookeeper.changing import Changing, Decided
+from holdfast.backends.zookeeper.introducing import kind_of, kind_said
+from holdfast.backends.zookeeper.records import Kept
+from holdfast.backends.zookeeper.transactions import Check, Create, Delete, Put, RefusedError, Step
+from holdfast.core.lifecycle import RUNNING
+from holdfast.errors import UnavailableError
+
+_TRIES_MAX = 20
+
+
+class Arrival:
+    """One session that comes."""
+
+    def __init__(self, changing: Changing, introduction: Introduction) -> None:
+        self._changing = changing
+        self._connection, self._paths = changing.connection, changing.paths
+        self._introduction = introduction
+        self._worker = introduction.worker_id
+
+    async def come(self) -> Check:
+        """Takes the worker's node, from an older session if it must; what every bid is to check."""
+        paths, said = self._paths, kind_said(kind_of(self._introduction))
+        node, held, asked = paths.worker(self._worker), paths.held_by(self._worker), paths.asked_of(self._worker)
+        for _ in range(_TRIES_MAX):
+            self._connection.sync()
+            there = [await self._connection.exists(path) for path in (node, held, asked)]
+            steps: list[Step] = [Put(held, b"") if there[1] else Create(held)]
+            steps += [Delete(node)] if there[0] else []
+            steps += [Create(node, said, ephemeral=True)]
+            steps += [] if there[2] else [Create(asked)]
+            try:
+                done = await self._connection.transact(steps)
+            except RefusedError:
+                continue
+            stat = done.stats[0]
+            return Check(held, stat.version if stat is not None else 0)
+        raise UnavailableError(f"too many sessions of {self._worker!r} come at once; try again", reason="CONTENDED")
+
+    async def sort_out(self) -> dict[int, Kept]:
+        """The leases that were named and hold, by token; all others of this worker go back."""
+        named = {job_id: token for token, job_id in self._introduction.held.items()}
+        holds: dict[int, Kept] = {}
+        path = self._paths.held_by(self._worker)
+        for job_id in await self._connection.children(path) or []:
+            kept = await self._changing.read(job_id)
+            if kept is None or kept.record.state != RUNNING or kept.record.worker != self._worker:
+                self._connection.transact([Delete(f"{path}/{job_id}")])
+            elif named.get(job_id) == kept.record.token:
+                adopted = await self._adopt(kept)
+                if adopted is not None:
+                    holds[adopted.record.token] = adopted
+            else:
+                await self._give_back(kept)
+        return holds
+
+    async def _adopt(self, kept: Kept) -> Kept | None:
+        token = kept.record.token
+
+        async def decide(kept: Kept) -> Decided:
+            record = kept.record
+            if record.state != RUNNING or record.worker != self._worker or record.token != token:
+                return None
+            is_there = await self._connection.exists(self._paths.bid(record.id)) is not None
+            return record, self._changing.moves.adopt(kept, is_bid_there=is_there)
+
+        if await self._changing.change(kept, decide) is None:
+            return None
+        return await self._changing.read(kept.record.id)
+
+    async def _give_back(self, kept: Kept) -> None:
+        async def decide(kept: Kept) -> Decided:
+            record = kept.record
+            if record.state != RUNNING or record.worker != self._worker:
+                return None
+            has_bid = await self._connection.exists(self._paths.bid(record.id)) is not None
+            now_ms = self._connection.now_ms()
+            return self._changing.moves.give_back(kept, "its worker forgot it", now_ms, is_spent=False, has_bid=has_bid)
+
+        await self._changing.change(kept, decide)

@@ -1,0 +1,116 @@
+"""From the client library's threads to one event loop.
+
+Invariants:
+- Nothing of ours runs on a thread of the library: answers, watches and changes of state are only put into a queue
+  there.
+- The loop is woken once for whatever has come since it was last woken, and runs it in the order in which it came.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+Convert = Callable[[Any], Any]
+
+
+class Bell(asyncio.Event):
+    """What a watch does: it rings, and whoever is at the bell looks for himself."""
+
+    def rung(self, _event: object) -> None:
+        """Called on the loop, whatever it was that happened."""
+        self.set()
+
+
+class Inbox:
+    """What other threads have for the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_called = False
+
+    def put(self, act: Callable[..., None], *arguments: object) -> None:
+        """From any thread: the loop will do this."""
+        self._waiting.append((act, arguments))
+        if not self._is_called:
+            self._is_called = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
+                self._loop.call_soon_threadsafe(self._empty)
+
+    def _empty(self) -> None:
+        self._is_called = False  # first: what comes from now on calls again
+        while self._waiting:
+            act, arguments = self._waiting.popleft()
+            act(*arguments)
+
+
+class Answer:
+    """Where the library leaves the outcome of one request; a future of the loop gets it."""
+
+    __slots__ = ("_inbox", "_link", "convert", "failed", "future")
+
+    def __init__(self, inbox: Inbox, future: asyncio.Future[Any]) -> None:
+        self._inbox = inbox
+        self._link: Callable[[Answer], None] | None = None
+        self.future = future
+        #: Both are set by whoever asked, before the loop can get to the outcome.
+        self.convert: Convert = lambda value: value
+        self.failed: Convert = lambda error: error
+
+    def set(self, value: object = None) -> None:
+        """On the library's thread."""
+        self._inbox.put(self._resolve, value)
+
+    def set_exception(self, error: Exception) -> None:
+        """On the library's thread."""
+        self._inbox.put(self._fail, error)
+
+    def rawlink(self, callback: "Callable[[Answer], None]") -> None:
+        """The library waits for one answer to give another."""
+        self._link = callback
+
+    def get(self) -> Any:  # noqa: ANN401 - whatever the library has put there
+        """What the library has waited for, as it asks for it."""
+        return self.future.result()
+
+    def _resolve(self, value: object) -> None:
+        if not self.future.done():
+            try:
+                self.future.set_result(self.convert(value))
+            except Exception as error:  # noqa: BLE001 - whoever asked is told
+                self.future.set_exception(error)
+            self._pass_on()
+
+    def _fail(self, error: Exception) -> None:
+        if not self.future.done():
+            outcome = self.failed(error)
+            if isinstance(outcome, BaseException):
+                self.future.set_exception(outcome)
+            else:
+                self.future.set_result(outcome)
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._link is not None:
+            self._link(self)
+
+
+class Bridge(SequentialThreadingHandler):  # type: ignore[misc]  # the library has no types
+    """The library's handler, with the loop in place of its two threads for callbacks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.inbox = Inbox(loop)
+
+    def async_result(self) -> Answer:
+        """Called by the library for every request, on the thread that asks: that is the loop's."""
+        return Answer(self.inbox, self._loop.create_future())
+
+    def dispatch_callback(self, callback: Any) -> None:  # noqa: ANN401 - the library's own tuple
+        """A watch has fired."""
+        self.inbox.put(callback.func, *callback.args)

@@ -1,0 +1,104 @@
+"""Making one change happen: the nodes it needs, and the answer that a lost connection has swallowed.
+
+Invariants:
+- A change is tried again only after the record was read again, so what is tried is what the record allows now.
+- Whether a change was made that was not answered is read from the record, after `sync`: only what was not made is
+  tried again.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from holdfast.backends.zookeeper.connection import Connection
+from holdfast.backends.zookeeper.lanes import Lanes
+from holdfast.backends.zookeeper.moves import Moves
+from holdfast.backends.zookeeper.paths import Lane
+from holdfast.backends.zookeeper.records import Kept, Record, encode, kept_of
+from holdfast.backends.zookeeper.transactions import Check, Create, Done, RefusedError, Step, Why
+from holdfast.errors import UnavailableError
+
+#: What a change leads to and the steps to it; None if there is nothing to change.
+Decided = tuple[Record, list[Step]] | None
+Decide = Callable[[Kept], Awaitable[Decided]]
+
+#: Somebody else tidies up what a change needs at most so often in a row.
+_TRIES_MAX = 20
+
+
+class Changing:
+    """Changes of jobs over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.paths = connection.paths
+        self.lanes = Lanes(connection)
+        self.moves = Moves(connection.paths, self.lanes)
+        paths = connection.paths
+        self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.index))
+
+    async def read(self, job_id: str) -> Kept | None:
+        """The record as it is now, whichever server is asked."""
+        self.connection.sync()
+        node = await self.connection.get(self.paths.record(job_id))
+        return None if node is None else kept_of(node)
+
+    async def change(self, kept: Kept, decide: Decide) -> Record | None:
+        """Decides and writes until that has counted; None once `decide` says that there is nothing to change.
+
+        `UnavailableError`: it is unknown whether it has counted.
+        """
+        for _ in range(_TRIES_MAX):
+            decided = await decide(kept)
+            if decided is None:
+                return None
+            changed, steps = decided
+            try:
+                await self.transact(steps, changed.lane)
+            except RefusedError as error:
+                refused = error
+            except UnavailableError:
+                if await self._was_made(kept, changed):
+                    return changed
+                refused = None
+            else:
+                return changed
+            if refused is not None and isinstance(refused.step, Check):
+                self.lanes.forget(changed.lane)
+            found = await self.read(kept.record.id)
+            if found is None:
+                return None
+            kept = found
+        raise UnavailableError(f"job {kept.record.id} changes too often to be changed; try again", reason="CONTENDED")
+
+    async def transact(self, steps: list[Step], lane: Lane) -> Done:
+        """With whatever parents it lacks; `RefusedError` if that is not what it lacks."""
+        for step in steps:
+            if isinstance(step, Create) and step.path.startswith(self._dated):
+                await self.lanes.ensure_minute(step.path)
+        for _ in range(_TRIES_MAX):
+            try:
+                return await self.connection.transact(steps)
+            except RefusedError as error:
+                if not await self.mend(error, lane):
+                    raise
+        return await self.connection.transact(steps)
+
+    async def mend(self, error: RefusedError, lane: Lane) -> bool:
+        """Makes the parent that a step lacked; whether it was that."""
+        step = error.step
+        if not isinstance(step, Create) or error.why is not Why.MISSING:
+            return False
+        if step.path.startswith(f"{self.paths.waiting}/"):
+            await self.lanes.ensure(lane)
+            return True
+        if step.path.startswith(self._dated):
+            self.lanes.forget_minute(step.path)
+            await self.lanes.ensure_minute(step.path)
+            return True
+        return False
+
+    async def _was_made(self, kept: Kept, changed: Record) -> bool:
+        """Waits until it can be told."""
+        await self.connection.connected()
+        await self.connection.sync()
+        node = await self.connection.get(self.paths.record(kept.record.id))
+        return node is not None and node.stat.version == kept.version + 1 and node.data == encode(changed)

@@ -1,0 +1,320 @@
+"""One session with an ensemble, as one event loop uses it.
+
+Invariants:
+- A request is sent when its method is called, and answered in that order: callers may have many under way.
+- Every request is answered in time or fails. After `UnavailableError` it is unknown whether the ensemble has done
+  it, or will: only what is read after `sync`, on a session that is connected again, says so. Nothing is sent twice
+  here.
+- A watch only rings a bell. It also rings when the connection is lost, because what it waits for may have happened
+  meanwhile.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+
+from holdfast import limits
+from holdfast.backends.zookeeper.bridge import Answer, Bell, Bridge, Convert
+from holdfast.backends.zookeeper.paths import LAYOUT, Paths
+from holdfast.backends.zookeeper.transactions import (
+    Check,
+    Create,
+    Delete,
+    Done,
+    Node,
+    Put,
+    RefusedError,
+    Stat,
+    Step,
+    Why,
+)
+from holdfast.errors import FailedPreconditionError, HoldfastError, InternalError, UnavailableError
+
+_CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
+_WHY = {
+    kazoo_errors.NodeExistsError: Why.EXISTS,
+    kazoo_errors.NoNodeError: Why.MISSING,
+    kazoo_errors.BadVersionError: Why.CHANGED,
+    kazoo_errors.NotEmptyError: Why.NOT_EMPTY,
+}
+#: What the other steps of a transaction are told that failed.
+_BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+#: The library's logs are for its own authors: whoever wants them configures this logger.
+_LOGGER = logging.getLogger("holdfast.zookeeper.client")
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
+
+
+class Phase(Enum):
+    """How it stands with the session."""
+
+    CONNECTED = "it is connected"
+    SUSPENDED = "it may be alive, and nobody can be asked"
+    LOST = "it is over, and all that was its own is gone"
+
+
+class Connection:
+    """One session. Made by `connect`."""
+
+    def __init__(self, hosts: str, root: str, session_ms: int) -> None:
+        self.paths = Paths(root)
+        self.hosts = hosts
+        self.phase = Phase.LOST
+        #: How many requests of each kind were sent, how many names were listed, how many watches have rung.
+        self.traffic: Counter[str] = Counter()
+        self.when_changed: list[Callable[[Phase], None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._bridge = Bridge(self._loop)
+        session_ms = max(session_ms, limits.ZOOKEEPER_SESSION_MS_MIN)
+        self._client = KazooClient(
+            hosts,
+            timeout=session_ms / 1_000,
+            handler=self._bridge,
+            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
+            logger=_LOGGER,
+        )
+        self._client.add_listener(lambda state: self._bridge.inbox.put(self._change, state))
+        self._connected = asyncio.Event()
+        self._open: set[asyncio.Future[Any]] = set()
+        #: The ensemble's time and this process's clock at one instant.
+        self._clock = (0.0, 0.0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def session_id(self) -> int:
+        """Of the session as it is now; 0 while nobody is connected."""
+        identity = self._client.client_id
+        return identity[0] if identity else 0
+
+    def now_ms(self) -> int:
+        """The ensemble's time."""
+        at_ms, at_s = self._clock
+        return int(at_ms + (time.monotonic() - at_s) * 1_000)
+
+    async def open(self) -> None:
+        """Connects and makes sure of the layout; `UnavailableError` if nobody answers in time."""
+        await asyncio.to_thread(self._client.start_async)
+        try:
+            await self.connected()
+            await self._prepare()
+            await self._set_clock()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends the session: all that is its own is gone when this returns, if the ensemble can be reached."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        for future in list(self._open):
+            if not future.done():
+                future.set_exception(_unknown("the connection to ZooKeeper was closed"))
+        with contextlib.suppress(Exception):  # the library could not end its thread in time; it ends by itself
+            await asyncio.to_thread(self._client.stop)
+        with contextlib.suppress(Exception):
+            self._client.close()
+
+    async def connected(self) -> None:
+        """Waits until somebody can be asked; `UnavailableError` if that takes too long."""
+        try:
+            async with asyncio.timeout(_CALL_S):
+                await self._connected.wait()
+        except TimeoutError:
+            raise UnavailableError(f"no ZooKeeper server answers at {self.hosts}", reason="ENSEMBLE_AWAY") from None
+
+    # -- requests
+
+    def get(self, path: str, bell: Bell | None = None) -> asyncio.Future[Node | None]:
+        """What a node holds; None if there is no such node, and then no bell will ring."""
+        self.traffic["get"] += 1
+        answer = self._client.get_async(path, self._watch(bell))
+        return self._asked(answer, lambda pair: Node(pair[0], _stat(pair[1])), _none_if_missing)
+
+    def exists(self, path: str, bell: Bell | None = None) -> asyncio.Future[Stat | None]:
+        """What is known of a node; the bell rings when it comes, changes or goes."""
+        self.traffic["exists"] += 1
+        return self._asked(self._client.exists_async(path, self._watch(bell)), _stat_or_none)
+
+    def children(self, path: str, bell: Bell | None = None) -> asyncio.Future[list[str] | None]:
+        """The names below a node, in no order; None if there is no such node, and then no bell will ring."""
+        self.traffic["children"] += 1
+        answer = self._client.get_children_async(path, self._watch(bell))
+        return self._asked(answer, self._count_names, _none_if_missing)
+
+    def sync(self) -> asyncio.Future[object]:
+        """What is read after this is no older than this request."""
+        self.traffic["sync"] += 1
+        return self._asked(self._client.sync_async(self.paths.root))
+
+    def transact(self, steps: list[Step]) -> asyncio.Future[Done]:
+        """All steps or none; `RefusedError` names the one that was not possible."""
+        self.traffic["transact"] += 1
+        transaction = self._client.transaction()
+        for step in steps:
+            match step:
+                case Create():
+                    transaction.create(step.path, step.data, ephemeral=step.ephemeral, sequence=step.sequential)
+                case Put():
+                    transaction.set_data(step.path, step.data, step.version)
+                case Delete():
+                    transaction.delete(step.path, step.version)
+                case Check():
+                    transaction.check(step.path, step.version)
+        return self._asked(transaction.commit_async(), lambda results: _done(steps, results))
+
+    def _asked(
+        self, answer: Answer, convert: Convert | None = None, failed: Convert | None = None
+    ) -> asyncio.Future[Any]:
+        future = answer.future
+        if convert is not None:
+            answer.convert = convert
+        answer.failed = failed or _error_of
+        if self._is_closed and not future.done():
+            future.set_exception(_unknown("the connection to ZooKeeper was closed"))
+        self._open.add(future)
+        overdue = self._loop.call_later(_CALL_S, self._give_up, future)
+        future.add_done_callback(lambda done: self._answered(done, overdue))
+        return future
+
+    def _answered(self, future: asyncio.Future[Any], overdue: asyncio.TimerHandle) -> None:
+        overdue.cancel()
+        self._open.discard(future)
+        if not future.cancelled():
+            future.exception()  # whoever does not wait for an answer need not be warned of it
+
+    def _give_up(self, future: asyncio.Future[Any]) -> None:
+        if not future.done():
+            future.set_exception(_unknown(f"ZooKeeper did not answer within {_CALL_S:.0f} s"))
+
+    def _watch(self, bell: Bell | None) -> Callable[[object], None] | None:
+        if bell is None:
+            return None
+        return _Watch(self.traffic, bell)
+
+    def _count_names(self, names: list[str]) -> list[str]:
+        self.traffic["names"] += len(names)
+        return names
+
+    # -- the session
+
+    def _change(self, state: str) -> None:
+        phase = Phase[state]
+        assert isinstance(state, str)
+        self.phase = phase
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+            if self._clock[1] and not self._is_closed:  # the machine may have slept meanwhile
+                self._spawn_clock()
+        else:
+            self._connected.clear()
+        for listener in list(self.when_changed):
+            listener(phase)
+
+    def _spawn_clock(self) -> None:
+        task = self._loop.create_task(self._set_clock_again())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _set_clock_again(self) -> None:
+        with contextlib.suppress(HoldfastError):
+            await self._set_clock()
+
+    async def _set_clock(self) -> None:
+        """By the time stamp of a write, which lies between its beginning and its end."""
+        before_s = time.monotonic()
+        done = await self.transact([Put(self.paths.clock, b"")])
+        stat = done.stats[0]
+        assert stat is not None
+        self._clock = (float(stat.changed_ms), (before_s + time.monotonic()) / 2)
+
+    async def _prepare(self) -> None:
+        """Makes what is always there, unless somebody has."""
+        node = await self.get(self.paths.layout)
+        if node is None:
+            for parent in self.paths.parents():
+                with contextlib.suppress(RefusedError):
+                    await self.transact([Create(parent)])
+            with contextlib.suppress(RefusedError):
+                await self.transact([Create(self.paths.layout, LAYOUT), *map(Create, self.paths.fixed())])
+            await self.sync()
+            node = await self.get(self.paths.layout)
+        if node is None or node.data != LAYOUT:
+            found = node.data.decode(errors="replace") if node else "none"
+            message = (
+                f"expected the layout below {self.paths.root!r} to be {LAYOUT.decode()}, got {found}; use another path"
+            )
+            raise FailedPreconditionError(message, reason="LAYOUT_UNKNOWN")
+
+
+class _Watch:
+    """Rings a bell; equal watches of one node ring once."""
+
+    __slots__ = ("_bell", "_traffic")
+
+    def __init__(self, traffic: Counter[str], bell: Bell) -> None:
+        self._traffic, self._bell = traffic, bell
+
+    def __call__(self, event: object) -> None:
+        self._traffic["rings"] += 1
+        self._bell.rung(event)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Watch) and other._bell is self._bell
+
+    def __hash__(self) -> int:
+        return id(self._bell)
+
+
+async def connect(hosts: str, root: str, *, session_ms: int) -> Connection:
+    """A connection that is connected; `UnavailableError` if no server answers in time."""
+    connection = Connection(hosts, root, session_ms)
+    await connection.open()
+    return connection
+
+
+def _stat(stat: Any) -> Stat:  # noqa: ANN401 - the library's own tuple
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.mtime, stat.ephemeralOwner, stat.numChildren)
+
+
+def _stat_or_none(stat: Any) -> Stat | None:  # noqa: ANN401 - the library's own tuple
+    return None if stat is None else _stat(stat)
+
+
+def _done(steps: list[Step], results: list[Any]) -> Done:
+    for index, result in enumerate(results):
+        if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
+            raise RefusedError(index, steps[index], _WHY.get(type(result), Why.OTHER))
+    if any(isinstance(result, Exception) for result in results):
+        raise InternalError("ZooKeeper rolled a transaction back without saying why")
+    paths = [result if isinstance(result, str) else "" for result in results]
+    stats = [_stat(result) if isinstance(step, Put) else None for step, result in zip(steps, results, strict=True)]
+    return Done(paths, stats)
+
+
+def _none_if_missing(error: Exception) -> HoldfastError | None:
+    return None if isinstance(error, kazoo_errors.NoNodeError) else _error_of(error)
+
+
+def _error_of(error: Exception) -> HoldfastError:
+    """What of the library's errors is an answer is taken out before; what is left is no answer."""
+    name = type(error).__name__
+    if isinstance(error, kazoo_errors.NoAuthError | kazoo_errors.AuthFailedError):
+        return FailedPreconditionError(f"ZooKeeper does not allow this: {name}", reason="ENSEMBLE_REFUSED")
+    return _unknown(f"the connection to ZooKeeper was lost ({name})")
+
+
+def _unknown(message: str) -> UnavailableError:
+    return UnavailableError(message, reason="ENSEMBLE_LOST")

@@ -1,0 +1,134 @@
+"""`JobApi` over nodes: for a gateway, or inside a client that has no server of ours.
+
+Invariants: what is told of a job is no older than the question, whichever server answers; a watch is set with the
+reading, so nothing that happens after it is missed.
+"""
+
+from collections.abc import AsyncGenerator, Collection, Sequence
+
+from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.backends.repeating import refusal_to_repeat, repeated
+from holdfast.backends.zookeeper.bridge import Bell
+from holdfast.backends.zookeeper.canceling import cancel
+from holdfast.backends.zookeeper.changing import Changing
+from holdfast.backends.zookeeper.connection import Connection
+from holdfast.backends.zookeeper.listing import Listing
+from holdfast.backends.zookeeper.records import Kept, kept_of, result_of, view_of
+from holdfast.backends.zookeeper.submitting import Submission
+from holdfast.backends.zookeeper.why import explain
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.model import Template
+from holdfast.core.tasks import unknown_job
+from holdfast.core.validation import is_given_id
+
+
+class NodeJobs:
+    """What clients ask for, answered by the ensemble."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._paths = connection.paths
+        self._changing = Changing(connection)
+        self._listing = Listing(connection)
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """One transaction each, many at a time."""
+        return await Submission(self._changing, templates, drafts).run()
+
+    async def get(self, job_id: str) -> JobView:
+        """Its record."""
+        return view_of((await self._kept(job_id)).record)
+
+    async def result(self, job_id: str) -> ResultView:
+        """The record says whether there is one."""
+        kept = await self._kept(job_id)
+        return await self._result(kept)
+
+    async def payload(self, job_id: str) -> bytes:
+        """As it was submitted."""
+        kept = await self._kept(job_id)
+        node = await self._connection.get(self._paths.payload(job_id)) if kept.record.payload_bytes else None
+        return node.data if node else b""
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Decided by the version of the record, like a bid."""
+        return await cancel(self._changing, _checked(job_id), reason)
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """Along the index, record by record."""
+        return await self._listing.page(states, offset, size, newest_first=newest_first)
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """In parts; each reads a bounded number of records."""
+        return await self._listing.find(query, cursor, size)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """From the record, and from what workers say of themselves."""
+        kept = await self._kept(job_id)
+        reason, sentence = await explain(self._connection, kept.record)
+        return Explanation(State(kept.record.state), reason, sentence)
+
+    async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
+        """The job now and after each change until it is terminal."""
+        async for kept in self._changes(job_id):
+            yield view_of(kept.record)
+
+    async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
+        """Woken by the watch on the record."""
+        async for kept in self._changes(job_id):
+            if kept.record.state in TERMINAL:
+                return view_of(kept.record), await self._result(kept)
+        raise AssertionError("the changes of a job go on until it is terminal")
+
+    async def retry(self, job_id: str, request_id: str = "") -> str:
+        """Same template, payload, labels and headers; under a request id the same call finds the same job."""
+        view = await self.get(job_id)
+        refusal = refusal_to_repeat(job_id, view.state)
+        if refusal:
+            raise refusal.error()
+        again = repeated(job_id, await self.payload(job_id), view.extra, request_id)
+        submitted = await self.submit([view.template], [again])
+        for refusal in submitted.refusals.values():
+            raise refusal.error()
+        return submitted.job_ids[0]
+
+    async def _changes(self, job_id: str) -> AsyncGenerator[Kept, None]:
+        """The record, and again whenever it has changed; the watch is set by the very reading."""
+        path, bell = self._paths.record(_checked(job_id)), Bell()
+        version = -1
+        while True:
+            bell.clear()
+            await self._connection.connected()
+            self._connection.sync()
+            node = await self._connection.get(path, bell)
+            if node is None:
+                raise unknown_job(job_id).error()
+            kept = kept_of(node)
+            if kept.version != version:
+                version = kept.version
+                yield kept
+            if kept.record.state in TERMINAL:
+                return
+            await bell.wait()
+
+    async def _kept(self, job_id: str) -> Kept:
+        kept = await self._changing.read(_checked(job_id))
+        if kept is None:
+            raise unknown_job(job_id).error()
+        return kept
+
+    async def _result(self, kept: Kept) -> ResultView:
+        state = State(kept.record.state)
+        node = await self._connection.get(self._paths.result(kept.record.id)) if state in TERMINAL else None
+        if node is None:
+            return ResultView(state)
+        result = result_of(node)
+        return ResultView(state, result.output, result.summary, result.runtime_ms)
+
+
+def _checked(job_id: str) -> str:
+    """What is no UUID was never given to anybody, and must not get into a path."""
+    if not is_given_id(job_id):
+        raise unknown_job(job_id).error()
+    return job_id

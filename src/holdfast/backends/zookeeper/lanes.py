@@ -1,0 +1,113 @@
+"""Where a job is posted: the open bucket of its lane.
+
+Invariants:
+- A posting goes into a bucket that is open (its version is 0), checked in the transaction that makes it. Whoever
+  fills a bucket closes it and opens the next in one transaction: so nothing ever comes into a bucket when there is a
+  later one, and buckets are in submit order.
+- What is remembered here is a guess that a transaction checks.
+"""
+
+import asyncio
+import contextlib
+
+from holdfast import limits
+from holdfast.backends.zookeeper.connection import Connection
+from holdfast.backends.zookeeper.paths import BACK, Lane, bucket_name, bucket_number, sequence_of
+from holdfast.backends.zookeeper.records import Record
+from holdfast.backends.zookeeper.transactions import Check, Create, Put, RefusedError, Step
+
+
+class _Open:
+    """The open bucket of a lane, and how many postings it is believed to have had."""
+
+    __slots__ = ("count", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.count = 0
+
+
+class Lanes:
+    """The lanes that one process posts into."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open: dict[Lane, _Open] = {}
+        self._locks: dict[Lane, asyncio.Lock] = {}
+        #: Nodes of minutes that are known to be there.
+        self._minutes: set[str] = set()
+
+    async def bucket(self, lane: Lane) -> int:
+        """The number of the bucket for the next posting of this lane, which is counted."""
+        known = self._open.get(lane)
+        if known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS:
+            async with self._locks.setdefault(lane, asyncio.Lock()):
+                known = self._open.get(lane)
+                if known is None:
+                    known = await self._find(lane)
+                elif known.count >= limits.ZOOKEEPER_BUCKET_JOBS:
+                    known = await self._roll(lane, known)
+        known.count += 1
+        return known.number
+
+    def posted(self, lane: Lane, path: str) -> None:
+        """A posting was made: its name says how full its bucket is."""
+        known = self._open.get(lane)
+        *_, bucket, name = path.split("/")
+        if known is not None and bucket_number(bucket) == known.number:
+            known.count = max(known.count, sequence_of(name) + 1)
+
+    def forget(self, lane: Lane) -> None:
+        """What was remembered was wrong."""
+        self._open.pop(lane, None)
+
+    def steps(self, record: Record) -> list[Step]:
+        """What posts a job into its bucket."""
+        path = self._connection.paths.bucket(record.lane, bucket_name(record.bucket))
+        return [Check(path, 0), Create(f"{path}/{record.id}-", sequential=True)]
+
+    def steps_back(self, record: Record) -> list[Step]:
+        """What posts a job before all that have never been taken, where it was among those that have."""
+        path = self._connection.paths.bucket(record.lane, BACK)
+        first, second = record.place
+        return [Create(f"{path}/{first:010d}.{second:010d}-{record.id}-", sequential=True)]
+
+    async def ensure(self, lane: Lane) -> None:
+        """Makes the lane, if it is not there."""
+        path = self._connection.paths.lane(lane)
+        first, back = Create(f"{path}/{bucket_name(0)}"), Create(f"{path}/{BACK}")
+        with contextlib.suppress(RefusedError):
+            await self._connection.transact([Create(path), back, first])
+
+    async def ensure_minute(self, path: str) -> None:
+        """Makes the node of a minute, which is the parent of this path, if it is not there."""
+        parent = path.rpartition("/")[0]
+        if parent not in self._minutes:
+            with contextlib.suppress(RefusedError):
+                await self._connection.transact([Create(parent)])
+            self._minutes.add(parent)
+
+    def forget_minute(self, path: str) -> None:
+        """Somebody has tidied it up."""
+        self._minutes.discard(path.rpartition("/")[0])
+
+    async def _find(self, lane: Lane) -> _Open:
+        """The last bucket is the open one."""
+        path = self._connection.paths.lane(lane)
+        self._connection.sync()
+        names = await self._connection.children(path)
+        if not names:
+            await self.ensure(lane)
+            names = await self._connection.children(path) or [bucket_name(0)]
+        found = self._open[lane] = _Open(max(map(bucket_number, names)))
+        return found
+
+    async def _roll(self, lane: Lane, full: _Open) -> _Open:
+        path = self._connection.paths.lane(lane)
+        close = Put(f"{path}/{bucket_name(full.number)}", b"closed", 0)
+        try:
+            await self._connection.transact([close, Create(f"{path}/{bucket_name(full.number + 1)}")])
+        except RefusedError:  # somebody else has
+            return await self._find(lane)
+        rolled = self._open[lane] = _Open(full.number + 1)
+        return rolled

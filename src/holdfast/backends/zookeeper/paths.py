@@ -1,0 +1,177 @@
+"""Where everything is: the layout of decision 0013, as functions.
+
+Invariants: names are made here and taken apart here, and nowhere else; what sorts first comes first.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+from holdfast import limits
+from holdfast.core.model import Template
+
+#: Changes with the layout, or with what a record looks like.
+LAYOUT = b"1"
+
+_MINUTE_MS = 60_000
+_ID_CHARS = 36
+_SEQUENCE_CHARS = 10
+#: The first bucket of every lane: what came back.
+BACK = "back"
+_SHARDS = [f"{number:02x}" for number in range(256)]
+
+
+class Lane(NamedTuple):
+    """Jobs that wait for the same kind of worker and are equally urgent."""
+
+    queue: str
+    route: str
+    priority: int
+
+    @property
+    def name(self) -> str:
+        """More urgent lanes of a queue and a route sort first."""
+        return f"{self.queue}:{self.route}:{limits.PRIORITY_MAX - self.priority:02d}"
+
+
+def lane_of(template: Template) -> Lane:
+    return Lane(template.queue, template.route, template.priority)
+
+
+def lane_named(name: str) -> Lane:
+    queue, route, rank = name.split(":")
+    return Lane(queue, route, limits.PRIORITY_MAX - int(rank))
+
+
+class Posting(NamedTuple):
+    """A job that waits, as its name in a bucket says."""
+
+    #: Where it was first: the bucket and the number in it.
+    place: tuple[int, int]
+    job_id: str
+    bucket: str
+    name: str
+
+
+def bucket_name(number: int) -> str:
+    return f"b-{number:010d}"
+
+
+def bucket_number(name: str) -> int:
+    return -1 if name == BACK else int(name[2:])
+
+
+def posting_named(bucket: str, name: str) -> Posting:
+    job_id = name[-_ID_CHARS - 1 - _SEQUENCE_CHARS : -1 - _SEQUENCE_CHARS]
+    if bucket == BACK:
+        first, _, second = name[: 2 * _SEQUENCE_CHARS + 1].partition(".")
+        place = (int(first), int(second))
+    else:
+        place = (bucket_number(bucket), sequence_of(name))
+    return Posting(place, job_id, bucket, name)
+
+
+def sequence_of(name: str) -> int:
+    return int(name[-_SEQUENCE_CHARS:])
+
+
+def minute_of(at_ms: int) -> str:
+    return f"{at_ms // _MINUTE_MS:010d}"
+
+
+def minute_start_ms(minute: str) -> int:
+    return int(minute) * _MINUTE_MS
+
+
+def due_of(name: str) -> tuple[int, str]:
+    """When, and which job: of a delayed job, of one in the index, or of one that has ended."""
+    at_ms, _, job_id = name.partition("-")
+    return int(at_ms), job_id
+
+
+def dated(at_ms: int, job_id: str) -> str:
+    """A name that `due_of` takes apart; names sort by time."""
+    return f"{at_ms:015d}-{job_id}"
+
+
+class Paths:
+    """All paths below one root."""
+
+    def __init__(self, root: str) -> None:
+        self.root = "/" + root.strip("/")
+        base = "" if self.root == "/" else self.root
+        self.layout, self.clock = f"{base}/layout", f"{base}/clock"
+        self._jobs, self._keys, self._unique = f"{base}/jobs", f"{base}/keys", f"{base}/unique"
+        self.waiting, self.delayed, self.ended = f"{base}/waiting", f"{base}/delayed", f"{base}/ended"
+        self.held, self.asked, self.workers = f"{base}/held", f"{base}/asked", f"{base}/workers"
+        self.lines, self.stewards, self.index = f"{base}/lines", f"{base}/stewards", f"{base}/index"
+
+    def fixed(self) -> list[str]:
+        """What is always there, parents first."""
+        tops = [self._jobs, self._keys, self._unique, self.waiting, self.delayed, self.ended]
+        tops += [self.held, self.asked, self.workers, self.lines, self.stewards, self.index, self.clock]
+        shards = [f"{top}/{shard}" for top in (self._jobs, self._keys, self._unique) for shard in _SHARDS]
+        return [*tops, *shards]
+
+    def parents(self) -> list[str]:
+        """The root and what it is in, topmost first."""
+        parts = [part for part in self.root.split("/") if part]
+        return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
+
+    def record(self, job_id: str) -> str:
+        return f"{self._jobs}/{job_id[:2]}/{job_id}"
+
+    def payload(self, job_id: str) -> str:
+        return f"{self.record(job_id)}/payload"
+
+    def bid(self, job_id: str) -> str:
+        return f"{self.record(job_id)}/bid"
+
+    def result(self, job_id: str) -> str:
+        return f"{self.record(job_id)}/result"
+
+    def key(self, request_id: str) -> str:
+        return _hashed(self._keys, request_id)
+
+    def unique(self, job_type: str, unique_key: str) -> str:
+        return _hashed(self._unique, f"{job_type}\0{unique_key}")
+
+    def lane(self, lane: Lane) -> str:
+        return f"{self.waiting}/{lane.name}"
+
+    def bucket(self, lane: Lane, bucket: str) -> str:
+        return f"{self.waiting}/{lane.name}/{bucket}"
+
+    def posting(self, lane: Lane, posting: Posting) -> str:
+        return f"{self.bucket(lane, posting.bucket)}/{posting.name}"
+
+    def delayed_job(self, due_ms: int, job_id: str) -> str:
+        return f"{self.delayed}/{minute_of(due_ms)}/{dated(due_ms, job_id)}"
+
+    def indexed(self, created_ms: int, job_id: str) -> str:
+        return f"{self.index}/{minute_of(created_ms)}/{dated(created_ms, job_id)}"
+
+    def ended_job(self, ended_ms: int, job_id: str) -> str:
+        return f"{self.ended}/{minute_of(ended_ms)}/{dated(ended_ms, job_id)}"
+
+    # "." and ".." are names of workers, and no names of nodes.
+
+    def worker(self, worker_id: str) -> str:
+        return f"{self.workers}/w:{worker_id}"
+
+    def held_by(self, worker_id: str) -> str:
+        return f"{self.held}/w:{worker_id}"
+
+    def asked_of(self, worker_id: str) -> str:
+        return f"{self.asked}/w:{worker_id}"
+
+    def line(self, kind: str) -> str:
+        return f"{self.lines}/{kind}"
+
+
+def worker_named(name: str) -> str:
+    return name.removeprefix("w:")
+
+
+def _hashed(top: str, key: str) -> str:
+    digest = hashlib.sha256(key.encode()).hexdigest()[:40]
+    return f"{top}/{digest[:2]}/{digest}"

@@ -1,0 +1,428 @@
+"""A worker's session: one loop that bids, and the bids that it holds.
+
+Invariants:
+- A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by
+  this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
+  then nobody here may act on it, whatever the ensemble believes.
+- One loop bids. Watches, room and drain only wake it; nothing blocks them, and there is never a second loop.
+- After `is_drained` is told, and before `close` hands back, no bid is under way or in doubt: nothing can be taken
+  unseen.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any
+
+from holdfast import limits
+from holdfast.backends.holding import Acknowledging, Holding, News
+from holdfast.backends.ports import Directive, Introduction
+from holdfast.backends.zookeeper.arriving import Arrival
+from holdfast.backends.zookeeper.bidding import Bidder, Taken
+from holdfast.backends.zookeeper.bridge import Bell
+from holdfast.backends.zookeeper.changing import Changing, Decided
+from holdfast.backends.zookeeper.connection import Connection, Phase
+from holdfast.backends.zookeeper.introducing import kind_of
+from holdfast.backends.zookeeper.line import Line
+from holdfast.backends.zookeeper.records import Kept
+from holdfast.backends.zookeeper.steward import Steward
+from holdfast.backends.zookeeper.transactions import Delete
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.model import Note
+from holdfast.core.outcomes import result_of
+from holdfast.core.workers import beat_ms
+from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.logs import get_logger
+
+#: Even who is told nothing looks this often, in case the one before in the line is deaf.
+_LOOK_S = 60.0
+#: How long `close` tries to hand back; what it cannot is recovered when the session has run out.
+_CLOSE_S = 3.0
+
+
+class BidSession:
+    """One session. Made by `BidWork`."""
+
+    def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int) -> None:
+        self._connection, self._paths = connection, connection.paths
+        self._changing = Changing(connection)
+        self._introduction = introduction
+        self._worker = introduction.worker_id
+        self._session_id = connection.session_id
+        self._lease_ms = lease_ms
+        self._log = get_logger().bind(worker_id=introduction.worker_id)
+        self._loop = asyncio.get_running_loop()
+        self._holding = Holding()
+        #: What is held, as it was last written or read.
+        self._running: dict[int, Kept] = {}
+        self._reporting: set[int] = set()
+        self._news = News()
+        self._heard = asyncio.Event()
+        self._reports = Acknowledging()
+        self._room = 0
+        self._wake = Bell()
+        self._is_draining = False
+        self._is_closed = False
+        self._failure: HoldfastError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._bidding: asyncio.Task[None] | None = None
+        kind = kind_of(introduction)
+        self._bidder = Bidder(self._changing, kind, self._worker)
+        self._line = Line(connection, self._paths.line(kind.name))
+        self._steward = Steward(connection)
+
+    async def start(self) -> None:
+        """Says who is there and what is still held; `UnavailableError` if the ensemble cannot be reached."""
+        sent_s = time.monotonic()
+        arrival = Arrival(self._changing, self._introduction)
+        self._bidder.fence = await arrival.come()
+        kept = await arrival.sort_out()
+        for token, each in kept.items():
+            self._running[token] = each
+            self._holding.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
+        self._news.revoked += set(self._introduction.held).difference(kept)
+        self._news.lease_ms = self._lease_ms
+        self._news.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
+        self._connection.when_changed.append(self._changed)
+        self._watch_time()
+        self._bidding = self._spawn(self._bid())
+        self._spawn(self._listen())
+        self._spawn(self._attend())
+        await self._steward.start()
+
+    @property
+    def _lease_s(self) -> float:
+        return self._lease_ms / 1_000
+
+    # -- what the holder does
+
+    async def next(self) -> Directive:
+        """All that has come since the last one; waits if that is nothing."""
+        while True:
+            if self._news.is_any:
+                news, self._news = self._news, News()
+                directive = news.directive()
+                self._holding.deliver(lease.token for lease in directive.leases)
+                return directive
+            if self._failure is not None:
+                raise self._failure
+            self._heard.clear()
+            await self._heard.wait()
+
+    async def want(self, count: int) -> None:
+        """More room."""
+        self._refuse_if_over()
+        self._room += count
+        self._wake.set()
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        """Each row is a transaction; all are under way at once."""
+        self._refuse_if_over()
+        for row in rows:
+            if row.state not in TERMINAL:
+                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
+                raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
+        self._reports.begin(report_id, len(rows))
+        if not rows:
+            self._acknowledge(report_id, 0)
+        for row in rows:
+            self._spawn(self._finish(report_id, row))
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """Nobody takes them down here."""
+        self._refuse_if_over()
+
+    async def extend(self) -> None:
+        """An answer proves that the session lived when it was asked for; without one, time runs on."""
+        self._refuse_if_over()
+        named, sent_s = self._holding.named(), time.monotonic()
+        if not named:
+            return
+        try:
+            stat = await self._connection.exists(self._paths.worker(self._worker))
+        except UnavailableError as error:
+            self._log.info("heartbeat_unanswered", message=error.message)
+            return
+        if stat is not None and stat.owner == self._session_id:
+            self._holding.extend(named, sent_s + self._lease_s)
+
+    async def release(self, tokens: Collection[int]) -> None:
+        """At once; they may be taken again by anybody."""
+        self._refuse_if_over()
+        await self._hand_back(self._holding.drop(tokens), "released", is_spent=False)
+
+    async def drain(self) -> None:
+        """No more bids; `is_drained` follows once none is under way."""
+        self._refuse_if_over()
+        self._is_draining = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Hands back what is held, unless the session has failed: then another one may name it."""
+        has_failed, is_orderly = self._failure is not None, self._is_draining
+        self._is_draining = True
+        self._end(UnavailableError("the session was closed"))
+        self._is_closed = True
+        self._wake.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                if self._bidding is not None and self._connection.phase is Phase.CONNECTED:
+                    await asyncio.wait([self._bidding])  # what it is given last is handed back with the rest
+                await self._hand_back(self._holding.drop(self._holding.undelivered()), "never begun", is_spent=False)
+                if not has_failed:
+                    held = self._holding.drop(self._holding.named())
+                    # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
+                    await self._hand_back(held, "its worker left", is_spent=not is_orderly)
+                    await self._leave()
+        except TimeoutError:
+            self._log.info("close_unheard", message="the ensemble did not answer; what was held is recovered")
+        await self._steward.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._connection.close()
+
+    async def _leave(self) -> None:
+        """Leaves nothing behind, if nothing is."""
+        paths = self._paths
+        leaving = [Delete(f"{paths.worker(self._worker)}"), Delete(paths.held_by(self._worker))]
+        try:
+            await self._connection.transact([*leaving, Delete(paths.asked_of(self._worker))])
+        except Exception:  # noqa: BLE001 - a steward tidies up after those who cannot
+            self._log.debug("left_behind")
+
+    # -- bidding
+
+    async def _bid(self) -> None:
+        """The one loop."""
+        while True:
+            try:
+                self._deliver(await self._bidder.make_sure())
+                if self._is_draining:
+                    break
+                if self._room > 0:
+                    await self._bid_once()
+                else:
+                    await self._line.leave()
+                    await self._awake(None)
+            except UnavailableError:
+                await self._until_connected()
+        self._news.is_drained = True
+        self._heard.set()
+        try:
+            await self._line.leave()
+        except UnavailableError:
+            self._log.debug("line_not_left")
+
+    async def _bid_once(self) -> None:
+        """Takes what is there; who finds nothing stands in line, and is first before it relies on being woken."""
+        if not self._line.is_in:
+            if not self._deliver(await self._bidder.take(self._room)):
+                await self._line.is_first(Bell())
+            return
+        bell = Bell()
+        if await self._line.is_first(bell) and self._deliver(await self._bidder.take(self._room, bell)):
+            await self._line.leave()  # the next one is first, and sees what is left
+            return
+        if not await self._awake(bell):
+            self._deliver(await self._bidder.take(self._room))
+
+    async def _awake(self, bell: Bell | None) -> bool:
+        """Waits for the bell, or for whatever the holder says; False if nothing came for long."""
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, bell) if each is not None]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._wake.clear()
+        return bool(done)
+
+    def _deliver(self, taken: list[Taken]) -> bool:
+        for each in taken:
+            token, record = each.assignment.token, each.kept.record
+            self._running[token] = each.kept
+            self._holding.add(token, record.id, each.sent_s + self._lease_s, is_delivered=False)
+            self._news.leases.append(each.assignment)
+        if taken:
+            self._room = max(0, self._room - len(taken))
+            self._heard.set()
+            self._watch_time()
+        return bool(taken)
+
+    # -- outcomes
+
+    async def _finish(self, report_id: int, row: ReportRow) -> None:
+        token = row.token or next(iter(self._holding.of_jobs([row.job_id])), 0)
+        kept = self._running.get(token)
+        if (
+            kept is None
+            or kept.record.id != row.job_id
+            or token in self._reporting
+            or token not in self._holding.named()
+        ):
+            self._log.info("report_refused", job_id=row.job_id, token=row.token, reason="STALE_TOKEN")
+        else:
+            self._reporting.add(token)
+            try:
+                await self._write_outcome(kept, row)
+            finally:
+                self._reporting.discard(token)
+            self._holding.drop([token])
+            self._running.pop(token, None)
+        self._acknowledge(report_id, 1)
+
+    async def _write_outcome(self, kept: Kept, row: ReportRow) -> None:
+        token = kept.record.token
+
+        async def decide(kept: Kept) -> Decided:
+            record, now_ms = kept.record, self._connection.now_ms()
+            if not self._is_ours(kept, token):
+                return None
+            return self._changing.moves.report(kept, result_of(record, token, row, now_ms), now_ms)
+
+        while True:
+            try:
+                changed = await self._changing.change(kept, decide)
+            except UnavailableError:
+                await self._until_connected()
+                continue
+            if changed is None:
+                self._log.info("report_refused", job_id=row.job_id, token=token, reason="STALE_TOKEN")
+            return
+
+    def _is_ours(self, kept: Kept, token: int) -> bool:
+        record = kept.record
+        return record.state == RUNNING and record.worker == self._worker and record.token == token
+
+    def _acknowledge(self, report_id: int, rows: int) -> None:
+        self._news.reported = max(self._news.reported, self._reports.answered(report_id, rows))
+        if self._news.reported:
+            self._heard.set()
+
+    # -- giving up
+
+    async def _hand_back(self, tokens: Collection[int], why: str, *, is_spent: bool) -> None:
+        held = [kept for token in tokens if (kept := self._running.pop(token, None)) is not None]
+        self._bidder.forget()
+        await asyncio.gather(*(self._give_back(kept, why, is_spent=is_spent) for kept in held))
+
+    async def _give_back(self, kept: Kept, why: str, *, is_spent: bool) -> None:
+        token = kept.record.token
+
+        async def decide(kept: Kept) -> Decided:
+            if not self._is_ours(kept, token):
+                return None
+            return self._changing.moves.give_back(kept, why, self._connection.now_ms(), is_spent=is_spent, has_bid=True)
+
+        while True:
+            try:
+                await self._changing.change(kept, decide)
+            except UnavailableError:
+                await self._until_connected()
+            else:
+                return
+
+    def _revoke(self, tokens: Collection[int], why: str) -> list[int]:
+        gone = self._holding.drop(tokens)
+        if gone:
+            self._log.warning("leases_over", leases=len(gone), message=why)
+            self._news.revoked += gone
+            self._heard.set()
+        return gone
+
+    def _watch_time(self) -> None:
+        """Sees to it that what runs out is noticed."""
+        next_s = self._holding.next_s()
+        if self._timer is None and next_s is not None and self._failure is None:
+            self._timer = self._loop.call_later(max(0.0, next_s - time.monotonic()), self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        expired = [token for token in self._holding.expired(time.monotonic()) if token not in self._reporting]
+        over = self._revoke(expired, "no heartbeat was answered in their time")
+        if over:
+            self._spawn(self._hand_back(over, "no heartbeat", is_spent=True))
+        self._watch_time()
+
+    # -- what comes from outside
+
+    async def _listen(self) -> None:
+        """Cancels: whoever asks leaves a word, and one watch hears them all."""
+        path, bell = self._paths.asked_of(self._worker), Bell()
+        while True:
+            bell.clear()
+            try:
+                names = await self._connection.children(path, bell)
+                for token in self._holding.of_jobs(names or []):
+                    self._news.cancels.append(token)
+                    self._heard.set()
+                for name in names or []:
+                    self._connection.transact([Delete(f"{path}/{name}")])
+            except UnavailableError:
+                await self._until_connected()
+                continue
+            await bell.wait()
+
+    async def _attend(self) -> None:
+        """Watches its own node: a newer session of this worker takes it away."""
+        path, bell = self._paths.worker(self._worker), Bell()
+        while True:
+            bell.clear()
+            try:
+                stat = await self._connection.exists(path, bell)
+            except UnavailableError:
+                await self._until_connected()
+                continue
+            if self._is_closed:
+                return
+            if stat is None or stat.owner != self._session_id:
+                self._log.warning("worker_superseded", message="two workers have this id")
+                message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
+                self._end(AbortedError(message, reason="WORKER_SUPERSEDED"))
+                return
+            await bell.wait()
+
+    def _changed(self, phase: Phase) -> None:
+        if phase is Phase.LOST and self._failure is None:
+            self._revoke(list(self._holding.named()), "the session with ZooKeeper has expired")
+            self._end(UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED"))
+            for task in self._tasks:
+                task.cancel()
+
+    async def _until_connected(self) -> None:
+        while True:
+            try:
+                return await self._connection.connected()
+            except UnavailableError:
+                self._log.info("ensemble_away", message="still trying to reach ZooKeeper")
+
+    # -- ending
+
+    def _end(self, error: HoldfastError) -> None:
+        self._failure = self._failure or error
+        self._heard.set()
+
+    def _refuse_if_over(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _spawn(self, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """What ends with an error ends the session; a bug is one, too."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, HoldfastError):
+                self._log.error("bug", exc_info=error)
+                error = UnavailableError("the session broke; the worker's log says why", reason="SESSION_BROKEN")
+            self._end(error)

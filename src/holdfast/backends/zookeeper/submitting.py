@@ -1,0 +1,199 @@
+"""Submitting: one transaction a job, many under way at a time.
+
+Invariants:
+- All nodes of a job are made at once, or none is: whoever sees one of them sees a whole job.
+- The id is made before the first try. If the answer to a try is lost, the record under that id says whether it was
+  made; only what was not made is tried again.
+- Jobs of one lane are posted in the order of the batch: what follows in the next bucket is sent once all of this one
+  is answered.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from holdfast.backends.ledger.minting import random_minter
+from holdfast.backends.ports import JobDraft
+from holdfast.backends.zookeeper.changing import Changing
+from holdfast.backends.zookeeper.records import DELAYED, Kept, Record
+from holdfast.backends.zookeeper.transactions import (
+    Check,
+    Done,
+    RefusedError,
+    Step,
+    Why,
+    check_size,
+)
+from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.intake import is_same_submission, reused
+from holdfast.core.model import Job, NewJob, Template
+from holdfast.core.validation import bad_given_id, check_batch, check_job, check_template, is_given_id
+from holdfast.errors import InvalidArgumentError, UnavailableError
+
+#: Transactions of one submission that are under way at a time.
+_UNDER_WAY_MAX = 128
+_TRIES_MAX = 20
+
+mint = random_minter()
+
+
+class Submission:
+    """One submission on its way."""
+
+    def __init__(self, changing: Changing, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
+        self._changing = changing
+        self._connection, self._paths = changing.connection, changing.paths
+        self._templates, self._drafts = templates, drafts
+        self._now_ms = changing.connection.now_ms()
+        self._ids = [""] * len(drafts)
+        self._refusals: dict[int, Refusal] = {}
+        self._existing: set[int] = set()
+
+    async def run(self) -> Submitted:
+        """What becomes of each draft; `UnavailableError` if that is unknown of any."""
+        refusal = check_batch([draft.payload for draft in self._drafts], len(self._templates))
+        refusal = refusal or next(filter(None, map(check_template, self._templates)), None)
+        if refusal:
+            raise refusal.error()
+        new = self._sorted_out()
+        minted = iter(mint(sum(not job.id for job in new.values())))
+        rows = {index: (job if job.id else _with_id(job, next(minted))) for index, job in new.items()}
+        await self._post_all(rows)
+        for index in self._refusals:
+            self._ids[index] = ""
+        return Submitted(self._ids, self._now_ms, self._refusals, frozenset(self._existing))
+
+    def _sorted_out(self) -> dict[int, NewJob]:
+        """What can be right, by its index."""
+        good: dict[int, NewJob] = {}
+        for index, draft in enumerate(self._drafts):
+            due_ms = max(draft.not_before_ms, self._now_ms + draft.delay_ms if draft.delay_ms else 0)
+            job = NewJob(draft.id, draft.template, draft.payload, due_ms, draft.extra)
+            refusal = check_job(_with_id(job, draft.id or "new"), len(self._templates), self._now_ms)
+            if refusal is None and draft.id and not is_given_id(draft.id):
+                refusal = bad_given_id(draft.id)
+            if refusal is None:
+                good[index] = job
+            else:
+                self._refusals[index] = refusal
+        return good
+
+    async def _post_all(self, rows: dict[int, NewJob]) -> None:
+        """In windows, each of which ends where a bucket does."""
+        waiting = list(rows.items())
+        while waiting:
+            window: dict[int, asyncio.Task[None]] = {}
+            places: dict[object, int] = {}
+            while waiting and len(window) < _UNDER_WAY_MAX:
+                index, job = waiting[0]
+                try:
+                    record = await self._record(job)
+                    if places.setdefault(record.lane, record.bucket) != record.bucket and record.bucket != DELAYED:
+                        break  # the next bucket, once this one is answered
+                    steps = self._changing.moves.submit(record, job.payload)
+                    check_size(steps, "a job's payload")
+                except InvalidArgumentError as error:
+                    self._refusals[index] = Refusal(error.code, error.reason, error.message)
+                    waiting.pop(0)
+                    continue
+                await self._changing.lanes.ensure_minute(self._paths.indexed(record.created_ms, record.id))
+                waiting.pop(0)
+                made = self._connection.transact(steps)
+                window[index] = asyncio.ensure_future(self._settle(index, job, record, steps, made))
+            await _all(window)
+
+    async def _record(self, job: NewJob) -> Record:
+        template = self._templates[job.template]
+        record = Record(job.id, template, self._now_ms, job.extra, len(job.payload), not_before_ms=job.not_before_ms)
+        bucket = DELAYED if job.not_before_ms > self._now_ms else await self._changing.lanes.bucket(record.lane)
+        return Record(
+            job.id, template, self._now_ms, job.extra, len(job.payload), not_before_ms=job.not_before_ms, bucket=bucket
+        )
+
+    # -- one job
+
+    async def _settle(
+        self, index: int, job: NewJob, record: Record, steps: list[Step], made: asyncio.Future[Done]
+    ) -> None:
+        """Until it is there, or refused."""
+        is_unsure = False
+        for _ in range(_TRIES_MAX):
+            try:
+                done = await made
+            except RefusedError as error:
+                if error.why is Why.EXISTS:
+                    if await self._is_settled_by(index, job, error, is_unsure=is_unsure):
+                        return
+                elif isinstance(error.step, Check):
+                    self._changing.lanes.forget(record.lane)
+                    record = await self._record(job)
+                    steps = self._changing.moves.submit(record, job.payload)
+                elif not await self._changing.mend(error, record.lane):
+                    raise
+            except UnavailableError:
+                is_unsure = True
+                await self._connection.connected()
+                self._connection.sync()
+            else:
+                self._ids[index] = job.id
+                if record.bucket != DELAYED:
+                    self._changing.lanes.posted(record.lane, done.paths[-1])
+                return
+            made = self._connection.transact(steps)
+        raise UnavailableError("the job could not be posted; try again", reason="CONTENDED")
+
+    async def _is_settled_by(self, index: int, job: NewJob, error: RefusedError, *, is_unsure: bool) -> bool:
+        """A job that is there already: this one, if the answer to its first try was lost, or an older one."""
+        path, paths, extra = error.step.path, self._paths, job.extra
+        request_id, unique_key = (extra.request_id, extra.unique_key) if extra else ("", "")
+        template = self._templates[job.template]
+        if path == paths.record(job.id):
+            what, key, found_id = "job id", job.id, job.id
+        elif request_id and path == paths.key(request_id):
+            what, key, found_id = "request id", request_id, await self._named_by(path)
+        elif unique_key and path == paths.unique(template.type, unique_key):
+            found_id = await self._named_by(path)
+            if found_id:
+                self._find(index, found_id, is_own=found_id == job.id)
+            return bool(found_id)
+        else:
+            raise error
+        known = await self._changing.read(found_id) if found_id else None
+        if known is None:
+            return False  # it is gone: this one can be made
+        payload = await self._connection.get(paths.payload(found_id)) if known.record.payload_bytes else None
+        if is_same_submission(_as_job(known, payload.data if payload else b""), template, job):
+            self._find(index, found_id, is_own=is_unsure and found_id == job.id)
+        else:
+            self._refusals[index] = reused(what, key)
+        return True
+
+    async def _named_by(self, path: str) -> str:
+        self._connection.sync()
+        node = await self._connection.get(path)
+        return node.data.decode() if node else ""
+
+    def _find(self, index: int, job_id: str, *, is_own: bool) -> None:
+        self._ids[index] = job_id
+        if not is_own:
+            self._existing.add(index)
+
+
+def _with_id(job: NewJob, job_id: str) -> NewJob:
+    return NewJob(job_id, job.template, job.payload, job.not_before_ms, job.extra)
+
+
+def _as_job(kept: Kept, payload: bytes) -> Job:
+    """As far as submissions are compared by it."""
+    record = kept.record
+    return Job(record.id, record.template, payload, 0, 0, record.created_ms, extra=record.extra)
+
+
+async def _all(window: dict[int, asyncio.Task[None]]) -> None:
+    """Each is brought to its end; then the first that failed is told."""
+    if not window:
+        return
+    await asyncio.wait(window.values())
+    for task in window.values():
+        error = task.exception()
+        if error is not None:
+            raise error
