@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast import limits
+from holdfast.backends.pipeline.ending import Ending, ended
 from holdfast.backends.pipeline.messages import (
     ASSIGNED,
     NOBODY,
@@ -63,6 +64,7 @@ class CoordinatorRole:
         self._heard: set[str] = set()
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._ending = Ending()
         self._tasks: list[asyncio.Task[None]] = []
         self.tally = Tally(
             "coordinator",
@@ -93,10 +95,9 @@ class CoordinatorRole:
 
     async def stop(self) -> None:
         """Writes nothing more; whoever comes after it reads what is there."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        self._ending.begin()
+        self._stirred.set()
+        await ended(self._tasks)
 
     # -- what workers ask for
 
@@ -216,8 +217,8 @@ class CoordinatorRole:
 
     async def _keep_time(self) -> None:
         """Notices who is silent."""
-        while True:
-            await asyncio.sleep(self._beat_s / 4)
+        while not self._ending.is_on:
+            await self._ending.pause(self._beat_s / 4)
             silent = self._seats.silent(time.monotonic() - self._config.missed_max * self._beat_s)
             if silent:
                 self.tally.add("workers_lost", len(silent))
@@ -227,7 +228,7 @@ class CoordinatorRole:
 
     async def _keep_books(self) -> None:
         """Reads back what was, then writes down what is, and reads who is asked to drain."""
-        while True:
+        while not self._ending.is_on:
             self._stirred.clear()
             try:
                 await self._write_down()
@@ -235,9 +236,10 @@ class CoordinatorRole:
                 wait_s = _SAVE_S
             except HoldfastError as error:
                 wait_s = self._database.failed(error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._stirred.wait()
+            if not self._ending.is_on:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._stirred.wait()
 
     async def _write_down(self) -> None:
         seats = self._seats

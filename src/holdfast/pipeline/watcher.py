@@ -10,13 +10,13 @@ Invariants:
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from holdfast import limits
+from holdfast.backends.pipeline.ending import Ending, ended
 from holdfast.backends.pipeline.messages import VISIBILITY_MS
 from holdfast.backends.pipeline.store import Claims, Kind, Places, Ticket
 from holdfast.errors import HoldfastError
@@ -77,7 +77,9 @@ class WatcherRole:
         self._line = Outage("the exchanges")
         #: Another delivery goes elsewhere, so that the first pauses are short.
         self._queues = Outage("the queue processes", first_s=0.005)
+        self._ending = Ending()
         self._tasks: list[asyncio.Task[None]] = []
+        self._listening: asyncio.Task[None] | None = None
         self.tally = Tally(
             "watcher",
             {
@@ -115,38 +117,37 @@ class WatcherRole:
 
     def start(self) -> None:
         """Begins to look."""
-        looks: Sequence[Coroutine[Any, Any, None]] = (
-            self._look_on(),
-            self._listen(),
-            self._tidy(),
-            self._know_workers(),
-        )
-        self._tasks = [asyncio.create_task(look) for look in looks]
+        self._tasks = [asyncio.create_task(look) for look in (self._look_on(), self._tidy(), self._know_workers())]
+        self._listening = asyncio.create_task(self._listen())
 
     async def stop(self) -> None:
-        """Looks no more; what was claimed and not delivered becomes visible by its timeout."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        """Hands on what is being claimed, and looks no more."""
+        self._ending.begin()
+        self._woken.set()
+        self._told.set()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        await ended(self._tasks)
 
     # -- claiming
 
     async def _look_on(self) -> None:
-        while True:
+        while not self._ending.is_on:
             self._woken.clear()
             try:
                 wait_s = await self._look()
                 self._database.ended()
             except AwayError as away:
-                await asyncio.sleep(away.pause_s)
+                await self._ending.pause(away.pause_s)
                 continue
             except HoldfastError as error:
-                await asyncio.sleep(self._database.failed(error))
+                await self._ending.pause(self._database.failed(error))
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._woken.wait()
+            if not self._ending.is_on:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._woken.wait()
 
     async def _look(self) -> float:
         """Claims all that can be handed on; how long nothing is to be expected then."""
@@ -155,8 +156,8 @@ class WatcherRole:
         poll_s = self._config.poll_ms / 1_000 * random.uniform(0.75, 1.25)
         if not self._kinds:
             return poll_s
-        config = self._config
-        while True:
+        config, tickets = self._config, list[Ticket]()
+        while not self._ending.is_on:
             tickets = await self._claims.claim(config.batch, config.visibility_ms, self._kinds, self._full.all())
             self.tally.add("claimed", len(tickets))
             if tickets:
@@ -222,9 +223,9 @@ class WatcherRole:
     async def _tidy(self) -> None:
         """Takes leases back that ran out, and now and then forgets what ended long ago."""
         forget_s = 0.0
-        while True:
+        while not self._ending.is_on:
             pause_s = self._config.poll_ms / 1_000 * random.uniform(0.25, 0.75)
-            await asyncio.sleep(pause_s)
+            await self._ending.pause(pause_s)
             forget_s -= pause_s
             with suppress(HoldfastError):  # the database is away, and whoever looks says so
                 await self._all(lambda: self._claims.expire(_TIDY_ROWS), "expired")
@@ -241,7 +242,7 @@ class WatcherRole:
 
     async def _know_workers(self) -> None:
         """Whoever could run something new is worth a look."""
-        while True:
+        while not self._ending.is_on:
             self._told.clear()
             with suppress(HoldfastError):
                 places = await self._places.all()
@@ -249,9 +250,10 @@ class WatcherRole:
                 if kinds != self._kinds:
                     self._kinds = kinds
                     self._woken.set()
-            await asyncio.sleep(_KINDS_S_MIN)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), _KINDS_S * random.uniform(0.75, 1.25))
+            await self._ending.pause(_KINDS_S_MIN)
+            if not self._ending.is_on:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._told.wait(), _KINDS_S * random.uniform(0.75, 1.25))
 
 
 def _nobody_there() -> HoldfastError:

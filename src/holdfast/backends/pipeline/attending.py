@@ -50,14 +50,14 @@ class Attendance:
             self._absence.missed(self._address, error)
 
     async def run(self) -> None:
-        """Says that the worker lives until it is replaced."""
+        """Says that the worker lives, until it is replaced; may be canceled at any time."""
         while self._last.status != REPLACED:
             began_s = time.monotonic()
             try:
                 placed = await self._beat()
             except HoldfastError as error:
                 self._absence.missed(self._address, error)
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(min(_RETRY_S, self._last.heartbeat_ms / 4_000))
                 continue
             self._absence.answered(self._address)
             is_news = self._hear(placed)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from holdfast import limits
+from holdfast.backends.pipeline.ending import Ending
 from holdfast.backends.pipeline.store import Runs
 from holdfast.core.commands import ReportRow
 from holdfast.errors import HoldfastError
@@ -33,21 +34,28 @@ class Reporter:
         self._missed = missed
         self._rows: deque[Numbered] = deque()
         self._stirred = asyncio.Event()
+        self._ending = Ending()
 
     def add(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """These go out with the next batch."""
         self._rows.extend((report_id, row) for row in rows)
         self._stirred.set()
 
+    def end(self) -> None:
+        """What is under way is answered or not; nothing else is sent."""
+        self._ending.begin()
+        self._stirred.set()
+
     async def run(self) -> None:
-        """Reports for ever; an error that no repetition can mend is raised."""
-        while True:
-            await self._stirred.wait()
+        """Reports until it is ended; an error that no repetition can mend is raised."""
+        while not self._ending.is_on:
             self._stirred.clear()
-            while batch := self._batch():
+            while not self._ending.is_on and (batch := self._batch()):
                 reasons = await self._send([row for _, row in batch])
-                for one, reason in zip(batch, reasons, strict=True):
+                for one, reason in zip(batch, reasons, strict=False):
                     self._answered(one, reason)
+            if not self._ending.is_on:
+                await self._stirred.wait()
 
     def _batch(self) -> list[Numbered]:
         batch: list[Numbered] = []
@@ -58,13 +66,15 @@ class Reporter:
         return batch
 
     async def _send(self, rows: Sequence[ReportRow]) -> list[str]:
+        """What is answered; nothing, if it has to end before."""
         delay_s = _FIRST_S
-        while True:
+        while not self._ending.is_on:
             try:
                 return await self._runs.report(self._worker, rows)
             except HoldfastError as error:
                 self._missed(error)
                 if not error.retryable:
                     raise
-            await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
+            await self._ending.pause(delay_s * random.uniform(0.5, 1.0))
             delay_s = min(2 * delay_s, _DELAY_S_MAX)
+        return []

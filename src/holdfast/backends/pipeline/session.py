@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.backends.holding import Acknowledging, Holding, News
 from holdfast.backends.pipeline.attending import Attendance
 from holdfast.backends.pipeline.discarding import Discarding
+from holdfast.backends.pipeline.ending import ended
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.messages import ASSIGNED, REPLACED, Placed
 from holdfast.backends.pipeline.pulling import Found, Puller
@@ -59,7 +60,7 @@ class PipelineSession:
         self._failure: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pulling: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
         self._deleting = Discarding(lines, "/queue/delete")
         self._puller = Puller(lines, introduction, self._begin_jobs)
         self._reporter = Reporter(runs, self._worker, self._answered, lambda error: self._miss("report", error))
@@ -80,8 +81,8 @@ class PipelineSession:
         self._news.lease_ms, self._news.heartbeat_ms = lease_ms, self._config.heartbeat_ms
         self._watch_time()
         await self._attendance.begin()
-        self._pulling = self._spawn(self._pull())
-        self._spawn(self._attendance.run())
+        self._spawn(self._pull())
+        self._attending = self._spawn(self._attendance.run())
         self._spawn(self._reporter.run())
 
     # -- what the holder does
@@ -160,12 +161,10 @@ class PipelineSession:
         has_failed, is_orderly = self._failure is not None, self._is_draining
         self._end(UnavailableError("the session was closed"))
         self._puller.end()
-        if self._pulling is not None:
-            await asyncio.wait([self._pulling])  # what it is given last is handed back with the rest
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        self._reporter.end()
+        if self._attending is not None:
+            self._attending.cancel()
+        await ended(tuple(self._tasks))  # what is given last is handed back with the rest
         if self._timer is not None:
             self._timer.cancel()
         unheard = self._holding.drop(self._holding.undelivered())

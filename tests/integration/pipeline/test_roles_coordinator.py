@@ -1,0 +1,214 @@
+"""The coordinator over real HTTP and a real store: who takes from where as workers come and go."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.backends.pipeline.messages import Asking, Beat, Leaving, Placed
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.backends.pipeline.session import PipelineSession
+from holdfast.backends.ports import Introduction
+from holdfast.core.lifecycle import DONE
+from holdfast.errors import AbortedError, InvalidArgumentError
+from tests.integration.http_client import ask
+from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+
+
+class Desk:
+    """The coordinator's calls."""
+
+    def __init__(self, here: PipelineHere) -> None:
+        self.here = here
+
+    async def request(self, worker_id: str, session: str = "s", **fields: Any) -> Placed:  # noqa: ANN401 - as Asking
+        content = Asking(worker_id=worker_id, session=session, **{"types": ["echo"], **fields})
+        return await self._ask("request-assignment", content)
+
+    async def beat(self, worker_id: str, session: str = "s", **fields: Any) -> Placed:  # noqa: ANN401 - as Beat has
+        return await self._ask("heartbeat", Beat(worker_id=worker_id, session=session, **fields))
+
+    async def leave(self, worker_id: str, session: str = "s") -> Placed:
+        return await self._ask("release-assignment", Leaving(worker_id=worker_id, session=session))
+
+    async def _ask(self, path: str, content: object) -> Placed:
+        address = self.here.coordinator_address
+        return await self.here.lines.ask(address, f"/coordinator/{path}", content, kind=Placed, deadline_s=30)
+
+    async def served(self) -> dict[str, list[str]]:
+        served: dict[str, list[str]] = (await self.here.coordinator_stats())["queues"]
+        return served
+
+
+@asynccontextmanager
+async def desk(store: PostgresStore, breadth: int = 1) -> AsyncIterator[Desk]:
+    """Two normal and one high queue process, and a coordinator that shares them out sparingly."""
+    here = PipelineHere(store)
+    here.breadth = breadth
+    async with here:
+        yield Desk(here)
+
+
+async def opened(here: PipelineHere, worker_id: str) -> PipelineSession:
+    """A session that only attends."""
+    return await here.work().open(Introduction(worker_id, frozenset({"echo"})))
+
+
+async def test_commands_without_bodies_register_nobody(store: PostgresStore) -> None:
+    """Every path answers without a body, and says what is missing."""
+    async with desk(store) as one:
+        for path in ("request-assignment", "heartbeat", "release-assignment"):
+            told = (await ask(one.here.coordinator_address, "POST", f"/coordinator/{path}")).json
+            assert told["status"] == "nobody"
+            assert "worker_id" in told["message"]
+        stats = (await ask(one.here.coordinator_address, "GET", "/coordinator/stats")).json
+        assert stats["workers"] == []
+        assert list(stats["queues"].values()) == [[], [], []]
+
+
+async def test_queues_are_shared_out_and_kept_in_the_store(store: PostgresStore) -> None:
+    """One worker takes from all, a second one takes some over, and the store knows both."""
+    async with desk(store) as one:
+        alone = await one.request("w-1")
+        assert (len(alone.high), len(alone.normal), alone.status) == (1, 2, "assigned")
+        second = await one.request("w-2")
+        first = await one.beat("w-1", version=alone.version)
+        assert first.version != alone.version
+        taken = [*first.high, *first.normal, *second.high, *second.normal]
+        assert sorted(taken) == sorted([*alone.high, *alone.normal])
+
+        async def kept() -> dict[str, tuple[str, ...]]:
+            return {place.worker: place.queues for place in await store.places.all()}
+
+        expected = {"w-1": {*first.high, *first.normal}, "w-2": {*second.high, *second.normal}}
+        await happens(kept, lambda found: {name: set(queues) for name, queues in found.items()} == expected)
+
+
+async def test_every_kind_of_worker_has_every_queue(store: PostgresStore) -> None:
+    """A worker that knows something else does not take a queue process away from others."""
+    async with desk(store) as one:
+        await one.request("w-1")
+        other = await one.request("w-2", types=["mail"])
+        assert len(other.high + other.normal) == 3
+        assert {len(workers) for workers in (await one.served()).values()} == {2}
+
+
+async def test_heartbeat_waits_for_changes(store: PostgresStore) -> None:
+    """A worker whose queue processes change hears of it while it waits, long before its time is over."""
+    async with desk(store) as one:
+        alone = await one.request("w-1")
+        waiting = asyncio.create_task(one.beat("w-1", version=alone.version, wait_ms=20_000))
+        await one.request("w-2")
+        changed = await waiting
+        assert len(changed.high + changed.normal) < 3
+        assert (await one.beat("w-1", version=changed.version, wait_ms=10)).version == changed.version
+
+
+async def test_assignment_moves_when_a_worker_dies(store: PostgresStore) -> None:
+    """Its heartbeats are missed, and the other worker takes over what it took from."""
+    async with desk(store) as one:
+        await one.request("silent")
+        session = await opened(one.here, "w-1")
+        served = await happens(one.served, lambda served: all(workers == ["w-1"] for workers in served.values()))
+        assert len(served) == 3
+        await happens(lambda: _value(session), lambda held: len(held._puller.queues) == 3)
+        assert [place.worker for place in await happens(store.places.all, lambda places: len(places) == 1)] == ["w-1"]
+        await session.close()
+        assert await happens(store.places.all, lambda places: not places) == []
+
+
+async def test_older_session_of_one_name_is_told(store: PostgresStore) -> None:
+    """Of two workers with one id the newer goes on, and the older ends."""
+    async with desk(store) as one:
+        older = await opened(one.here, "w-1")
+        await older.next()
+        newer = await opened(one.here, "w-1")
+        with pytest.raises(AbortedError) as told:
+            await happens(older.next, lambda directive: directive.is_stopping)
+        assert told.value.reason == "WORKER_SUPERSEDED"
+        await older.close()
+        await newer.next()
+        assert [seat["worker_id"] for seat in (await one.here.coordinator_stats())["workers"]] == ["w-1"]
+        await newer.close()
+
+
+async def test_restart_forgets_nobody(store: PostgresStore) -> None:
+    """A coordinator that comes back knows who took from where, and nothing moves."""
+    async with desk(store) as one:
+        sessions = [await opened(one.here, name) for name in ("w-1", "w-2")]
+        before = await one.served()
+        await happens(store.places.all, lambda places: len(places) == 2 and all(place.queues for place in places))
+        await one.here.stop_coordinator()
+        await one.here.start_coordinator()
+        assert await happens(one.served, lambda served: all(served.values())) == before
+
+        async def ages() -> list[int]:
+            return [seat["heard_ms_ago"] for seat in (await one.here.coordinator_stats())["workers"]]
+
+        await happens(ages, lambda found: len(found) == 2 and max(found) < 500)
+        assert await one.served() == before
+        for session in sessions:
+            await session.close()
+
+
+async def test_who_was_there_before_a_restart_and_is_gone_is_forgotten(store: PostgresStore) -> None:
+    """It has the time of one heartbeat to say that it lives."""
+    async with desk(store) as one:
+        await one.request("gone")
+        await happens(store.places.all)
+        await one.here.stop_coordinator()
+        await one.here.start_coordinator()
+        assert await happens(store.places.all, lambda places: not places) == []
+
+
+async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
+    """What operators ask for in the store reaches the worker, and its queue processes go to others."""
+    ran = Ran()
+    async with desk(store) as one, one.here.worker("w-1", ran.handlers()) as worker:
+        one.here.add_watcher()
+        await one.here.ended(await one.here.submit())
+        await happens(store.places.all)
+        await store.places.ask_to_drain("w-1")
+        assert worker.task is not None
+        await worker.task
+        assert (await one.here.coordinator_stats())["workers"] == []
+
+
+async def test_one_who_left_may_come_back(store: PostgresStore) -> None:
+    """Releasing names nobody any more; a heartbeat after that is told to ask again."""
+    async with desk(store) as one:
+        await one.request("w-1")
+        assert (await one.leave("w-1", "other")).status == "replaced"
+        assert (await one.leave("w-1")).status == "released"
+        assert (await one.beat("w-1")).status == "unknown"
+        assert (await one.leave("w-1")).status == "unknown"
+        assert (await one.request("w-1")).status == "assigned"
+
+
+@pytest.mark.parametrize("fields", [{"worker_id": "w" * 200}, {"worker_id": "w", "slots": 0}])
+async def test_impossible_workers_are_refused(store: PostgresStore, fields: dict[str, Any]) -> None:
+    """Names and slots have their limits."""
+    async with desk(store) as one:
+        with pytest.raises(InvalidArgumentError):
+            await one._ask("request-assignment", fields)
+
+
+async def test_work_goes_on_without_a_coordinator(store: PostgresStore) -> None:
+    """Workers keep the queue processes that they have, and one that comes meanwhile is served later."""
+    ran = Ran()
+    async with desk(store) as one, one.here.worker("w-1", ran.handlers()):
+        one.here.add_watcher()
+        await one.here.ended(await one.here.submit())
+        await one.here.stop_coordinator()
+        assert {view.state for view in await one.here.ended(await one.here.submit(5))} == {DONE}
+        async with one.here.worker("w-2", ran.handlers()):
+            await one.here.start_coordinator()
+            await happens(one.served, lambda served: ["w-2"] in served.values())
+            assert {view.state for view in await one.here.ended(await one.here.submit(5))} == {DONE}
+
+
+async def _value(value: PipelineSession) -> PipelineSession:
+    return value
