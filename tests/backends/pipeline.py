@@ -21,8 +21,8 @@ from tests.postgres import QUICK, require_postgres
 
 #: Tests wait for what roles do now and then.
 _OFTEN = {"HOLDFAST_LOG_LEVEL": "error"}
-#: Those that keep something of jobs in memory, or a connection to where they are.
-_STATEFUL = ("scheduler", "watcher", "normal", "high")
+#: Those that serve the database, and one that keeps tickets.
+_STATEFUL = ("scheduler", "watcher", "normal")
 
 
 class PipelineProcesses:

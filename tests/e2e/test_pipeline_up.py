@@ -1,0 +1,204 @@
+"""`holdfast up --topology pipeline`: the whole picture by one command, curl-able, kept alive, and gone with it."""
+
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import ExitCode
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.app_jobs import is_gone
+from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+from tests.postgres import require_postgres
+
+UP = ("up", "--topology", "pipeline", "--port", "0", "--data", "d")
+COUNTS = {"scheduler": 3, "watcher": 3, "exchange": 2, "normal": 2, "high": 2, "coordinator": 1, "worker": 3}
+APP = """
+import os
+from holdfast import Holdfast
+
+app = Holdfast("memory://")
+
+@app.job
+def double(number: int) -> int:
+    return 2 * number
+
+@app.job(isolation="process")
+def variables() -> list[str]:
+    return sorted(os.environ)
+
+@app.job
+def broken() -> None:
+    raise RuntimeError("it is broken")
+"""
+
+
+class Up:
+    """The pipeline, ready."""
+
+    def __init__(self, fleet: Fleet, *arguments: str, **environment: str) -> None:
+        self.program: Program = fleet.start(*UP, *arguments, **environment)
+        self.ready = self.program.ready()
+        self.wire: Wire = fleet.wire(self.ready["grpc"])
+
+    def role(self, name: str, number: int = 0) -> str:
+        """Where one process of a role is."""
+        return str(self.ready["roles"][name][number])
+
+    def pids(self) -> dict[str, int]:
+        """The process of each role by its name, as it is now; PostgreSQL is one, too."""
+        latest = {line["role"]: line["pid"] for line in self.program.lines("role_ready")}
+        return {name: pid for name, pid in latest.items() if Path(f"/proc/{pid}").exists()}
+
+    def replaced(self, role: str) -> None:
+        """Waits until another process has the role, and is ready."""
+        eventually(lambda: [line["role"] for line in self.program.lines("role_ready")].count(role) == 2)
+
+
+def curl(address: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+    """What is there, as JSON; with a body it is posted."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://{address}{path}", data, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - of this machine
+        return json.loads(answer.read())
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all: it takes eighteen processes."""
+    require_postgres()
+    folder = tmp_path_factory.mktemp("pipeline")
+    (folder / "shop.py").write_text(APP)
+    with fleet_in(folder) as fleet:
+        yield Up(fleet, "--app", "shop:app", HOLDFAST_RETRIES="2", HOLDFAST_RETRY_MS="10")
+
+
+def test_every_process_of_the_picture_is_there(up: Up) -> None:
+    """The line names gRPC, HTTP, the database and every role; the data directory holds a private PostgreSQL."""
+    assert {name: len(addresses) for name, addresses in up.ready["roles"].items()} == COUNTS
+    assert up.ready["database"].startswith("postgresql://")
+    assert len(up.pids()) == sum(COUNTS.values()) + 1
+    assert (Path(up.ready["data"]) / "postgres" / "data").is_dir()
+
+
+def test_jobs_are_created_and_found_at_the_gateway(up: Up) -> None:
+    """A payload alone is an `echo` that runs; it is listed, found by its status and by its id, on both ports."""
+    gateway = up.ready["http"]
+    made = curl(gateway, "/api/jobs", {"type": "once", "payload": "one time", "priority": "normal"})
+    high = curl(gateway, "/api/jobs", {"type": "once", "payload": "high priority one time", "priority": "high"})
+    cron = curl(gateway, "/api/jobs", {"type": "cron", "cron_expr": "0 */2", "payload": "every two hours"})
+    assert (made["type"], made["priority"], high["priority"], cron["status"]) == ("echo", 5, 8, "active")
+    for job_id in (made["job_id"], high["job_id"]):
+        eventually(lambda job_id=job_id: curl(gateway, f"/job?job_id={job_id}")["status"], "DONE".__eq__)  # type: ignore[misc]
+    (also,) = [line["http_also"] for line in up.program.lines("ready") if "http_also" in line]
+    assert {made["job_id"], high["job_id"], cron["job_id"]} <= {job["id"] for job in curl(also, "/jobs")["jobs"]}
+    assert made["job_id"] in {job["id"] for job in curl(gateway, "/jobs?status=completed")["jobs"]}
+    assert curl(gateway, f"/job?job_id={cron['job_id']}")["cron_expr"] == "0 */2"
+
+
+def test_scheduler_answers_people(up: Up) -> None:
+    """Each scheduler says how it is, takes jobs, and finds them; one of them leads."""
+    healths = [curl(address, "/health") for address in up.ready["roles"]["scheduler"]]
+    assert {health["status"] for health in healths} == {"ok"}
+    assert {health["database"] for health in healths} == {"reachable"}
+    assert [health["leader"] for health in healths].count(True) == 1
+    one, other = up.role("scheduler", 0), up.role("scheduler", 1)
+    cron = curl(one, "/schedule", {"type": "cron", "cron_expr": "30 14", "payload": "at half past two"})
+    made = curl(one, "/schedule", {"type": "once", "payload": "direct", "delay_s": 3600})
+    assert curl(other, f"/job?job_id={made['job_id']}")["status"] == "QUEUED"
+    assert made["job_id"] in {job["id"] for job in curl(other, "/jobs?status=pending")["jobs"]}
+    assert cron["job_id"] in {job["id"] for job in curl(other, "/jobs?status=active")["jobs"]}
+    assert cron["job_id"] in {job["id"] for job in curl(other, "/jobs")["jobs"]}
+
+
+def test_roles_show_what_they_do(up: Up) -> None:
+    """Every role tells its numbers under its own path, and that it is well."""
+    paths = {
+        "watcher": ("/watcher/stats", "/stats"),
+        "exchange": ("/exchange/stats",),
+        "normal": ("/queue/stats", "/queue/all", "/queue/peek"),
+        "high": ("/queue/stats",),
+        "coordinator": ("/coordinator/stats",),
+        "worker": ("/worker/stats",),
+    }
+    for role, shown in paths.items():
+        for path in (*shown, "/health"):
+            assert isinstance(curl(up.role(role), path), dict)
+    workers = curl(up.role("coordinator"), "/coordinator/stats")["workers"]
+    assert {worker["slots"] for worker in workers} == {5}
+    assert len(workers) == 3
+
+
+def test_tickets_are_leased_by_hand(up: Up) -> None:
+    """A queue process takes a ticket, leases it, takes it back, and forgets it, as its endpoints say."""
+    address, ticket = up.role("normal"), {"job_id": "by-hand", "type": "nobody-runs-this"}
+    assert curl(address, "/queue/push", ticket)["accepted"] == 1
+    take = {"types": ["nobody-runs-this"], "worker_id": "me"}
+    assert [job["job_id"] for job in curl(address, "/queue/lease", take)["jobs"]] == ["by-hand"]
+    assert curl(address, "/queue/lease", take)["jobs"] == []
+    assert curl(address, "/queue/release-lease", {"job_id": "by-hand"}) == {"released": 1}
+    assert "by-hand" in {job["job_id"] for job in curl(address, "/queue/all")["jobs"]}
+    assert curl(address, "/queue/delete", {"job_id": "by-hand"}) == {"deleted": 1}
+
+
+def test_jobs_of_an_app_and_of_the_frozen_contract_run(up: Up) -> None:
+    """SDK and taskqueue.v1 reach the same pipeline, and what runs there cannot read where the database is."""
+    with Holdfast(f"holdfast://{up.ready['grpc']}") as client:
+        assert client.submit("double", [21]).result(timeout_s=60) == 42
+        assert "HOLDFAST_DATABASE" not in client.submit("variables", []).result(timeout_s=60)
+    job_id = up.wire.new(size=10)
+    assert up.wire.wait_for(job_id).status == public.DONE
+
+
+def test_job_that_keeps_failing_is_dead_after_its_retries(up: Up) -> None:
+    """It is tried as often as the setting says, and is kept and listed."""
+    gateway = up.ready["http"]
+    job_id = curl(gateway, "/api/jobs", {"job_type": "broken", "payload": []})["job_id"]
+    eventually(lambda: curl(gateway, f"/job?job_id={job_id}")["status"], "FAILED".__eq__)
+    job = curl(gateway, f"/job?job_id={job_id}")
+    assert (job["attempts"], job["max_attempts"]) == (3, 3)
+    assert job_id in {one["id"] for one in curl(gateway, "/jobs?status=dead")["jobs"]}
+
+
+def test_dead_scheduler_is_left_out_and_taken_back(up: Up) -> None:
+    """Nobody notices that a scheduler dies; the balancer does, and again when it is back."""
+    role = f"scheduler-{up.role('scheduler').rpartition(':')[2]}"
+    taken_in = len(up.program.lines("scheduler_taken_in"))
+    os.kill(up.pids()[role], signal.SIGKILL)
+    for _ in range(6):
+        assert up.wire.wait_for(up.wire.new()).status == public.DONE
+    up.replaced(role)
+    eventually(lambda: len(up.program.lines("scheduler_taken_in")) > taken_in)
+    assert [line["scheduler"] for line in up.program.lines("scheduler_left_out")] == [up.role("scheduler")]
+
+
+def test_stop_leaves_nothing_behind(up: Up) -> None:
+    """Workers finish what they run, everybody else follows, PostgreSQL is last."""
+    pids = [*up.pids().values(), *up.program.children()]
+    job_id = up.wire.new(ms=300)
+    up.wire.wait_for(job_id, public.RUNNING)
+    assert up.program.stop() == 0
+    assert all(map(is_gone, pids))
+    stopped = [line["service"] for line in up.program.lines("stopped")]
+    assert stopped.index("gateway") < stopped.index("queue") < stopped.index("scheduler")
+    assert [line for line in up.program.lines() if line["level"] in {"error", "critical"}] == []
+
+
+def test_role_says_what_it_lacks(tmp_path: Path) -> None:
+    """Without a database, or with an address that is none, a role ends with a sentence."""
+    shell = Shell(tmp_path)
+    lost = shell.run("pipeline", "scheduler", "--port", "0")
+    assert (lost.returncode, "HOLDFAST_DATABASE" in lost.stderr) == (ExitCode.USAGE, True)
+    strange = shell.run("pipeline", "gateway", "--schedulers", "8081,nowhere")
+    assert (strange.returncode, "--schedulers" in strange.stderr) == (ExitCode.USAGE, True)
+    open_door = shell.run("pipeline", "queue", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 - refused
+    assert (open_door.returncode, "--insecure" in open_door.stderr) == (ExitCode.USAGE, True)
