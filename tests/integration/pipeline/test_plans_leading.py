@@ -9,10 +9,9 @@ import pytest
 from holdfast.backends.pipeline.leading import CronLeader
 from holdfast.backends.pipeline.postgres.connections import Connection
 from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
-from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.backends.pipeline.store import Leadership
 from holdfast.core.model import ScheduleSpec, Template
-from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.errors import FailedPreconditionError
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.turned_clock import DAY, MINUTE, SECOND, Clockwork, TurnedClock
@@ -71,33 +70,6 @@ async def test_tick_of_a_leader_whose_time_is_over_is_refused(clockwork: Clockwo
     with pytest.raises(FailedPreconditionError):
         await clockwork.plans.tick(Leadership("next", stale.epoch))
     assert len(await clockwork.jobs()) == 1
-
-
-async def test_leader_stopped_in_a_transaction_is_not_waited_for(store: PostgresStore) -> None:
-    """Its locks are taken from it after a moment, and what it had begun is undone."""
-    sql = statements("plans")
-    leadership = await store.plans.lead("stopped", 500)
-    assert leadership is not None
-    is_held, never = asyncio.Event(), asyncio.Event()
-
-    async def work(connection: Connection) -> None:
-        await connection.execute(sql["begin"])
-        held = await connection.execute(sql["lock_leadership"], {"holder": "stopped", "epoch": leadership.epoch})
-        assert len(await held.fetchall()) == 1
-        made = await connection.execute("INSERT INTO holdfast.ticks VALUES (1, 1, 'fired', NULL, 1, 1) RETURNING 1")
-        assert len(await made.fetchall()) == 1
-        is_held.set()
-        async with asyncio.timeout(3):
-            await never.wait()
-
-    stopped = asyncio.create_task(store.database.transact(work, is_repeatable=False))
-    await happens(now(is_held.is_set))
-    successor = await happens(lambda: store.plans.lead("next", 60_000))
-    assert successor is not None
-    assert successor.epoch == leadership.epoch + 1
-    assert await _column(store, "SELECT count(*) FROM holdfast.ticks") == [0]
-    with pytest.raises((TimeoutError, UnavailableError)):
-        await stopped
 
 
 async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStore) -> None:

@@ -6,13 +6,13 @@ Invariants:
 - Every instant is the database's: it comes with the row that it is compared with.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.backends.ledger.minting import RandomPool
 from holdfast.backends.ledger.views import schedule_view
-from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.connections import Connection, Database, Work
 from holdfast.backends.pipeline.postgres.inserting import Intake, New
 from holdfast.backends.pipeline.postgres.reading import Row
 from holdfast.backends.pipeline.postgres.settling import cancel_one
@@ -34,6 +34,8 @@ _PRUNE_EVERY = 50
 #: A tick that somebody has done before: its schedule moves on, and that is all.
 TAKEN = "taken"
 
+T = TypeVar("T")
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ScheduleSpec).decode
 
@@ -48,21 +50,6 @@ class _Kept(msgspec.Struct, frozen=True):
     @property
     def now_ms(self) -> int:
         return int(self.more[0])
-
-
-class _Tick(msgspec.Struct, frozen=True):
-    """One tick of one schedule."""
-
-    id: int
-    tick_ms: int
-
-
-class _TakenError(Exception):
-    """Somebody has done this tick before; whatever this transaction did is undone."""
-
-    def __init__(self, tick: _Tick) -> None:
-        super().__init__(tick)
-        self.tick = tick
 
 
 class PostgresPlans:
@@ -91,7 +78,7 @@ class PostgresPlans:
             next_ms = ticks.planned(known, spec, now_ms)
             await connection.execute(_SQL["set"], _columns(spec, now_ms, next_ms))
 
-        await self._database.transact(work)
+        await self._transact(work)
         return await self.get(spec.name)
 
     async def get(self, name: str) -> ScheduleView:
@@ -133,7 +120,7 @@ class PostgresPlans:
                 next_ms = schedule.next_ms if is_paused else ticks.resumed(schedule, kept.now_ms)
                 await connection.execute(_SQL["pause"], {"name": name, "is_paused": is_paused, "next_ms": next_ms})
 
-        await self._database.transact(work)
+        await self._transact(work)
         return await self.get(name)
 
     async def trigger(self, name: str) -> str:
@@ -152,7 +139,7 @@ class PostgresPlans:
             await _make(connection, spec, ticks.job_of_trigger(spec, kept.now_ms, job_id))
             await connection.execute(_SQL["triggered"], {"id": kept.id, "job_id": job_id})
 
-        await self._database.transact(work)
+        await self._transact(work)
         return job_id
 
     async def now_ms(self) -> int:
@@ -185,56 +172,51 @@ class PostgresPlans:
 
     async def tick(self, leadership: Leadership) -> str:
         """One transaction, tried once: whoever asks again finds what is due then."""
-        try:
-            return await self._transact_tick(leadership)
-        except _TakenError as error:
-            return await self._transact_tick(leadership, error.tick)
 
-    async def _transact_tick(self, leadership: Leadership, taken: _Tick | None = None) -> str:
         async def work(connection: Connection) -> str:
-            await _begin(connection)
-            # Both are on their way before the first is answered.
-            leading = await connection.execute(_SQL["lock_leadership"], msgspec.structs.asdict(leadership))
-            due = await connection.execute(_SQL["lock_due"], binary=True)
-            if not await leading.fetchall():
+            ((is_leading, *due),) = await _rows(connection, "lock_due", **msgspec.structs.asdict(leadership))
+            if not is_leading:
                 message = f"{leadership.holder} does not lead any more (epoch {leadership.epoch})"
                 raise FailedPreconditionError(message, reason="NOT_LEADING")
-            rows = await due.fetchall()
-            return await self._tick(connection, _kept(rows[0]), leadership.epoch, taken) if rows else ""
+            return "" if due[0] is None else await self._tick(connection, _kept(due), leadership.epoch)
 
-        return await self._database.transact(work, is_repeatable=False)
+        return await self._transact(work, is_repeatable=False)
 
-    async def _tick(self, connection: Connection, kept: _Kept, epoch: int, taken: _Tick | None) -> str:
+    async def _tick(self, connection: Connection, kept: _Kept, epoch: int) -> str:
         schedule, (now_ms, is_draining, is_busy) = kept.schedule, kept.more
         spec, due = schedule.spec, ticks.due_tick(schedule, now_ms)
-        tick = _Tick(kept.id, due.tick_ms)
         job: NewJob | None = None
-        if tick == taken:
-            outcome = TAKEN
-        elif due.is_missed:
+        if due.is_missed:
             outcome = ticks.MISSED
         elif ticks.is_skipped(spec, is_busy=is_busy, is_draining=is_draining):
             outcome = ticks.SKIPPED
         else:
             outcome, (job_id,) = ticks.FIRED, mint(self._random, 1)
             job = ticks.job_of_tick(spec, due.tick_ms, job_id)
-        facts = {**msgspec.structs.asdict(tick), "outcome": outcome, "job_id": job.id if job else None}
-        if outcome != TAKEN:
-            entered = await connection.execute(_SQL["enter"], {**facts, "epoch": epoch, "now": now_ms})
-            if job is not None:
-                await self._make(connection, schedule, job, is_busy=is_busy)
-            if not await entered.fetchall():
-                raise _TakenError(tick)
-        await connection.execute(_SQL["move_on"], {**facts, "next_ms": due.next_ms, "missed": due.missed})
+        facts = {"id": kept.id, "epoch": epoch, "now": now_ms, "outcome": outcome, "job_id": job.id if job else None}
+        plan = {"tick_ms": due.tick_ms, "next_ms": due.next_ms, "missed": due.missed}
+        ((is_entered,),) = await _rows(connection, "tick", **facts, **plan)
+        if not is_entered:
+            return TAKEN
+        if job is not None:
+            if ticks.is_canceling(spec, is_busy=is_busy):
+                await cancel_one(connection, schedule.last_job_id, ticks.cancel_reason(spec.name))
+            await _make(connection, spec, job)
         if (schedule.fired + schedule.skipped) % _PRUNE_EVERY == 0:
             await connection.execute(_SQL["prune"], {"before": now_ms - _KEEP_MS})
         return outcome
 
-    async def _make(self, connection: Connection, schedule: Schedule, job: NewJob, *, is_busy: bool) -> None:
-        spec = schedule.spec
-        if ticks.is_canceling(spec, is_busy=is_busy):
-            await cancel_one(connection, schedule.last_job_id, ticks.cancel_reason(spec.name))
-        await _make(connection, spec, job)
+    async def _transact(self, work: Work[T], *, is_repeatable: bool = True) -> T:
+        """One transaction whose statements go one by one: only between statements does the server's patience run out.
+
+        In the middle of a batch it waits for ever for a process that stands still, and so would everybody else.
+        """
+
+        async def within(connection: Connection) -> T:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self._database.ask(within, is_repeatable=is_repeatable)
 
     async def next_due_ms(self) -> int | None:
         """From the index."""

@@ -68,38 +68,44 @@ RETURNING epoch;
 UPDATE holdfast.leaders SET lease_until_ms = 0
 WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint;
 
--- name: lock_leadership
--- Nobody takes over before this transaction is through.
-SELECT FROM holdfast.leaders
-WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint AND lease_until_ms > holdfast.now_ms()
-FOR SHARE;
-
 -- name: lock_due
-SELECT
-    id, spec, created_ms, next_ms, last_tick_ms, coalesce(last_job_id::text, ''), fired, skipped, missed, is_paused,
-    holdfast.now_ms(),
-    EXISTS (SELECT FROM holdfast.queues q WHERE q.name = s.queue AND q.mode = 3),
-    EXISTS (SELECT FROM holdfast.jobs j WHERE j.id = s.last_job_id AND j.state < 3)
-FROM holdfast.schedules s
-WHERE next_ms > 0 AND NOT is_paused AND next_ms <= (SELECT holdfast.now_ms())
-ORDER BY next_ms, name LIMIT 1
-FOR UPDATE OF s;
+-- The leadership, which nobody takes over before this transaction is through, and the earliest tick that is due.
+WITH mine AS MATERIALIZED (
+    SELECT set_config('idle_in_transaction_session_timeout', '1000', true) FROM holdfast.leaders
+    WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint AND lease_until_ms > holdfast.now_ms()
+    FOR SHARE
+), due AS MATERIALIZED (
+    SELECT
+        id, spec, created_ms, next_ms, last_tick_ms, coalesce(last_job_id::text, ''), fired, skipped, missed, is_paused,
+        holdfast.now_ms(),
+        EXISTS (SELECT FROM holdfast.queues q WHERE q.name = s.queue AND q.mode = 3) AS is_draining,
+        EXISTS (SELECT FROM holdfast.jobs j WHERE j.id = s.last_job_id AND j.state < 3) AS is_busy
+    FROM holdfast.schedules s
+    WHERE EXISTS (SELECT FROM mine)
+        AND next_ms > 0 AND NOT is_paused AND next_ms <= (SELECT holdfast.now_ms())
+    ORDER BY next_ms, name LIMIT 1
+    FOR UPDATE OF s
+)
+SELECT l.is_leading, due.* FROM (SELECT EXISTS (SELECT FROM mine) AS is_leading) l LEFT JOIN due ON true;
 
--- name: enter
-INSERT INTO holdfast.ticks (schedule_id, tick_ms, outcome, job_id, epoch, done_ms)
-VALUES (%(id)b, %(tick_ms)b, %(outcome)s, %(job_id)s::uuid, %(epoch)b, %(now)b)
-ON CONFLICT DO NOTHING
-RETURNING tick_ms;
-
--- name: move_on
-UPDATE holdfast.schedules SET
-    next_ms = %(next_ms)b,
-    last_tick_ms = %(tick_ms)b,
-    last_job_id = coalesce(%(job_id)s::uuid, last_job_id),
-    fired = fired + (%(outcome)s::text = 'fired')::integer,
-    skipped = skipped + (%(outcome)s::text = 'skipped')::integer,
-    missed = missed + %(missed)b::bigint
-WHERE id = %(id)b;
+-- name: tick
+-- Enters the tick, if nobody has done so before, and moves its schedule on in any case.
+WITH entered AS (
+    INSERT INTO holdfast.ticks (schedule_id, tick_ms, outcome, job_id, epoch, done_ms)
+    VALUES (%(id)b, %(tick_ms)b, %(outcome)s, %(job_id)s::uuid, %(epoch)b, %(now)b)
+    ON CONFLICT DO NOTHING
+    RETURNING job_id, (outcome = 'fired')::integer AS fired, (outcome = 'skipped')::integer AS skipped
+), moved AS (
+    UPDATE holdfast.schedules s SET
+        next_ms = %(next_ms)b,
+        last_tick_ms = %(tick_ms)b,
+        last_job_id = coalesce((SELECT e.job_id FROM entered e), s.last_job_id),
+        fired = s.fired + coalesce((SELECT e.fired FROM entered e), 0),
+        skipped = s.skipped + coalesce((SELECT e.skipped FROM entered e), 0),
+        missed = s.missed + %(missed)b::bigint
+    WHERE s.id = %(id)b
+)
+SELECT EXISTS (SELECT FROM entered);
 
 -- name: prune
 DELETE FROM holdfast.ticks WHERE ctid = ANY(ARRAY(

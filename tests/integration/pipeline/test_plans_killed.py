@@ -1,0 +1,127 @@
+"""Cron leaders as processes of their own, killed and stopped at any instant."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.core.model import ScheduleSpec, Template
+from tests.e2e.waiting import eventually, pause
+
+SECOND = 1_000
+KILLS, STOPS = int(os.environ.get("KILLS", "5")), 2
+
+#: Competes for the leadership until it is killed.
+LEADER = """
+import asyncio, sys
+from holdfast.backends.pipeline.leading import CronLeader
+from holdfast.backends.pipeline.postgres.database import open_store
+
+async def main():
+    async with await open_store(sys.argv[1]) as store:
+        CronLeader(store.plans, sys.argv[2], interval_s=0.05, lease_ms=400).start()
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+class Leaders:
+    """Processes that all want to fire the same schedules."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._count = 0
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._looking = psycopg.connect(url, autocommit=True)
+
+    def start(self) -> None:
+        """One more."""
+        self._count += 1
+        name = f"leader{self._count}"
+        command = [sys.executable, "-c", LEADER, self._url, name]
+        self.running[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
+
+    def fired(self) -> list[int]:
+        """Ticks that have fired."""
+        rows = self._looking.execute("SELECT tick_ms FROM holdfast.ticks WHERE outcome = 'fired' ORDER BY tick_ms")
+        return [row[0] for row in rows]
+
+    def leader(self) -> str:
+        """Whoever leads, once somebody living does."""
+        statement = "SELECT holder FROM holdfast.leaders WHERE lease_until_ms > holdfast.now_ms()"
+        holders = eventually(lambda: [str(row[0]) for row in self._looking.execute(statement)], self._are_living)
+        return holders[0]
+
+    def _are_living(self, holders: list[str]) -> bool:
+        return bool(holders) and self.running.keys() >= set(holders)
+
+    def successor(self, stopped: str) -> str:
+        """Whoever leads instead."""
+        return eventually(self.leader, lambda name: name != stopped)
+
+    def fires_on(self, count: int) -> None:
+        """Waits for more ticks than these."""
+        eventually(self.fired, lambda ticks: len(ticks) > count)
+
+    def kill(self, name: str) -> None:
+        """At once."""
+        process = self.running.pop(name)
+        process.kill()
+        process.communicate()
+
+    def close(self) -> None:
+        """None of them stays."""
+        for name in list(self.running):
+            with contextlib.suppress(ProcessLookupError):
+                self.running[name].send_signal(signal.SIGCONT)
+            self.kill(name)
+        self._looking.close()
+
+
+@pytest.fixture
+def leaders(store: PostgresStore, database: str) -> Iterator[Leaders]:
+    """None yet; the database is ready for them."""
+    assert store.plans
+    leaders = Leaders(database)
+    yield leaders
+    leaders.close()
+
+
+async def test_killed_and_stopped_leaders_lose_and_double_no_tick(store: PostgresStore, leaders: Leaders) -> None:
+    """Whatever happens to leaders, each second of the schedule has one job."""
+    draw = random.Random(int(os.environ.get("SEED") or 6))
+    await store.plans.set(ScheduleSpec("s", Template("work"), every_ms=SECOND))
+    for _ in range(2):
+        leaders.start()
+    for number in range(KILLS + STOPS):
+        count = len(leaders.fired())
+        name = leaders.leader()
+        pause(draw.uniform(0, 0.3))  # any instant will do
+        if number % 3 == 2:
+            leaders.running[name].send_signal(signal.SIGSTOP)
+            leaders.successor(name)
+            leaders.running[name].send_signal(signal.SIGCONT)
+        else:
+            leaders.kill(name)
+            leaders.start()
+        leaders.fires_on(count)
+    view = await store.plans.get("s")
+    ticks = leaders.fired()
+    leaders.close()
+    assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
+    assert (view.skipped, view.missed) == (0, 0)
+    view = await store.plans.get("s")
+    jobs = await store.rows.page((), 0, 200, newest_first=False)
+    assert (
+        len(jobs.jobs)
+        == view.fired
+        == len({dict(job.extra.headers)["holdfast-scheduled-for"] for job in jobs.jobs if job.extra})
+    )
