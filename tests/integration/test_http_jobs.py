@@ -204,16 +204,17 @@ async def test_every_name_of_a_status_is_understood(address: str) -> None:
 async def test_cursor_goes_on_where_the_page_ended(address: str) -> None:
     """All jobs are seen once; a cursor of another search is refused."""
     made = [await submitted(address) for _ in range(7)]
-    seen: list[str] = []
+    seen: list[tuple[int, str]] = []
     cursor = ""
     while True:
         page = (await get(address, f"{JOBS}?limit=3&cursor={cursor}")).json
-        seen += [job["id"] for job in page["jobs"]]
+        seen += [(-job["created_at_ms"], job["id"]) for job in page["jobs"]]
         cursor = page["next_cursor"]
         if not cursor:
             break
         last = cursor
-    assert seen == made[::-1]
+    assert seen == sorted(seen)  # newest first, and by their ids within a millisecond
+    assert sorted(job_id for _, job_id in seen) == sorted(made)
     reply = await get(address, f"{JOBS}?queue=other&cursor={last}")
     assert (reply.status, reply.reason) == (400, "CURSOR_INVALID")
 
