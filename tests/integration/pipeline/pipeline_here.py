@@ -12,6 +12,7 @@ from holdfast.backends.pipeline.work_stats import WorkConfig
 from holdfast.backends.ports import Assignment, JobDraft, JobView
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Template
+from holdfast.errors import UnavailableError
 from holdfast.pipeline.coordinator import CoordinatorConfig, CoordinatorRole
 from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
 from holdfast.pipeline.exchanges import Exchanges
@@ -135,9 +136,12 @@ class PipelineHere:
         """All of them, once they are."""
 
         async def views() -> list[JobView]:
-            return [await self.store.rows.get(job_id) for job_id in job_ids]
+            try:
+                return [await self.store.rows.get(job_id) for job_id in job_ids]
+            except UnavailableError:
+                return []
 
-        return await happens(views, lambda found: all(view.state in TERMINAL for view in found))
+        return await happens(views, lambda found: found and all(view.state in TERMINAL for view in found))
 
     async def coordinator_stats(self) -> Any:  # noqa: ANN401 - as it comes
         return await self.lines.ask(self.coordinator_address, "/coordinator/stats")
