@@ -1,9 +1,16 @@
 """`AdminApi` over a store: what operators ask a scheduler."""
 
+import asyncio
+from contextlib import suppress
+
 from holdfast.backends.pipeline.store import Store
 from holdfast.backends.ports import QueueView, Stats, WorkerView
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import QueueMode
+from holdfast.errors import NotFoundError
+
+#: How often a worker is looked for that is not written down.
+_LOOKS, _LOOK_S = 10, 0.1
 
 
 class PipelineAdmin:
@@ -50,12 +57,17 @@ class PipelineAdmin:
                 slots=place.slots,
                 running=place.running,
                 is_draining=place.is_draining,
-                is_streaming=False,
+                # Each keeps a question at its coordinator, and hears at once.
+                is_streaming=True,
                 heard_ms_ago=place.heard_ms_ago,
             )
             for place in await self._store.places.all()
         ]
 
     async def drain_worker(self, worker_id: str) -> None:
-        """Told by its coordinator."""
-        await self._store.places.ask_to_drain(worker_id)
+        """Told by its coordinator, who writes down who has just come a moment later."""
+        for _ in range(_LOOKS - 1):
+            with suppress(NotFoundError):
+                return await self._store.places.ask_to_drain(worker_id)
+            await asyncio.sleep(_LOOK_S)
+        return await self._store.places.ask_to_drain(worker_id)
