@@ -13,7 +13,7 @@ from holdfast.backends.zookeeper.lanes import Lanes
 from holdfast.backends.zookeeper.moves import Moves
 from holdfast.backends.zookeeper.paths import Lane
 from holdfast.backends.zookeeper.records import Kept, Record, encode, kept_of
-from holdfast.backends.zookeeper.transactions import Check, Create, Done, RefusedError, Step, Why
+from holdfast.backends.zookeeper.transactions import Check, Create, Done, Node, RefusedError, Step, Why
 from holdfast.errors import UnavailableError
 
 #: What a change leads to and the steps to it; None if there is nothing to change.
@@ -37,9 +37,15 @@ class Changing:
 
     async def read(self, job_id: str) -> Kept | None:
         """The record as it is now, whichever server is asked."""
-        self.connection.sync()
-        node = await self.connection.get(self.paths.record(job_id))
+        node = await self._node(job_id)
         return None if node is None else kept_of(node)
+
+    async def _node(self, job_id: str) -> Node | None:
+        def ask() -> Awaitable[Node | None]:
+            self.connection.sync()
+            return self.connection.get(self.paths.record(job_id))
+
+        return await self.connection.repeat(ask)
 
     async def change(self, kept: Kept, decide: Decide) -> Record | None:
         """Decides and writes until that has counted; None once `decide` says that there is nothing to change.
@@ -99,6 +105,5 @@ class Changing:
     async def _was_made(self, kept: Kept, changed: Record) -> bool:
         """Waits until it can be told."""
         await self.connection.connected()
-        await self.connection.sync()
-        node = await self.connection.get(self.paths.record(kept.record.id))
+        node = await self._node(kept.record.id)
         return node is not None and node.stat.version == kept.version + 1 and node.data == encode(changed)

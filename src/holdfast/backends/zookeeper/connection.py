@@ -14,12 +14,13 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 
 from holdfast import limits
@@ -38,6 +39,8 @@ from holdfast.backends.zookeeper.transactions import (
     Why,
 )
 from holdfast.errors import FailedPreconditionError, HoldfastError, InternalError, UnavailableError
+
+T = TypeVar("T")
 
 _CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
 _WHY = {
@@ -69,32 +72,30 @@ class Connection:
         self.paths = Paths(root)
         self.hosts = hosts
         self.phase = Phase.LOST
+        #: Of the session as it is, or was when it was last connected.
+        self.session_id = 0
+        #: For how long the ensemble lets the session be silent; servers may grant less than was asked for.
+        self.session_ms = max(session_ms, limits.ZOOKEEPER_SESSION_MS_MIN)
         #: How many requests of each kind were sent, how many names were listed, how many watches have rung.
         self.traffic: Counter[str] = Counter()
         self.when_changed: list[Callable[[Phase], None]] = []
         self._loop = asyncio.get_running_loop()
         self._bridge = Bridge(self._loop)
-        session_ms = max(session_ms, limits.ZOOKEEPER_SESSION_MS_MIN)
         self._client = KazooClient(
             hosts,
-            timeout=session_ms / 1_000,
+            timeout=self.session_ms / 1_000,
             handler=self._bridge,
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
             logger=_LOGGER,
         )
         self._client.add_listener(lambda state: self._bridge.inbox.put(self._change, state))
+        _note_what_is_granted(self._client, self._granted)
         self._connected = asyncio.Event()
         self._open: set[asyncio.Future[Any]] = set()
         #: The ensemble's time and this process's clock at one instant.
         self._clock = (0.0, 0.0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
-
-    @property
-    def session_id(self) -> int:
-        """Of the session as it is now; 0 while nobody is connected."""
-        identity = self._client.client_id
-        return identity[0] if identity else 0
 
     def now_ms(self) -> int:
         """The ensemble's time."""
@@ -134,6 +135,17 @@ class Connection:
                 await self._connected.wait()
         except TimeoutError:
             raise UnavailableError(f"no ZooKeeper server answers at {self.hosts}", reason="ENSEMBLE_AWAY") from None
+
+    async def repeat(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """For what only reads: asked again when the connection is back, as long as that does not take too long."""
+        until_s = self._loop.time() + _CALL_S
+        while True:
+            try:
+                return await ask()
+            except UnavailableError:
+                if self._is_closed or self._loop.time() >= until_s:
+                    raise
+                await self.connected()
 
     # -- requests
 
@@ -210,12 +222,18 @@ class Connection:
 
     # -- the session
 
+    def _granted(self, session_ms: int) -> None:
+        """On the library's thread."""
+        self.session_ms = session_ms
+
     def _change(self, state: str) -> None:
         phase = Phase[state]
         assert isinstance(state, str)
         self.phase = phase
         if state == KazooState.CONNECTED:
             self._connected.set()
+            identity = self._client.client_id
+            self.session_id = identity[0] if identity else self.session_id
             if self._clock[1] and not self._is_closed:  # the machine may have slept meanwhile
                 self._spawn_clock()
         else:
@@ -283,6 +301,20 @@ async def connect(hosts: str, root: str, *, session_ms: int) -> Connection:
     connection = Connection(hosts, root, session_ms)
     await connection.open()
     return connection
+
+
+def _note_what_is_granted(client: KazooClient, granted: Callable[[int], None]) -> None:
+    """The library knows how long a session the servers grant, and tells nobody."""
+    handler = client._connection  # noqa: SLF001 - there is no other way, and the version is pinned
+    invoke = handler._invoke  # noqa: SLF001
+
+    def noting(timeout: float, request: object, xid: int | None = None) -> Any:  # noqa: ANN401 - as the library has it
+        answer = invoke(timeout, request, xid)
+        if isinstance(request, Connect) and answer[0].time_out > 0:
+            granted(answer[0].time_out)
+        return answer
+
+    handler._invoke = noting  # noqa: SLF001
 
 
 def _stat(stat: Any) -> Stat:  # noqa: ANN401 - the library's own tuple

@@ -4,7 +4,8 @@ Invariants: what is told of a job is no older than the question, whichever serve
 reading, so nothing that happens after it is missed.
 """
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
 
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.backends.repeating import refusal_to_repeat, repeated
@@ -15,12 +16,14 @@ from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.listing import Listing
 from holdfast.backends.zookeeper.records import Kept, kept_of, result_of, view_of
 from holdfast.backends.zookeeper.submitting import Submission
+from holdfast.backends.zookeeper.transactions import Node, RefusedError
 from holdfast.backends.zookeeper.why import explain
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Template
 from holdfast.core.tasks import unknown_job
 from holdfast.core.validation import is_given_id
+from holdfast.errors import FailedPreconditionError
 
 
 class NodeJobs:
@@ -48,7 +51,9 @@ class NodeJobs:
     async def payload(self, job_id: str) -> bytes:
         """As it was submitted."""
         kept = await self._kept(job_id)
-        node = await self._connection.get(self._paths.payload(job_id)) if kept.record.payload_bytes else None
+        if not kept.record.payload_bytes:
+            return b""
+        node = await self._connection.repeat(lambda: self._connection.get(self._paths.payload(job_id)))
         return node.data if node else b""
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
@@ -57,16 +62,18 @@ class NodeJobs:
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Along the index, record by record."""
-        return await self._listing.page(states, offset, size, newest_first=newest_first)
+        return await self._connection.repeat(
+            lambda: self._listing.page(states, offset, size, newest_first=newest_first)
+        )
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
         """In parts; each reads a bounded number of records."""
-        return await self._listing.find(query, cursor, size)
+        return await self._connection.repeat(lambda: self._listing.find(query, cursor, size))
 
     async def explain(self, job_id: str) -> Explanation:
         """From the record, and from what workers say of themselves."""
         kept = await self._kept(job_id)
-        reason, sentence = await explain(self._connection, kept.record)
+        reason, sentence = await self._connection.repeat(lambda: explain(self._connection, kept.record))
         return Explanation(State(kept.record.state), reason, sentence)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
@@ -93,15 +100,22 @@ class NodeJobs:
             raise refusal.error()
         return submitted.job_ids[0]
 
+    async def forget(self, job_id: str) -> None:
+        """Takes a job that has ended away, with its result; nobody else needs to wait for its retention."""
+        kept = await self._kept(job_id)
+        if kept.record.state not in TERMINAL:
+            state = State(kept.record.state).name
+            raise FailedPreconditionError(f"job {job_id!r} is {state}; it has not ended", reason="JOB_NOT_ENDED")
+        with contextlib.suppress(RefusedError):  # somebody else was faster
+            await self._connection.transact(self._changing.moves.forget(kept))
+
     async def _changes(self, job_id: str) -> AsyncGenerator[Kept, None]:
         """The record, and again whenever it has changed; the watch is set by the very reading."""
         path, bell = self._paths.record(_checked(job_id)), Bell()
         version = -1
         while True:
             bell.clear()
-            await self._connection.connected()
-            self._connection.sync()
-            node = await self._connection.get(path, bell)
+            node = await self._connection.repeat(lambda: self._newest(path, bell))
             if node is None:
                 raise unknown_job(job_id).error()
             kept = kept_of(node)
@@ -112,6 +126,10 @@ class NodeJobs:
                 return
             await bell.wait()
 
+    def _newest(self, path: str, bell: Bell) -> Awaitable[Node | None]:
+        self._connection.sync()
+        return self._connection.get(path, bell)
+
     async def _kept(self, job_id: str) -> Kept:
         kept = await self._changing.read(_checked(job_id))
         if kept is None:
@@ -120,9 +138,11 @@ class NodeJobs:
 
     async def _result(self, kept: Kept) -> ResultView:
         state = State(kept.record.state)
-        node = await self._connection.get(self._paths.result(kept.record.id)) if state in TERMINAL else None
-        if node is None:
+        if state not in TERMINAL:
             return ResultView(state)
+        node = await self._connection.repeat(lambda: self._connection.get(self._paths.result(kept.record.id)))
+        if node is None:  # it was forgotten meanwhile
+            raise unknown_job(kept.record.id).error()
         result = result_of(node)
         return ResultView(state, result.output, result.summary, result.runtime_ms)
 

@@ -37,6 +37,10 @@ from holdfast.logs import get_logger
 
 #: Even who is told nothing looks this often, in case the one before in the line is deaf.
 _LOOK_S = 60.0
+#: Cancels that are remembered; most are of jobs that have ended.
+_ASKED_MAX = 10_000
+#: Before a change is tried again that could not be made although the ensemble answers.
+_PAUSE_S = 0.05
 #: How long `close` tries to hand back; what it cannot is recovered when the session has run out.
 _CLOSE_S = 3.0
 
@@ -50,20 +54,22 @@ class BidSession:
         self._introduction = introduction
         self._worker = introduction.worker_id
         self._session_id = connection.session_id
-        self._lease_ms = lease_ms
+        self._lease_ms = min(lease_ms, connection.session_ms)
         self._log = get_logger().bind(worker_id=introduction.worker_id)
         self._loop = asyncio.get_running_loop()
         self._holding = Holding()
         #: What is held, as it was last written or read.
         self._running: dict[int, Kept] = {}
         self._reporting: set[int] = set()
+        #: Jobs whose cancel was heard before the answer to the bid for them.
+        self._asked: set[str] = set()
         self._news = News()
         self._heard = asyncio.Event()
         self._reports = Acknowledging()
         self._room = 0
         self._wake = Bell()
         self._is_draining = False
-        self._is_closed = False
+        self._is_closed = self._is_lost = False
         self._failure: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,6 +91,7 @@ class BidSession:
         self._news.revoked += set(self._introduction.held).difference(kept)
         self._news.lease_ms = self._lease_ms
         self._news.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
+        self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
         self._connection.when_changed.append(self._changed)
         self._watch_time()
         self._bidding = self._spawn(self._bid())
@@ -101,7 +108,7 @@ class BidSession:
     async def next(self) -> Directive:
         """All that has come since the last one; waits if that is nothing."""
         while True:
-            if self._news.is_any:
+            if self._news.is_any and not self._is_closed:
                 news, self._news = self._news, News()
                 directive = news.directive()
                 self._holding.deliver(lease.token for lease in directive.leases)
@@ -172,7 +179,9 @@ class BidSession:
             async with asyncio.timeout(_CLOSE_S):
                 if self._bidding is not None and self._connection.phase is Phase.CONNECTED:
                     await asyncio.wait([self._bidding])  # what it is given last is handed back with the rest
-                await self._hand_back(self._holding.drop(self._holding.undelivered()), "never begun", is_spent=False)
+                if not self._is_lost:
+                    unheard = self._holding.drop(self._holding.undelivered())
+                    await self._hand_back(unheard, "never begun", is_spent=False)
                 if not has_failed:
                     held = self._holding.drop(self._holding.named())
                     # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
@@ -249,6 +258,8 @@ class BidSession:
             self._running[token] = each.kept
             self._holding.add(token, record.id, each.sent_s + self._lease_s, is_delivered=False)
             self._news.leases.append(each.assignment)
+            if record.cancel_requested or record.id in self._asked:
+                self._news.cancels.append(token)
         if taken:
             self._room = max(0, self._room - len(taken))
             self._heard.set()
@@ -275,6 +286,7 @@ class BidSession:
                 self._reporting.discard(token)
             self._holding.drop([token])
             self._running.pop(token, None)
+            self._asked.discard(row.job_id)
         self._acknowledge(report_id, 1)
 
     async def _write_outcome(self, kept: Kept, row: ReportRow) -> None:
@@ -290,6 +302,7 @@ class BidSession:
             try:
                 changed = await self._changing.change(kept, decide)
             except UnavailableError:
+                await asyncio.sleep(_PAUSE_S)
                 await self._until_connected()
                 continue
             if changed is None:
@@ -324,6 +337,7 @@ class BidSession:
             try:
                 await self._changing.change(kept, decide)
             except UnavailableError:
+                await asyncio.sleep(_PAUSE_S)
                 await self._until_connected()
             else:
                 return
@@ -344,7 +358,10 @@ class BidSession:
 
     def _look_at_time(self) -> None:
         self._timer = None
-        expired = [token for token in self._holding.expired(time.monotonic()) if token not in self._reporting]
+        now_s = time.monotonic()
+        # What is being reported is decided by the ensemble: by the bid, if it still is one.
+        self._holding.extend(self._reporting, now_s + self._lease_s)
+        expired = self._holding.expired(now_s)
         over = self._revoke(expired, "no heartbeat was answered in their time")
         if over:
             self._spawn(self._hand_back(over, "no heartbeat", is_spent=True))
@@ -359,15 +376,23 @@ class BidSession:
             bell.clear()
             try:
                 names = await self._connection.children(path, bell)
-                for token in self._holding.of_jobs(names or []):
-                    self._news.cancels.append(token)
-                    self._heard.set()
+                self._hear_cancels(names or [])
                 for name in names or []:
                     self._connection.transact([Delete(f"{path}/{name}")])
             except UnavailableError:
                 await self._until_connected()
                 continue
             await bell.wait()
+
+    def _hear_cancels(self, job_ids: list[str]) -> None:
+        """What is not held yet may be under way."""
+        tokens = self._holding.of_jobs(job_ids)
+        if tokens:
+            self._news.cancels += tokens
+            self._heard.set()
+        if len(self._asked) > _ASKED_MAX:
+            self._asked.clear()
+        self._asked.update(job_ids)
 
     async def _attend(self) -> None:
         """Watches its own node: a newer session of this worker takes it away."""
@@ -389,7 +414,8 @@ class BidSession:
             await bell.wait()
 
     def _changed(self, phase: Phase) -> None:
-        if phase is Phase.LOST and self._failure is None:
+        if phase is Phase.LOST and not self._is_closed:
+            self._is_lost = True
             self._revoke(list(self._holding.named()), "the session with ZooKeeper has expired")
             self._end(UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED"))
             for task in self._tasks:
