@@ -22,7 +22,7 @@ from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.compare.routing import addresses
 
 SLOTS = 6
-START_S = 40.0
+START_S = 60.0
 STOP_S = 15.0
 _KILL_S = 5.0
 _LOOK_S = 0.02
@@ -42,13 +42,13 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
 
     def role(self, command: list[str]) -> str:
-        """By the command line: the word after `holdfast`, and for a service its name."""
+        """By the command line: the word after `holdfast`, and for a service or a role its name."""
         words = command[command.index("holdfast") + 1 :] if "holdfast" in command else []
         if not words:
             return "others"
         if words[0] == "up":
             return self.root_role
-        return words[1] if words[0] == "service" and len(words) > 1 else words[0]
+        return words[1] if words[0] in {"service", "pipeline"} and len(words) > 1 else words[0]
 
 
 TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
@@ -81,6 +81,15 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
                 root_role="supervisor",
                 victim="node",
                 fault="one of the six nodes, with its slot and the jobs that it has in memory",
+            ),
+            Topology(
+                name="pipeline",
+                title="roles around one PostgreSQL that waits for no disk, three of them workers of two slots",
+                arguments=("--topology", "pipeline", "--slots", str(SLOTS // 3)),
+                ingress="everything to the gateway",
+                root_role="supervisor",
+                victim="worker",
+                fault="one of the three workers",
             ),
         )
     }
