@@ -25,6 +25,8 @@ from holdfast.pipeline.vitals import Vitals, get, post
 #: How many tickets of one lane wait here: enough for fast workers between two looks of a watcher.
 LANE_MAX = 1_000
 _PEEKED_MAX = 100
+#: A lane that was full is worth a claim once this part of it is free: one quarter.
+_WORTH_PART = 4
 
 
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,9 +169,10 @@ class QueueRole:
         return answer({"deleted": deleted})
 
     async def room(self, asked: Asked) -> Answer:
-        """How many more of each lane."""
+        """How many more of each lane; none as long as that is too few for a claim to be worth it."""
         self._advance()
-        return answer(Rooms([self._shelf.room(lane) for lane in asked.content.lanes]))
+        rooms = [self._shelf.room(lane) for lane in asked.content.lanes]
+        return answer(Rooms([room if room * _WORTH_PART >= self._shelf.lane_max else 0 for room in rooms]))
 
     # -- what people look at
 

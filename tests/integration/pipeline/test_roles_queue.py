@@ -113,6 +113,18 @@ async def test_a_full_lane_holds_up_no_other() -> None:
         assert (await door.lines.ask(door.address, "/queue/room", lanes, kind=Rooms)).rooms == [0, 1, 2]
 
 
+async def test_a_lane_that_is_nearly_full_is_not_worth_a_claim() -> None:
+    """Room is told when a good part of a lane is free, so that watchers do not bring hundreds for one place."""
+    async with queue_process(lane_max=8) as door:
+        await door.push(*(ticket(f"job-{number}", number) for number in range(8)))
+        lanes, rooms = Lanes(lanes=[("default", "echo")]), []
+        for number in range(3):
+            named = Named(job_id=f"job-{number}")
+            await door.lines.ask(door.address, "/queue/delete", named)
+            rooms += (await door.lines.ask(door.address, "/queue/room", lanes, kind=Rooms)).rooms
+        assert rooms == [0, 2, 3]
+
+
 async def test_long_poll_ends_as_soon_as_something_comes() -> None:
     """Two who wait are served by one push, each with what it knows, long before their time is over."""
     async with queue_process() as door:
