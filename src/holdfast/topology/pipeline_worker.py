@@ -1,8 +1,8 @@
 """`holdfast pipeline worker`: the product's worker over the queue processes that its coordinator names."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import msgspec
 
@@ -10,11 +10,10 @@ from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.postgres.database import open_store
 from holdfast.backends.pipeline.schedules import PipelineSchedules
 from holdfast.backends.pipeline.work import PipelineWork
-from holdfast.backends.pipeline.work_stats import WorkConfig, WorkStats
+from holdfast.backends.pipeline.work_stats import WorkConfig
 from holdfast.backends.ports import ScheduleSpec
-from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.pipeline.serving import RoleServer
-from holdfast.pipeline.vitals import Vitals, get
+from holdfast.pipeline.worker import worker_routes, worker_vitals
 from holdfast.settings import Settings
 from holdfast.topology.pipeline_process import check_protection
 from holdfast.topology.worker_process import run_worker
@@ -24,15 +23,13 @@ from holdfast.worker.naming import host_name
 from holdfast.worker.runtime import Worker
 
 
-class WorkerStats:
-    """What a worker says of itself to people."""
+class Told:
+    """What the process around a session knows of its worker."""
 
     def __init__(self, config: WorkerConfig, types: Sequence[str]) -> None:
         self._config = config
         self._types = types
         self._worker: Worker | None = None
-        #: What came from the queue processes.
-        self.pulled = WorkStats()
 
     @property
     def is_attached(self) -> bool:
@@ -43,21 +40,18 @@ class WorkerStats:
         """From now on this one is spoken of."""
         self._worker = worker
 
-    async def stats(self, asked: Asked) -> Answer:
+    def words(self) -> Mapping[str, Any]:
         """Who it is, what it runs, and what it has done."""
         config, worker = self._config, self._worker
         done = {} if worker is None else {"running": worker.running, **msgspec.structs.asdict(worker.tally)}
-        return answer(
-            {
-                "worker_id": config.worker_id,
-                "concurrency": config.slots,
-                "queues": sorted(config.queues),
-                "types": self._types,
-                "attached": self.is_attached,
-                **done,
-                "pulled": dataclasses.asdict(self.pulled),
-            }
-        )
+        return {
+            "worker_id": config.worker_id,
+            "concurrency": config.slots,
+            "serves": sorted(config.queues) or "all queues",
+            "types": self._types,
+            "attached": self.is_attached,
+            **done,
+        }
 
 
 async def work(
@@ -76,16 +70,16 @@ async def work(
         queues=queues,
         app_path=settings.app,
     )
-    stats = WorkerStats(config, sorted(handlers))
+    told = Told(config, sorted(handlers))
     async with AsyncExitStack() as closing:
         store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}")
         closing.push_async_callback(store.close)
         lines = Lines()
         closing.push_async_callback(lines.close)
-        server = RoleServer(
-            [get("/worker/stats", stats.stats, "What it does and has done")],
-            Vitals("worker", is_ready=lambda: stats.is_attached, health=lambda: {"worker_id": config.worker_id}),
-        )
+        times = WorkConfig(coordinator=coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
+        api = PipelineWork(store.runs, lines, times)
+        routes = worker_routes(api.stats, told.words)
+        server = RoleServer(routes, worker_vitals(api.stats, lambda: told.is_attached))
         address = await server.start(settings.host, port)
         closing.push_async_callback(server.stop)
 
@@ -93,9 +87,6 @@ async def work(
             for spec in planned:
                 await PipelineSchedules(store.plans).set(spec)
 
-        times = WorkConfig(coordinator=coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
-        api = PipelineWork(store.runs, lines, times)
-        stats.pulled = api.stats
         return await run_worker(
-            api, handlers, config, coordinator, set_schedules, seen=stats.see, more={"http": address}
+            api, handlers, config, coordinator, set_schedules, seen=told.see, more={"http": address}
         )
