@@ -9,12 +9,17 @@ Invariants:
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 
 from holdfast import limits
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.paths import BACK, Lane, bucket_name, bucket_number, sequence_of
 from holdfast.backends.zookeeper.records import Record
 from holdfast.backends.zookeeper.transactions import Check, Create, Put, RefusedError, Step
+from holdfast.errors import UnavailableError
+
+#: Nodes of minutes that are remembered; most are past.
+_MINUTES_MAX = 1_000
 
 
 class _Open:
@@ -76,29 +81,40 @@ class Lanes:
         """Makes the lane, if it is not there."""
         path = self._connection.paths.lane(lane)
         first, back = Create(f"{path}/{bucket_name(0)}"), Create(f"{path}/{BACK}")
-        with contextlib.suppress(RefusedError):
-            await self._connection.transact([Create(path), back, first])
+        await self._make([Create(path), back, first])
 
     async def ensure_minute(self, path: str) -> None:
         """Makes the node of a minute, which is the parent of this path, if it is not there."""
         parent = path.rpartition("/")[0]
         if parent not in self._minutes:
-            with contextlib.suppress(RefusedError):
-                await self._connection.transact([Create(parent)])
+            await self._make([Create(parent)])
+            if len(self._minutes) > _MINUTES_MAX:
+                self._minutes.clear()
             self._minutes.add(parent)
 
     def forget_minute(self, path: str) -> None:
         """Somebody has tidied it up."""
         self._minutes.discard(path.rpartition("/")[0])
 
+    async def _make(self, steps: list[Step]) -> None:
+        """What is the same whoever makes it, and how often."""
+        with contextlib.suppress(RefusedError):
+            await self._connection.repeat(lambda: self._connection.transact(steps))
+
+    async def _names(self, path: str) -> list[str] | None:
+        def ask() -> Awaitable[list[str] | None]:
+            self._connection.sync()
+            return self._connection.children(path)
+
+        return await self._connection.repeat(ask)
+
     async def _find(self, lane: Lane) -> _Open:
         """The last bucket is the open one."""
         path = self._connection.paths.lane(lane)
-        self._connection.sync()
-        names = await self._connection.children(path)
+        names = await self._names(path)
         if not names:
             await self.ensure(lane)
-            names = await self._connection.children(path) or [bucket_name(0)]
+            names = await self._names(path) or [bucket_name(0)]
         found = self._open[lane] = _Open(max(map(bucket_number, names)))
         return found
 
@@ -107,7 +123,7 @@ class Lanes:
         close = Put(f"{path}/{bucket_name(full.number)}", b"closed", 0)
         try:
             await self._connection.transact([close, Create(f"{path}/{bucket_name(full.number + 1)}")])
-        except RefusedError:  # somebody else has
+        except (RefusedError, UnavailableError):  # somebody else has, or this was not answered
             return await self._find(lane)
         rolled = self._open[lane] = _Open(full.number + 1)
         return rolled

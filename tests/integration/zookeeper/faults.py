@@ -1,0 +1,179 @@
+"""A connection on which a test decides what is lost, and when: the ensemble behind it is a real one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from holdfast.backends.ports import Introduction, JobDraft
+from holdfast.backends.zookeeper.bridge import Bell
+from holdfast.backends.zookeeper.connection import Connection
+from holdfast.backends.zookeeper.session import BidSession
+from holdfast.backends.zookeeper.transactions import Create, Done, Node, Step
+from holdfast.backends.zookeeper.work import BidWork
+from holdfast.core.model import Template
+from holdfast.errors import UnavailableError
+from holdfast.testing.conformance.workplace import Hand
+from tests.zookeeper import Place
+
+#: Long enough that no lease runs out unless a test lets it.
+LONG_MS = 30_000
+
+T = TypeVar("T")
+Matches = Callable[[Sequence[Step]], bool]
+
+
+def makes(part: str) -> Matches:
+    """Transactions that make a node whose path has this in it."""
+    return lambda steps: any(isinstance(step, Create) and part in step.path for step in steps)
+
+
+SUBMITS, TAKES, ENDS, STANDS_IN_LINE = makes("/jobs/"), makes("/bid"), makes("/result"), makes("/lines/")
+
+
+class Gate:
+    """Somebody comes to it, and goes on when it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def pass_by(self) -> None:
+        self.reached.set()
+        await self.opened.wait()
+
+
+class FaultyConnection(Connection):
+    """Each fault happens to the next request that it is meant for, and to no other."""
+
+    def __init__(self, hosts: str, root: str, session_ms: int) -> None:
+        super().__init__(hosts, root, session_ms)
+        self._lost_answers: list[Matches] = []
+        self._lost_requests: list[Matches] = []
+        self._held: list[tuple[Matches, Gate]] = []
+        self._held_reads: list[tuple[str, Gate]] = []
+
+    @property
+    def are_all_fired(self) -> bool:
+        """Whether every fault has happened; a test of one that has not proves nothing."""
+        return not (self._lost_answers or self._lost_requests or self._held or self._held_reads)
+
+    def lose_answer(self, matches: Matches) -> None:
+        """The ensemble does it, and nobody hears so."""
+        self._lost_answers.append(matches)
+
+    def lose_request(self, matches: Matches) -> None:
+        """The ensemble never hears of it, and nobody hears so."""
+        self._lost_requests.append(matches)
+
+    def hold(self, matches: Matches) -> Gate:
+        """The transaction is sent when the gate is opened."""
+        gate = Gate()
+        self._held.append((matches, gate))
+        return gate
+
+    def hold_read(self, part: str) -> Gate:
+        """What was read with a watch, of a path that has this in it, is told when the gate is opened."""
+        gate = Gate()
+        self._held_reads.append((part, gate))
+        return gate
+
+    def transact(self, steps: list[Step]) -> "asyncio.Future[Done]":
+        if _take(self._lost_requests, steps):
+            return _failed()
+        if _take(self._lost_answers, steps):
+            return asyncio.ensure_future(_unheard(super().transact(steps)))
+        for held in self._held:
+            if held[0](steps):
+                self._held.remove(held)
+                return asyncio.ensure_future(self._later(held[1], steps))
+        return super().transact(steps)
+
+    async def _later(self, gate: Gate, steps: list[Step]) -> Done:
+        await gate.pass_by()
+        return await super().transact(steps)
+
+    def get(self, path: str, bell: Bell | None = None) -> "asyncio.Future[Node | None]":
+        return self._told(super().get(path, bell), path, bell)
+
+    def children(self, path: str, bell: Bell | None = None) -> "asyncio.Future[list[str] | None]":
+        return self._told(super().children(path, bell), path, bell)
+
+    def _told(self, answer: "asyncio.Future[T]", path: str, bell: Bell | None) -> "asyncio.Future[T]":
+        for held in self._held_reads:
+            if bell is not None and held[0] in path:
+                self._held_reads.remove(held)
+                return asyncio.ensure_future(_told_later(answer, held[1]))
+        return answer
+
+
+def _take(faults: list[Matches], steps: Sequence[Step]) -> bool:
+    for matches in faults:
+        if matches(steps):
+            faults.remove(matches)
+            return True
+    return False
+
+
+def _failed() -> "asyncio.Future[Done]":
+    future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+    future.set_exception(UnavailableError("the connection was lost", reason="ENSEMBLE_LOST"))
+    return future
+
+
+async def _unheard(done: "asyncio.Future[Done]") -> Done:
+    await asyncio.wait([done])
+    return await _failed()
+
+
+async def _told_later(answer: "asyncio.Future[T]", gate: Gate) -> T:
+    read = await answer
+    await gate.pass_by()
+    return read
+
+
+class Bidding:
+    """Workers and clients of one root, driven by hand; everything is closed at the end."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._clients: list[FaultyConnection] = []
+        self._sessions: list[BidSession] = []
+        self._connections: dict[str, FaultyConnection] = {}
+
+    async def client(self) -> FaultyConnection:
+        """A connection of a client's own."""
+        connection = FaultyConnection(*self.place, LONG_MS)
+        await connection.open()
+        self._clients.append(connection)
+        return connection
+
+    async def worker(self, name: str, held: dict[int, str] | None = None, session_ms: int = LONG_MS) -> Hand:
+        """A worker that is welcome, for the type `job`."""
+
+        async def connecting(hosts: str, root: str, session_ms: int) -> FaultyConnection:
+            made = self._connections[name] = FaultyConnection(hosts, root, session_ms)
+            await made.open()
+            return made
+
+        work = BidWork(*self.place, session_ms=session_ms, connecting=connecting)
+        session = await work.open(Introduction(name, frozenset({"job"}), slots=8, held=held or {}))
+        self._sessions.append(session)
+        hand = Hand(name, session)
+        await hand.until(lambda: hand.welcome.lease_ms > 0)
+        return hand
+
+    def connection_of(self, name: str) -> FaultyConnection:
+        """What the last session of this worker uses."""
+        return self._connections[name]
+
+    async def end(self) -> None:
+        """Leaves nothing open."""
+        assert all(each.are_all_fired for each in [*self._clients, *self._connections.values()])
+        for session in self._sessions:
+            await session.close()
+        for client in self._clients:
+            await client.close()
+
+
+JOB = Template("job")
+DRAFT = JobDraft(payload=b"in")

@@ -1,0 +1,373 @@
+"""Every race of bidding, forced: what is lost, what comes first, and what comes in between is decided by the test."""
+
+import asyncio
+import threading
+
+import pytest
+from kazoo.client import KazooClient
+
+from holdfast.backends.ports import JobDraft
+from holdfast.backends.zookeeper.bridge import Bell
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.transactions import Create
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
+from holdfast.core.model import Extra
+from holdfast.errors import NotFoundError, UnavailableError
+from tests.integration.zookeeper.faults import (
+    DRAFT,
+    ENDS,
+    JOB,
+    STANDS_IN_LINE,
+    SUBMITS,
+    TAKES,
+    Bidding,
+    FaultyConnection,
+)
+
+LOSSES = ["lose_answer", "lose_request"]
+
+
+async def submit(jobs: NodeJobs, draft: JobDraft = DRAFT) -> str:
+    """The id of a new job."""
+    submitted = await jobs.submit([JOB], [draft])
+    assert submitted.refusals == {}
+    return submitted.job_ids[0]
+
+
+class TestResults:
+    """Whoever waits for a result hears of it, whenever it comes."""
+
+    async def test_result_that_comes_while_the_watch_is_set_is_not_missed(self, bidding: Bidding) -> None:
+        """The job ends after the reading that set the watch and before its reader has heard what it read."""
+        client, other = await bidding.client(), NodeJobs(await bidding.client())
+        job_id = await submit(other)
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        gate, reads = client.hold_read(job_id), client.traffic["get"]
+        waiting = asyncio.create_task(NodeJobs(client).settled(job_id))
+        await gate.reached.wait()
+        await hand.done(lease, b"out")
+        gate.opened.set()
+        job, result = await waiting
+        assert (job.state, result.output) == (DONE, b"out")
+        assert client.traffic["get"] - reads == 3  # the record twice and the result: nobody polls
+
+    async def test_result_outlives_the_client_that_wanted_it(self, bidding: Bidding) -> None:
+        """A client that is gone before the result is no reason not to have one; another one finds it."""
+        client = await bidding.client()
+        job_id = await submit(NodeJobs(client))
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        waiting = asyncio.create_task(NodeJobs(client).settled(job_id))
+        await client.close()
+        waiting.cancel()
+        await hand.done(lease, b"out")
+        later = NodeJobs(await bidding.client())
+        assert (await later.result(job_id)).output == b"out"
+
+
+class TestLooking:
+    """No job falls between a look and a watch."""
+
+    async def test_job_that_comes_while_the_watch_is_set_is_seen(self, bidding: Bidding) -> None:
+        """The first in line has read an empty lane with a watch and not heard so yet, when a job is posted."""
+        jobs = NodeJobs(await bidding.client())
+        await jobs.cancel(await submit(jobs), "only to make the lane")
+        hand = await bidding.worker("w")
+        gate = bidding.connection_of("w").hold_read("/waiting/default:job:04/b-")
+        await hand.session.want(1)
+        await gate.reached.wait()
+        job_id = await submit(jobs)
+        gate.opened.set()
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_job_that_comes_before_the_line_is_joined_is_seen(self, bidding: Bidding) -> None:
+        """A worker has seen that nothing waits, and a job is posted before it stands in line."""
+        jobs = NodeJobs(await bidding.client())
+        hand = await bidding.worker("w")
+        gate = bidding.connection_of("w").hold(STANDS_IN_LINE)
+        await hand.session.want(1)
+        await gate.reached.wait()
+        job_id = await submit(jobs)
+        gate.opened.set()
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_next_in_line_takes_what_the_first_one_leaves(self, bidding: Bidding) -> None:
+        """The first has room for one and is woken by two; the second is not told of the job, but of its turn."""
+        jobs = NodeJobs(await bidding.client())
+        first, second = await bidding.worker("first"), await bidding.worker("second")
+        await first.session.want(1)
+        await second.session.want(1)
+        ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids
+        leases = [*await first.leases(), *await second.leases()]
+        assert sorted(lease.job_id for lease in leases) == sorted(ids)
+
+    async def test_watches_ring_on_the_loop_and_never_begin_a_second_one(self, bidding: Bidding) -> None:
+        """However many events come while the loop bids, one look at a time is under way, on the loop's thread."""
+        jobs = NodeJobs(await bidding.client())
+        hand = await bidding.worker("w")
+        looks, most, threads = 0, 0, set[int]()
+        bidder = hand.session._bidder  # type: ignore[attr-defined]
+        take = bidder.take
+
+        async def counted(count: int, bell: Bell | None = None) -> object:
+            nonlocal looks, most
+            looks += 1
+            most = max(most, looks)
+            threads.add(threading.get_ident())
+            try:
+                return await take(count, bell)
+            finally:
+                looks -= 1
+
+        bidder.take = counted
+        await hand.session.want(40)
+        for _ in range(8):
+            await asyncio.gather(*(submit(jobs) for _ in range(5)))
+        leases = await hand.leases(40)
+        assert len({lease.job_id for lease in leases}) == 40
+        assert (most, threads) == (1, {threading.get_ident()})
+
+
+class TestBids:
+    """A bid wins once, and only while there is something to win."""
+
+    async def test_bid_on_a_job_that_was_deleted_does_not_bring_it_back(self, bidding: Bidding) -> None:
+        """The worker has read the job and is about to bid; the job is canceled and taken away."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        gate = bidding.connection_of("w").hold(TAKES)
+        await hand.session.want(1)
+        await gate.reached.wait()
+        await jobs.cancel(job_id, "gone")
+        await jobs.forget(job_id)
+        gate.opened.set()
+        assert await hand.rest() == []
+        with pytest.raises(NotFoundError):
+            await jobs.get(job_id)
+        assert await client.exists(client.paths.record(job_id)) is None
+
+    async def test_of_two_bids_at_once_one_wins(self, bidding: Bidding) -> None:
+        """Both have read the job as waiting, and both bids are sent."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hands = [await bidding.worker(name) for name in ("one", "two")]
+        gates = [bidding.connection_of(name).hold(TAKES) for name in ("one", "two")]
+        for hand, gate in zip(hands, gates, strict=True):
+            await hand.session.want(1)
+            await gate.reached.wait()
+        for gate in gates:
+            gate.opened.set()
+        won = [lease for hand in hands for lease in await hand.rest()]
+        assert [lease.job_id for lease in won] == [job_id]
+        assert (await jobs.get(job_id)).attempts == 1
+
+    async def test_cancel_that_comes_before_the_bid_wins(self, bidding: Bidding) -> None:
+        """Once the cancel is answered, the bid that was about to be sent is refused."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        gate = bidding.connection_of("w").hold(TAKES)
+        await hand.session.want(1)
+        await gate.reached.wait()
+        assert (await jobs.cancel(job_id, "no")).state == CANCELED
+        gate.opened.set()
+        assert await hand.rest() == []
+        assert (await jobs.get(job_id)).attempts == 0
+
+    async def test_bid_that_comes_before_the_cancel_wins(self, bidding: Bidding) -> None:
+        """The cancel was about to end a job that waits; it asks the worker to stop instead."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        gate = client.hold(ENDS)
+        canceling = asyncio.create_task(jobs.cancel(job_id, "stop"))
+        await gate.reached.wait()
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        gate.opened.set()
+        assert (await canceling).state == RUNNING
+        await hand.until(lambda: lease.token in hand.cancels)
+        await hand.canceled(lease)
+        assert (await jobs.get(job_id)).state == CANCELED
+
+    async def test_cancel_that_is_heard_before_the_bid_is_answered_is_not_lost(self, bidding: Bidding) -> None:
+        """The job runs as far as everybody else knows, and its worker does not know it yet."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        connection = bidding.connection_of("w")
+        connection.lose_answer(TAKES)
+        gate = connection.hold(lambda steps: any("/asked/" in step.path for step in steps))
+        await hand.session.want(1)
+        watching = jobs.watch(job_id)
+        while (await anext(watching)).state != RUNNING:
+            pass
+        await jobs.cancel(job_id, "stop")
+        (lease,) = await hand.leases()
+        await hand.until(lambda: lease.token in hand.cancels)
+        gate.opened.set()
+
+
+class TestLostAnswers:
+    """Was it mine? What was not answered is read, and only what was not done is done again."""
+
+    @pytest.mark.parametrize("loss", LOSSES)
+    @pytest.mark.parametrize(
+        "extra", [None, Extra(request_id="r"), Extra(unique_key="u")], ids=["plain", "key", "unique"]
+    )
+    async def test_submit_that_was_not_answered_makes_one_job(
+        self, bidding: Bidding, loss: str, extra: Extra | None
+    ) -> None:
+        """Whether the request or the answer was lost, there is one job, it is new, and it runs once."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        getattr(client, loss)(SUBMITS)
+        submitted = await jobs.submit([JOB], [JobDraft(payload=b"in", extra=extra)])
+        assert submitted.existing == frozenset()
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        assert [lease.job_id] == submitted.job_ids
+        await hand.session.want(1)
+        assert await hand.rest() == []
+
+    @pytest.mark.parametrize("loss", LOSSES)
+    async def test_bid_that_was_not_answered_is_found_again(self, bidding: Bidding, loss: str) -> None:
+        """Its worker gets the job, once, under the token of the bid that was made."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        getattr(bidding.connection_of("w"), loss)(TAKES)
+        (lease,) = await hand.take()
+        job = await jobs.get(job_id)
+        assert (lease.payload, job.token, job.attempts) == (b"in", lease.token, 1)
+        await hand.done(lease, b"out")
+        assert (await jobs.get(job_id)).state == DONE
+        assert await hand.rest() == []
+
+    @pytest.mark.parametrize("loss", LOSSES)
+    async def test_end_that_was_not_answered_counts_once(self, bidding: Bidding, loss: str) -> None:
+        """The report is acknowledged, and there is one result."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        getattr(bidding.connection_of("w"), loss)(ENDS)
+        await hand.done(lease, b"out")
+        job = await jobs.get(job_id)
+        assert (job.state, job.attempts, (await jobs.result(job_id)).output) == (DONE, 1, b"out")
+
+    @pytest.mark.parametrize("loss", LOSSES)
+    async def test_cancel_that_was_not_answered_counts_once(self, bidding: Bidding, loss: str) -> None:
+        """The caller hears that it was its own cancel, and its reason stays."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        getattr(client, loss)(ENDS)
+        reply = await jobs.cancel(job_id, "mine")
+        assert (reply.state, reply.was_terminal) == (CANCELED, False)
+        assert (await jobs.result(job_id)).summary == "mine"
+
+    @pytest.mark.parametrize("loss", LOSSES)
+    async def test_place_in_line_that_was_not_answered_is_found_again(self, bidding: Bidding, loss: str) -> None:
+        """The worker stands in line once, and is woken."""
+        client = await bidding.client()
+        hand = await bidding.worker("w")
+        getattr(bidding.connection_of("w"), loss)(STANDS_IN_LINE)
+        gate = bidding.connection_of("w").hold_read("/waiting")
+        await hand.session.want(1)
+        await gate.reached.wait()
+        (kind,) = await client.children(client.paths.lines) or []
+        assert len(await client.children(f"{client.paths.lines}/{kind}") or []) == 1
+        gate.opened.set()
+        job_id = await submit(NodeJobs(client))
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+
+async def expire(connection: FaultyConnection) -> None:
+    """Ends a session behind its back: somebody else takes it over, and closes it."""
+    identity = connection._client.client_id
+
+    def close() -> None:
+        thief = KazooClient(connection.hosts, client_id=identity)
+        thief.start()
+        thief.stop()
+        thief.close()
+
+    await asyncio.to_thread(close)
+
+
+class TestExpiry:
+    """A session that is over while its worker executes."""
+
+    async def test_job_of_an_expired_session_runs_elsewhere_and_its_old_report_is_refused(
+        self, bidding: Bidding
+    ) -> None:
+        """The old holder hears that its lease is gone; what it reports under it changes nothing, the other's counts."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        old, new = await bidding.worker("old"), await bidding.worker("new")
+        (before,) = await old.take()
+        await expire(bidding.connection_of("old"))
+        await old.until(lambda: before.token in old.revoked)
+        with pytest.raises(UnavailableError):
+            await old.until(lambda: False)
+        (after,) = await new.take()
+        assert (after.job_id, after.attempt, after.token > before.token) == (job_id, 2, True)
+        again = await bidding.worker("old", held={before.token: job_id})
+        assert again.revoked == [before.token]
+        await again.report(ReportRow(job_id, before.token, DONE, b"old"))
+        assert (await jobs.get(job_id)).state == RUNNING
+        await new.done(after, b"new")
+        assert (await jobs.result(job_id)).output == b"new"
+
+    async def test_report_that_is_under_way_when_the_session_expires_is_refused(self, bidding: Bidding) -> None:
+        """The terminal transaction checks the bid: it cannot be made by whoever has lost it."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        old = await bidding.worker("old")
+        (lease,) = await old.take()
+        connection = bidding.connection_of("old")
+        gate = connection.hold(ENDS)
+        await old.session.report(1, [ReportRow(job_id, lease.token, DONE, b"old")])
+        await gate.reached.wait()
+        await expire(connection)
+        await old.until(lambda: lease.token in old.revoked)
+        gate.opened.set()
+        new = await bidding.worker("new")
+        (again,) = await new.take()
+        assert (await jobs.get(job_id)).token == again.token
+        await new.done(again, b"new")
+        assert (await jobs.result(job_id)).output == b"new"
+
+    async def test_bid_of_an_older_session_is_refused(self, bidding: Bidding) -> None:
+        """Of two sessions of one worker the older one was about to bid; it hears that it is superseded instead."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        old = await bidding.worker("twin")
+        gate = bidding.connection_of("twin").hold(TAKES)
+        await old.session.want(1)
+        await gate.reached.wait()
+        new = await bidding.worker("twin")
+        gate.opened.set()
+        (lease,) = await new.take()
+        assert lease.job_id == job_id
+        assert (await jobs.get(job_id)).attempts == 1
+
+    async def test_client_whose_session_expired_goes_on_waiting(self, bidding: Bidding) -> None:
+        """A client has nothing that goes with its session but its watches, and it sets those again."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        waiting = asyncio.create_task(jobs.settled(job_id))
+        await expire(client)
+        await hand.done(lease, b"out")
+        _, result = await waiting
+        assert result.output == b"out"
+        assert await client.transact([Create(f"{client.paths.root}/alive")])
+        assert (await jobs.get(await submit(jobs))).state == QUEUED
