@@ -14,6 +14,7 @@ from holdfast import Holdfast
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
+from tests.e2e.contract_load import Client
 from tests.e2e.fleet import Fleet, Program, fleet_in
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
@@ -169,16 +170,26 @@ def test_job_that_keeps_failing_is_dead_after_its_retries(up: Up) -> None:
     assert job_id in {one["id"] for one in curl(gateway, "/jobs?status=dead")["jobs"]}
 
 
-def test_dead_scheduler_is_left_out_and_taken_back(up: Up) -> None:
-    """Nobody notices that a scheduler dies; the balancer does, and again when it is back."""
+def test_frozen_contract_holds_while_a_scheduler_dies(up: Up) -> None:
+    """A dead scheduler is left out, and taken back when it lives again; clients under load hear nothing unlawful."""
     role = f"scheduler-{up.role('scheduler').rpartition(':')[2]}"
     taken_in = len(up.program.lines("scheduler_taken_in"))
+    clients = [Client(up.wire, f"c{number}", seed=number) for number in range(2)]
+    for client in clients:
+        client.start()
+    eventually(lambda: sum(client.answered["submit"] for client in clients) > 20)
     os.kill(up.pids()[role], signal.SIGKILL)
-    for _ in range(6):
-        assert up.wire.wait_for(up.wire.new()).status == public.DONE
     up.replaced(role)
     eventually(lambda: len(up.program.lines("scheduler_taken_in")) > taken_in)
+    for client in clients:
+        client.stop()
     assert [line["scheduler"] for line in up.program.lines("scheduler_left_out")] == [up.role("scheduler")]
+    assert [error for client in clients for error in client.errors] == []
+    for client in clients:
+        for story in client.stories:
+            eventually(lambda client=client, story=story: client.status(story) and story.ends)  # type: ignore[misc]
+            assert client.result(story)
+            assert story.problems() == []
 
 
 def test_stop_leaves_nothing_behind(up: Up) -> None:
