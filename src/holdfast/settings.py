@@ -19,6 +19,11 @@ SERVER = "holdfast://"
 #: The same over TLS.
 SECURE_SERVER = "holdfasts://"
 DEFAULT_CONNECT = "127.0.0.1:50051"
+#: A ZooKeeper ensemble, as the hosts of its servers and the path below which jobs are.
+ENSEMBLE = "zk://"
+#: How long a worker's bids outlive its silence there, where nothing else is said.
+SESSION_MS = 10_000
+ENSEMBLE_PATTERN = r"[^\s/,@?#]+(,[^\s/,@?#]+)*(/[\w./-]*)?"
 
 _DAY_MS = 86_400_000
 _MIB = 1_048_576
@@ -49,7 +54,10 @@ Connect = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
-        description="host:port, holdfast://host:port, several of them with commas, or the directory of a server",
+        description=(
+            "host:port, holdfast://host:port, several of them with commas, the directory of a server,"
+            " or zk://host:port/path"
+        ),
     ),
 ]
 Token = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*$", description="a token as it was shown when it was made")]
@@ -83,12 +91,19 @@ LogLevel = Annotated[
 ]
 LogFormat = Annotated[Literal["auto", "json", "text"], msgspec.Meta(description="one of auto, json, text")]
 TopologyName = Annotated[
-    Literal["embedded", "microservices", "monolith", "pipeline"],
-    msgspec.Meta(description="one of embedded, microservices, monolith, pipeline"),
+    Literal["embedded", "microservices", "monolith", "pipeline", "zookeeper"],
+    msgspec.Meta(description="one of embedded, microservices, monolith, pipeline, zookeeper"),
 ]
 DatabaseUrl = Annotated[
     str,
     msgspec.Meta(pattern=r"^(postgres(ql)?://\S*)?$", description="a URL such as postgresql://user@host/database"),
+]
+EnsembleHosts = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^((zk://)?{ENSEMBLE_PATTERN})?$",
+        description="hosts with commas and perhaps a path, such as zk1:2181,zk2:2181,zk3:2181/holdfast",
+    ),
 ]
 Retries = Annotated[int, _whole(0, limits.ATTEMPTS_MAX - 1, "retries")]
 RetryMs = Annotated[int, _whole(0, limits.BACKOFF_MS_MAX, "milliseconds")]
@@ -148,11 +163,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
     app: Annotated[AppPath, _purpose("whose jobs the worker beside the server runs, beside the built-in types")] = ""
 
-    topology: Annotated[TopologyName, _purpose("which processes serve: one, six services, equal nodes, or roles")] = (
+    topology: Annotated[TopologyName, _purpose("which processes serve: one, services, equal nodes, roles, bidders")] = (
         "embedded"
     )
     nodes: Annotated[Nodes, _purpose("how many nodes the monolith topology has")] = 6
     database: Annotated[DatabaseUrl, _purpose("the PostgreSQL of the pipeline topology; if empty, one of its own")] = ""
+    ensemble: Annotated[EnsembleHosts, _purpose("where the zookeeper topology meets; if empty, one of its own")] = ""
     retries: Annotated[Retries, _purpose("how often the pipeline tries a job of a short endpoint again")] = 3
     retry_ms: Annotated[RetryMs, _purpose("the n-th of these tries comes n times n times this later")] = 10_000
 
@@ -215,6 +231,8 @@ def fields_of(kind: type[msgspec.Struct]) -> Fields:
 FIELDS: Fields = fields_of(Settings)
 #: Those that only the pipeline topology heeds.
 OF_THE_PIPELINE = frozenset({"database", "retries", "retry_ms"})
+#: Those that only the zookeeper topology heeds.
+OF_ZOOKEEPER = frozenset({"ensemble"})
 #: Every name that may stand in a file or in the environment, whichever command it concerns.
 KNOWN: frozenset[str] = frozenset({*FIELDS, *fields_of(WorkerSettings), *fields_of(ClientSettings)})
 

@@ -18,6 +18,7 @@ from holdfast.settings import (
     FIELDS,
     KNOWN,
     OF_THE_PIPELINE,
+    OF_ZOOKEEPER,
     Fields,
     Settings,
     SettingsError,
@@ -91,7 +92,7 @@ def _validated(kind: type[S], given: Iterable[Given], problems: list[str]) -> Lo
 
 
 def _from_program(values: Mapping[str, object], problems: list[str]) -> Iterator[Given]:
-    known = sorted(FIELDS.keys() - {"data"} - OF_THE_PIPELINE)
+    known = sorted(FIELDS.keys() - {"data"} - OF_THE_PIPELINE - OF_ZOOKEEPER)
     for name, value in values.items():
         if name in known:
             yield Given(name, value, "argument settings", is_text=False)

@@ -16,10 +16,20 @@ from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E
 from tests.backends.microservices import Microservices, ServiceSets  # noqa: E402
 from tests.backends.monolith import Monolith, NodeSets  # noqa: E402
 from tests.backends.pipeline import Pipeline, PipelineSets  # noqa: E402
+from tests.backends.zookeeper import Bidders, ZooKeeperSets  # noqa: E402
 
 __all__ = ["place"]
 
-BACKENDS = ("ledger-disk", "ledger-memory", "ledger-grpc", "ledger-socket", "microservices", "monolith", "pipeline")
+BACKENDS = (
+    "ledger-disk",
+    "ledger-memory",
+    "ledger-grpc",
+    "ledger-socket",
+    "microservices",
+    "monolith",
+    "pipeline",
+    "zookeeper",
+)
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +64,14 @@ def pipeline_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline
     sets.end()
 
 
+@pytest.fixture(scope="session")
+def zookeeper_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSets]:
+    """Servers of ZooKeeper that tests share; none is left afterwards."""
+    sets = ZooKeeperSets(tmp_path_factory.mktemp("bidding"))
+    yield sets
+    sets.end()
+
+
 class Processes(NamedTuple):
     """What tests share; nothing is started before a test asks for it."""
 
@@ -61,18 +79,25 @@ class Processes(NamedTuple):
     services: ServiceSets
     nodes: NodeSets
     pipelines: PipelineSets
+    zookeepers: ZooKeeperSets
 
 
 @pytest.fixture(scope="session")
 def processes(
-    servers: Servers, service_sets: ServiceSets, node_sets: NodeSets, pipeline_sets: PipelineSets
+    servers: Servers,
+    service_sets: ServiceSets,
+    node_sets: NodeSets,
+    pipeline_sets: PipelineSets,
+    zookeeper_sets: ZooKeeperSets,
 ) -> Processes:
     """All of them."""
-    return Processes(servers, service_sets, node_sets, pipeline_sets)
+    return Processes(servers, service_sets, node_sets, pipeline_sets, zookeeper_sets)
 
 
-def harness_named(backend: str, processes: Processes, folder: Path) -> Harness:
+def harness_named(backend: str, processes: Processes, folder: Path) -> Harness:  # noqa: PLR0911 - one for each
     """A harness of its own for one test."""
+    if backend == "zookeeper":
+        return Bidders(processes.zookeepers)
     if backend == "pipeline":
         return Pipeline(processes.pipelines)
     if backend == "monolith":

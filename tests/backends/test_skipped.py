@@ -46,6 +46,10 @@ LACKING = {
     },
     "monolith": {Capability.CLOCK, Capability.FEED, Capability.ORDER},
     "pipeline": {Capability.CLOCK, Capability.FEED, Capability.NOTES},
+    "zookeeper": {
+        *(Capability.ADMIN, Capability.FEED, Capability.SCHEDULES, Capability.NOTES),
+        *(Capability.CLOCK, Capability.LARGE),
+    },
 }
 
 

@@ -11,7 +11,7 @@ import typer
 from holdfast.cli.places import holds_journal, nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.settings import DEFAULT_CONNECT, ClientSettings, WorkerSettings, addresses_of, masked
+from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, ClientSettings, WorkerSettings, addresses_of, masked
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from holdfast.client.carriers import Carrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
+    from holdfast.topology.bidding_jobs import BiddingJobs
+    from holdfast.topology.ensemble_url import Ensemble
     from holdfast.topology.serving import Serving
 
-    Client = RemoteJobs | RoutedJobs
+    Client = RemoteJobs | RoutedJobs | BiddingJobs
 
 T = TypeVar("T")
 
@@ -32,7 +34,7 @@ Connect = Annotated[
         "--connect",
         metavar="HOST:PORT|DIRECTORY",
         help=(
-            "Where the jobs are: a server, all nodes (HOST:PORT,HOST:PORT) in their order, or a directory"
+            "Where the jobs are: a server, all nodes (HOST:PORT,HOST:PORT) in their order, a directory, or zk://HOSTS"
             f" (default: HOLDFAST_CONNECT, else {DEFAULT_CONNECT})."
         ),
         show_default=False,
@@ -84,7 +86,7 @@ class Connection:
         from holdfast.client.remote import RemoteJobs
 
         if self._client is None:
-            self._client = self._routed() or RemoteJobs(await self._carrier(may_open=may_open))
+            self._client = self._direct() or RemoteJobs(await self._carrier(may_open=may_open))
         try:
             return await call(self._client)
         except UnavailableError as error:
@@ -110,10 +112,14 @@ class Connection:
             await self._close()
             await asyncio.sleep(_AWAY_S / 4)
 
-    def _routed(self) -> "RoutedJobs | None":
-        """Several nodes, if that is what was named."""
-        if not isinstance(self._place, list):
+    def _direct(self) -> "RoutedJobs | BiddingJobs | None":
+        """Several nodes or an ensemble, if that is what was named."""
+        if isinstance(self._place, str | Path):
             return None
+        if not isinstance(self._place, list):
+            from holdfast.topology.bidding_jobs import BiddingJobs
+
+            return BiddingJobs(self._place)
         from holdfast.client.routed import UnnamedJobs
 
         return UnnamedJobs(self._place, self._access)
@@ -194,8 +200,12 @@ def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
     return access_of(settings.connect, fallback=settings.token)
 
 
-def place_of(target: str) -> str | list[str] | Path:
-    """The address of a server, those of several nodes, or the socket of a directory; an error for what is neither."""
+def place_of(target: str) -> "str | list[str] | Path | Ensemble":
+    """A server's address, those of several nodes, the socket of a directory, or an ensemble; else an error."""
+    if target.startswith(ENSEMBLE):
+        from holdfast.topology.ensemble_url import ensemble_of
+
+        return ensemble_of(target)
     addresses = addresses_of(target)
     if addresses:
         return addresses if len(addresses) > 1 else addresses[0]
@@ -206,6 +216,6 @@ def place_of(target: str) -> str | list[str] | Path:
     missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
         "expected --connect to be host:port, holdfast://host:port, several of them with commas, each once,"
-        f" or the directory of a server, got {masked(target)!r}{missing}",
+        f" the directory of a server, or zk://host:port/path, got {masked(target)!r}{missing}",
         reason="ADDRESS_INVALID",
     )

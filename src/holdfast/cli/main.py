@@ -28,6 +28,7 @@ from holdfast.cli import (
     token,
     top,
     workers,
+    zookeeper,
 )
 from holdfast.cli.text import printable
 from holdfast.errors import MAPPED, ExitCode, HoldfastError
@@ -48,6 +49,7 @@ app.command("node", help="Start one of several equal nodes.", epilog=SETTINGS)(n
 app.command("front", help="Serve HTTP over several nodes.", epilog=front.EPILOG)(front.front)
 app.command("service", short_help="Start one of the six services.", epilog=service.EPILOG)(service.service)
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(zookeeper.app, name="zookeeper")
 app.add_typer(workers.app, name="worker")
 app.add_typer(job.app, name="job")
 app.add_typer(queue.app, name="queue")

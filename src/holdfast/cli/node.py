@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli.server import run_program, signature_of
 from holdfast.errors import InvalidArgumentError
-from holdfast.settings import FIELDS, MEMORY, OF_THE_PIPELINE, Settings
+from holdfast.settings import FIELDS, MEMORY, OF_THE_PIPELINE, OF_ZOOKEEPER, Settings
 from holdfast.settings_sources import Loaded, load
 
 _PORT = 50_061
@@ -54,7 +54,7 @@ _OWN: Mapping[str, object] = {
 
 def _parameters() -> Iterator[inspect.Parameter]:
     for parameter in signature_of(
-        name for name in FIELDS if name not in {"topology", *OF_THE_PIPELINE}
+        name for name in FIELDS if name not in {"topology", *OF_THE_PIPELINE, *OF_ZOOKEEPER}
     ).parameters.values():
         own = _OWN.get(parameter.name)
         yield parameter if own is None else parameter.replace(annotation=Annotated[str | None, own])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from holdfast.settings import FIELDS, MEMORY, OF_THE_PIPELINE, Settings, purpose
+from holdfast.settings import FIELDS, MEMORY, OF_THE_PIPELINE, OF_ZOOKEEPER, SESSION_MS, Settings, purpose
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any
         from holdfast.topology.pipeline import serve as serve_pipeline
 
         return serve_pipeline
+    if name == "zookeeper":
+        from holdfast.topology.zookeeper import serve as serve_zookeeper
+
+        return serve_zookeeper
     from holdfast.topology.embedded import serve_and_work
 
     return serve_and_work
@@ -131,6 +135,7 @@ _UNSAID = {
     "tls_client_ca": "no certificates of clients",
     "allowed_hosts": "localhost and the address",
     "database": "a private one in the data directory",
+    "ensemble": "a private one in the data directory",
 }
 _METAVARS = {
     "tokens": "FILE",
@@ -150,6 +155,7 @@ _METAVARS = {
     "log_format": "FORMAT",
     "topology": "NAME",
     "database": "URL",
+    "ensemble": "HOSTS",
 }
 _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
     "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
@@ -160,8 +166,9 @@ _OF_TOPOLOGIES: Mapping[str, Mapping[str, Any]] = {
     "microservices": {"data": MEMORY, "slots": 6},
     "monolith": {"data": MEMORY, "slots": 1, "port": 50_061},
     "pipeline": {"slots": 5},
+    "zookeeper": {"lease_ms": SESSION_MS},
 }
-_OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"}) | OF_THE_PIPELINE
+_OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"}) | OF_THE_PIPELINE | OF_ZOOKEEPER
 #: As `holdfast worker` has them.
 _SHORT: Mapping[str, tuple[str, ...]] = {"app": ("-A",), "slots": ("-c",)}
 

@@ -11,7 +11,7 @@ import typer
 from holdfast.cli.connecting import access_to, place_of
 from holdfast.cli.text import say
 from holdfast.errors import PermissionDeniedError, UnimplementedError
-from holdfast.settings import DEFAULT_CONNECT, Fields, WorkerSettings, addresses_of, fields_of, purpose
+from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
@@ -132,9 +132,13 @@ def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkA
         from holdfast.topology.routed import tell
 
         return RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place)
-    from holdfast.client.socket_work import SocketWork
+    if isinstance(place, Path):
+        from holdfast.client.socket_work import SocketWork
 
-    return SocketWork(place.absolute()), target
+        return SocketWork(place.absolute()), target
+    from holdfast.topology.bidding_jobs import bid_work
+
+    return bid_work(place), place.url
 
 
 def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
@@ -162,15 +166,18 @@ async def _set_at(settings: WorkerSettings, specs: "Sequence[ScheduleSpec]") -> 
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
     from holdfast.client.socket_carrier import SocketCarrier
+    from holdfast.topology.bidding_jobs import BiddingJobs
 
     place, access = place_of(settings.connect), access_to(settings)
-    client: RemoteJobs | RoutedJobs
+    client: RemoteJobs | RoutedJobs | BiddingJobs
     if isinstance(place, list):
         client = RoutedJobs(place, access)
     elif isinstance(place, str):
         client = RemoteJobs(GrpcCarrier(place, access))
-    else:
+    elif isinstance(place, Path):
         client = RemoteJobs(await SocketCarrier.connect(place))
+    else:
+        client = BiddingJobs(place)
     async with client:
         for spec in specs:
             await client.schedules.set(spec)
@@ -178,7 +185,8 @@ async def _set_at(settings: WorkerSettings, specs: "Sequence[ScheduleSpec]") -> 
 
 def _warn_of_another_place(app: str, url: str, where: str) -> None:
     """An app that keeps its jobs in one directory, run by a worker of another, would wait for them for ever."""
-    if not url or addresses_of(url) or addresses_of(where) or Path(url).resolve() == Path(where).resolve():
+    are_elsewhere = any(place.startswith(ENSEMBLE) or addresses_of(place) for place in (url, where))
+    if not url or are_elsewhere or Path(url).resolve() == Path(where).resolve():
         return
     say(
         f"holdfast: {app} submits to {url!r}, while this worker runs the jobs of {where!r}; name the same place in both"

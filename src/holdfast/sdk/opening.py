@@ -1,6 +1,7 @@
 """From a URL to a link: a path, `memory://`, `holdfast://host:port`, or `holdfast://host:port,host:port` for nodes.
 
-A server may want a token: `holdfast://TOKEN@host:port`; and over TLS it is `holdfasts://`.
+A server may want a token: `holdfast://TOKEN@host:port`; and over TLS it is `holdfasts://`. `zk://host:port/path` is an
+ensemble of ZooKeeper servers, where apps and workers meet without a server of ours.
 """
 
 import os
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MEMORY = "memory://"
 _SERVERS = ("holdfast://", "holdfasts://")
+_ENSEMBLE = "zk://"
 _TOKEN = "HOLDFAST_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -28,13 +30,18 @@ def opener(url: str, settings: Mapping[str, object], clock: "Clock | None", toke
         from holdfast.topology.reaching import reaching
 
         return reaching(url, addresses, token=token, fallback=os.environ.get(_TOKEN, ""))
+    if url.startswith(_ENSEMBLE):
+        if settings or clock or token:
+            message = "an ensemble has no settings, clock or token; give none here"
+            raise InvalidArgumentError(message, reason="SETTINGS_INVALID")
+        return _to_ensemble(url)
     if token:
         raise InvalidArgumentError("only a server wants a token; give none here", reason="SETTINGS_INVALID")
     if "://" in url and url != MEMORY:
         from holdfast.settings import masked
 
         raise InvalidArgumentError(
-            f"expected the URL to be a path, memory:// or holdfast://host:port, got {masked(url)!r}",
+            f"expected the URL to be a path, memory://, holdfast://host:port or zk://host:port, got {masked(url)!r}",
             reason="URL_INVALID",
         )
     if not url or "\0" in url:
@@ -81,6 +88,19 @@ def _settings(url: str, given: Mapping[str, object]) -> "Settings":
     from holdfast.settings_sources import of_program  # only whoever serves needs it
 
     return of_program(url, given)
+
+
+def _to_ensemble(url: str) -> "Callable[[], Link]":
+    from holdfast.topology.ensemble_url import ensemble_of
+
+    ensemble = ensemble_of(url)
+
+    def link() -> "Link":
+        from holdfast.topology.bidding import Bidding
+
+        return Bidding(ensemble)
+
+    return link
 
 
 def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Link":

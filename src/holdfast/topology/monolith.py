@@ -14,7 +14,7 @@ from pathlib import Path
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
 from holdfast.observe.logging import ByteStream
-from holdfast.settings import FIELDS, OF_THE_PIPELINE, Settings
+from holdfast.settings import FIELDS, OF_THE_PIPELINE, OF_ZOOKEEPER, Settings
 from holdfast.topology.announcing import announce, places
 from holdfast.topology.kept_process import Role
 from holdfast.topology.protecting import protect
@@ -30,7 +30,9 @@ _OF_THE_FRONT = (
 )
 #: What each node is told apart, and what is no concern of a node's.
 _OWN = (
-    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens"}) | OF_THE_PIPELINE
+    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens"})
+    | OF_THE_PIPELINE
+    | OF_ZOOKEEPER
 )
 
 

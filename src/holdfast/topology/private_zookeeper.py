@@ -146,7 +146,9 @@ class PrivateZooKeeper:
             "preAllocSize": "4096",
             "autopurge.snapRetainCount": "3",
             "autopurge.purgeInterval": "1",
-            **(members if self._count > 1 else {}),
+            # One that stands alone leaves clients hanging that come while it starts; one that leads nobody does not.
+            "standaloneEnabled": "false",
+            **members,
         }
         return ZooKeeperServer(folder, ports[index].client, configuration)
 

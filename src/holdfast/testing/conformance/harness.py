@@ -28,6 +28,7 @@ class Capability(Enum):
     ORDER = "order holds within a node only"
     WORKERS = "its clients cannot see its workers"
     SESSIONS = "its workers have no sessions"
+    LARGE = "what it keeps jobs in has no room for the largest payload"
 
 
 class Terms(msgspec.Struct, frozen=True):

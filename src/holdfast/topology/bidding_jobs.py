@@ -1,0 +1,122 @@
+"""A client of an ensemble, with no server of ours in between: every port over one session of its own.
+
+Nothing is opened before the first question. A session that is lost is followed by another one, so this outlives both.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Self
+
+from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView, WorkApi
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Template
+from holdfast.errors import FailedPreconditionError
+from holdfast.topology.ensemble_url import Ensemble
+from holdfast.topology.lacking import NoAdmin, NoFeed, NoSchedules
+
+if TYPE_CHECKING:
+    from holdfast.backends.zookeeper.connection import Connection
+    from holdfast.backends.zookeeper.jobs import NodeJobs
+
+#: Whoever only asks has little that ends with its session.
+_SESSION_MS_MAX = 10_000
+
+
+async def open_connection(ensemble: Ensemble) -> "Connection":
+    """A session for whoever asks or tidies up; `UnavailableError` if no server answers."""
+    _require_library()
+    from holdfast.backends.zookeeper.connection import connect  # noqa: PLC0415 - it needs kazoo
+
+    return await connect(ensemble.hosts, ensemble.root, session_ms=min(ensemble.lease_ms, _SESSION_MS_MAX))
+
+
+def bid_work(ensemble: Ensemble) -> WorkApi:
+    """Where a worker gets its work; each of its sessions also stands by as a steward."""
+    _require_library()
+    from holdfast.backends.zookeeper.work import BidWork  # noqa: PLC0415 - it needs kazoo
+
+    return BidWork(ensemble.hosts, ensemble.root, session_ms=ensemble.lease_ms)
+
+
+def _require_library() -> None:
+    """`FailedPreconditionError` says how to install the client library."""
+    if importlib.util.find_spec("kazoo") is None:
+        message = "ZooKeeper needs the package kazoo: pip install 'holdfast[zookeeper]'"
+        raise FailedPreconditionError(message, reason="KAZOO_MISSING")
+
+
+class BiddingJobs(NoAdmin, NoFeed):
+    """What commands and apps ask; what an ensemble does not keep is refused by its name."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
+        self._changing = asyncio.Lock()
+        self._opened: tuple[Connection, NodeJobs] | None = None
+        self.schedules = NoSchedules()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody has answered yet."""
+        return self._opened is not None
+
+    async def _jobs(self) -> "NodeJobs":
+        async with self._changing:
+            if self._opened is None:
+                connection = await open_connection(self._ensemble)
+                from holdfast.backends.zookeeper.jobs import NodeJobs  # noqa: PLC0415 - it needs kazoo
+
+                self._opened = connection, NodeJobs(connection)
+            return self._opened[1]
+
+    async def close(self) -> None:
+        """Ends the session."""
+        async with self._changing:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened[0].close()
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """Durable on a majority when it returns."""
+        return await (await self._jobs()).submit(templates, drafts)
+
+    async def get(self, job_id: str) -> JobView:
+        return await (await self._jobs()).get(job_id)
+
+    async def result(self, job_id: str) -> ResultView:
+        return await (await self._jobs()).result(job_id)
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        return await (await self._jobs()).cancel(job_id, reason)
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        return await (await self._jobs()).page(states, offset, size, newest_first=newest_first)
+
+    async def explain(self, job_id: str) -> Explanation:
+        return await (await self._jobs()).explain(job_id)
+
+    async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
+        """The job now and after each change."""
+        async with aclosing((await self._jobs()).watch(job_id)) as views:
+            async for view in views:
+                yield view
+
+    async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
+        return await (await self._jobs()).settled(job_id)
+
+    async def payload(self, job_id: str) -> bytes:
+        return await (await self._jobs()).payload(job_id)
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        return await (await self._jobs()).find(query, cursor, size)
+
+    async def retry(self, job_id: str, request_id: str = "") -> str:
+        return await (await self._jobs()).retry(job_id, request_id)

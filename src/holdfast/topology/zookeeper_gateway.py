@@ -1,0 +1,48 @@
+"""`holdfast zookeeper gateway`: the product's own face over an ensemble, for clients that do not speak to it.
+
+It keeps nothing; while the ensemble has no majority its calls are UNAVAILABLE. It stands by as a steward.
+"""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.steward import Steward
+from holdfast.gateway.backend import Backend
+from holdfast.logs import get_logger
+from holdfast.settings import Settings
+from holdfast.topology.announcing import announce, places
+from holdfast.topology.bidding_jobs import open_connection
+from holdfast.topology.ensemble_url import Ensemble
+from holdfast.topology.face import Face
+from holdfast.topology.lacking import NAME
+from holdfast.topology.protecting import protect
+from holdfast.topology.signals import on_stop
+from holdfast.topology.worker_process import exempt_what_is_loaded
+
+_ELSEWHERE = "workers of this topology bid in its ensemble: holdfast worker --connect zk://{place}"
+
+
+async def serve(settings: Settings, ensemble: Ensemble) -> None:
+    """Until TERM or INT; `UnavailableError` if the ensemble does not answer at the start."""
+    protection = protect(settings)
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        async with AsyncExitStack() as closing:
+            connection = await open_connection(ensemble)
+            closing.push_async_callback(connection.close)
+            steward = Steward(connection)
+            await steward.start()
+            closing.push_async_callback(steward.stop)
+            backend = Backend(NodeJobs(connection), name=NAME, elsewhere=_ELSEWHERE.format(place=ensemble.place))
+            face = Face(backend, settings, protection=protection)
+            addresses = await face.start()
+            # Whoever asks is answered before what it asks for is closed.
+            closing.push_async_callback(face.stop)
+            exempt_what_is_loaded()
+            line = {"event": "ready", "service": "gateway", **addresses, "ensemble": ensemble.place}
+            where = places(addresses, is_secure=bool(settings.tls_cert))
+            announce({**line, "pid": os.getpid()}, f"the gateway is ready: {where}; Ctrl-C stops it")
+            await stopping.wait()
+        get_logger().info("stopped")

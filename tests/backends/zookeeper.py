@@ -1,0 +1,112 @@
+"""Nodes of a real ZooKeeper: clients and workers ask it themselves, with no server of ours in between."""
+
+import asyncio
+from pathlib import Path
+
+from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.zookeeper.connection import Connection, connect
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.steward import Steward
+from holdfast.backends.zookeeper.work import BidWork
+from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from tests.zookeeper import TICK_MS, fresh_root, require_zookeeper
+
+#: Of those who only ask or tidy up.
+_SESSION_MS = 5_000
+
+
+class ZooKeeperSets:
+    """Servers that tests share, and one for tests that restart it; ended after the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._servers: dict[str, PrivateZooKeeper] = {}
+        self._root = fresh_root("shared")
+
+    def named(self, name: str) -> PrivateZooKeeper:
+        """Started when the first test asks."""
+        if name not in self._servers:
+            require_zookeeper()
+            made = self._servers[name] = PrivateZooKeeper(self._folder / name, 1, TICK_MS, is_synced=False)
+            made.start()
+        return self._servers[name]
+
+    def root(self, terms: Terms) -> str:
+        """Where the jobs of a test are: with those of others, unless it wants to be alone."""
+        return fresh_root() if terms.is_alone else self._root
+
+    def end(self) -> None:
+        """Leaves no process behind."""
+        for one in self._servers.values():
+            one.stop()
+
+
+class Bidders:
+    """One test's sessions. A lease lasts as long as the session of its worker, or as its runtime says that it lives."""
+
+    def __init__(self, sets: ZooKeeperSets) -> None:
+        self._sets = sets
+        self._server: PrivateZooKeeper
+        self._root: str
+        self._connection: Connection
+        self._steward: Steward
+        self._jobs: NodeJobs
+        self._terms = Terms()
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(Capability) - LACKING
+
+    @property
+    def jobs(self) -> JobApi:
+        return self._jobs
+
+    @property
+    def work(self) -> WorkApi:
+        return BidWork(self._server.hosts, self._root, session_ms=self._terms.lease_ms)
+
+    @property
+    def admin(self) -> AdminApi:
+        raise NotImplementedError
+
+    @property
+    def feed(self) -> FeedApi:
+        raise NotImplementedError
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        raise NotImplementedError
+
+    async def start(self, terms: Terms) -> None:
+        self._terms = terms
+        self._server = await asyncio.to_thread(self._sets.named, "apart" if terms.is_alone else "shared")
+        self._root = self._sets.root(terms)
+        await self._connect()
+
+    async def _connect(self) -> None:
+        self._connection = await connect(self._server.hosts, self._root, session_ms=_SESSION_MS)
+        self._jobs = NodeJobs(self._connection)
+        self._steward = Steward(self._connection)
+        await self._steward.start()
+
+    async def stop(self) -> None:
+        await self._steward.stop()
+        await self._connection.close()
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self._server.kill, 0)
+        self._server.start_server(0)
+        await asyncio.to_thread(self._server.serving, 0)
+
+    async def advance(self, ms: int) -> None:
+        raise NotImplementedError
+
+
+#: What nodes do without.
+LACKING = frozenset(
+    {
+        *(Capability.ADMIN, Capability.FEED, Capability.SCHEDULES, Capability.NOTES),
+        *(Capability.CLOCK, Capability.LARGE),
+    }
+)
