@@ -5,10 +5,19 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.postgres import database, postgres
+from tests.postgres import bare_database, database, postgres, template
 from tests.zookeeper import ensemble, lone_zookeeper, shared_ensemble, zookeeper
 
-__all__ = ["database", "ensemble", "lone_zookeeper", "postgres", "shared_ensemble", "zookeeper"]
+__all__ = [
+    "bare_database",
+    "database",
+    "ensemble",
+    "lone_zookeeper",
+    "postgres",
+    "shared_ensemble",
+    "template",
+    "zookeeper",
+]
 
 # Machines differ and tests run side by side: a property is false or true, never late.
 settings.register_profile("holdfast", deadline=None, print_blob=True)

@@ -11,16 +11,16 @@ from holdfast.backends.pipeline.postgres.migrating import Migration, known_migra
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 
 
-async def test_many_may_start_at_once(database: str) -> None:
+async def test_many_may_start_at_once(bare_database: str) -> None:
     """Several processes that find an empty database make its schema once, and agree on what it is called."""
-    stores = await asyncio.gather(*(open_store(database, pool_size=2) for _ in range(5)))
+    stores = await asyncio.gather(*(open_store(bare_database, pool_size=2) for _ in range(5)))
     names = {await store.cluster_id() for store in stores}
     for store in stores:
         await store.close()
     assert len(names) == 1
-    async with await open_store(database) as again:
+    async with await open_store(bare_database) as again:
         assert await again.cluster_id() in names
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(bare_database) as connection:
         rows = connection.execute("SELECT version, name FROM holdfast.migrations ORDER BY version").fetchall()
     assert rows == [(migration.version, migration.name) for migration in known_migrations()]
 
@@ -29,9 +29,9 @@ async def connected(url: str) -> Connection:
     return await Database(url, pool_size=1, name="test").connect()
 
 
-async def test_changed_migration_is_refused(database: str) -> None:
+async def test_changed_migration_is_refused(bare_database: str) -> None:
     """A migration whose text is another one than was applied stops the start, and changes nothing."""
-    async with await connected(database) as connection:
+    async with await connected(bare_database) as connection:
         assert await migrate(connection, [Migration(1, "0001_a.sql", "CREATE TABLE a ()")]) == ["0001_a.sql"]
         changed = [Migration(1, "0001_a.sql", "CREATE TABLE a (b int)"), Migration(2, "0002_b.sql", "SELECT 1")]
         with pytest.raises(FailedPreconditionError, match=r"another text of 0001_a\.sql") as refused:
@@ -41,9 +41,9 @@ async def test_changed_migration_is_refused(database: str) -> None:
         assert await rows.fetchall() == [(1,)]
 
 
-async def test_newer_schema_is_refused(database: str) -> None:
+async def test_newer_schema_is_refused(bare_database: str) -> None:
     """A database that a newer program has migrated is left alone."""
-    async with await connected(database) as connection:
+    async with await connected(bare_database) as connection:
         known = [Migration(1, "0001_a.sql", "CREATE TABLE a ()"), Migration(2, "0002_b.sql", "CREATE TABLE b ()")]
         await migrate(connection, known)
         with pytest.raises(FailedPreconditionError, match=r"0002_b\.sql.*newer holdfast") as refused:
@@ -51,9 +51,9 @@ async def test_newer_schema_is_refused(database: str) -> None:
         assert refused.value.reason == "SCHEMA_TOO_NEW"
 
 
-async def test_failing_migration_leaves_nothing(database: str) -> None:
+async def test_failing_migration_leaves_nothing(bare_database: str) -> None:
     """Migrations that are applied together take effect together or not at all."""
-    async with await connected(database) as connection:
+    async with await connected(bare_database) as connection:
         bad = [Migration(1, "0001_a.sql", "CREATE TABLE a ()"), Migration(2, "0002_b.sql", "CREATE TABL")]
         with pytest.raises(psycopg.errors.SyntaxError):
             await migrate(connection, bad)
@@ -61,11 +61,11 @@ async def test_failing_migration_leaves_nothing(database: str) -> None:
         assert await rows.fetchall() == [(None, None)]
 
 
-async def test_bad_urls_are_told_apart(database: str) -> None:
+async def test_bad_urls_are_told_apart(bare_database: str) -> None:
     """What is no URL can never work; a database that does not answer may come back."""
     with pytest.raises(InvalidArgumentError, match="expected the database to be a URL"):
         await open_store("nonsense")
     with pytest.raises(UnavailableError) as refused:
-        await open_store(database.replace("/t", "/not_there_t"))
+        await open_store(bare_database.replace("/t", "/not_there_t"))
     assert refused.value.reason == "DATABASE_UNAVAILABLE"
     assert refused.value.details == {"retry_after_s": "1"}

@@ -155,7 +155,7 @@ async def test_deadlock_is_tried_again(store: PostgresStore) -> None:
         await store.database.transact(work)
 
     await asyncio.gather(change(first, second), change(second, first))
-    assert sorted(tries.values()) == [1, 2]
+    assert max(tries.values()) > 1
     assert set((await store.rows.versions([first, second])).values()) == {3}
 
 
