@@ -262,3 +262,14 @@ def test_address_is_a_host_and_a_port(target: str, address: str) -> None:
 def test_list_of_nodes_keeps_its_order(target: str, addresses: list[str]) -> None:
     """The order decides who owns what; a list with anything else in it, or one address twice, is none."""
     assert addresses_of(target) == addresses
+
+
+def test_password_of_a_database_is_shown_to_nobody() -> None:
+    """Neither before the address nor in the query of the URL, in settings and in what they are refused for."""
+    url = "postgresql://me:secret@db/jobs?sslpassword=hidden&host=x"
+    loaded = load(Settings, flags={"database": url}, environment={}, folder=Path("/nowhere"))
+    seen = str(shown(FIELDS["database"], loaded.settings.database))
+    assert seen == "postgresql://********@db/jobs?sslpassword=********&host=x"
+    with pytest.raises(SettingsError) as refused:
+        load(Settings, flags={"database": "mysql://me:secret@db/jobs"}, environment={}, folder=Path("/nowhere"))
+    assert "secret" not in refused.value.message

@@ -171,7 +171,9 @@ class Balancer:
         try:
             await self._line.ask(scheduler.address, HEALTH_PATH, deadline_s=_HEALTH_DEADLINES * self._interval_s)
         except HoldfastError as error:
-            scheduler.leave_out(error)
+            # Who answers, but not that it is well, has said why in its own log.
+            is_there = error.reason == "NOT_UNDERSTOOD"
+            scheduler.leave_out(UnavailableError("it says that it cannot do its work") if is_there else error)
         else:
             scheduler.find_well()
 
