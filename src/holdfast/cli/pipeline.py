@@ -58,6 +58,9 @@ High = Annotated[str, typer.Option("--high", metavar="PORTS", help="Every queue 
 @app.callback()
 def pipeline() -> None:
     """Groups the commands."""
+    from holdfast.topology.pipeline_needs import need_packages
+
+    need_packages()
 
 
 @app.command()

@@ -38,6 +38,9 @@ def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any
 
         return monolith.serve
     if name == "pipeline":
+        from holdfast.topology.pipeline_needs import need_packages
+
+        need_packages()
         from holdfast.topology.pipeline import serve as serve_pipeline
 
         return serve_pipeline

@@ -204,3 +204,16 @@ async def test_watch_and_settled_hear_of_the_end() -> None:
             view, result = await waiting
         assert (view.state, result.output, states[-1]) == (State.DONE, b"out", State.DONE)
         await session.close()
+
+
+async def test_more_wait_than_there_are_connections_for() -> None:
+    """A thousand who wait for one job leave room for others, and all of them hear of its end."""
+    async with site(1) as here:
+        jobs = BalancedJobs(here.balancer)
+        (job_id,) = (await jobs.submit([Template("x")], [JobDraft()])).job_ids
+        waiting = [asyncio.create_task(jobs.settled(job_id)) for _ in range(1_000)]
+        assert (await jobs.get(job_id)).state is State.QUEUED
+        await jobs.cancel(job_id, "enough")
+        async with asyncio.timeout(60):
+            ends = await asyncio.gather(*waiting)
+        assert {view.state for view, _ in ends} == {State.CANCELED}

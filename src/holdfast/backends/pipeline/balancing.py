@@ -22,8 +22,8 @@ from holdfast.logs import get_logger
 T = TypeVar("T")
 
 HEALTH_PATH = "/health"
-#: A scheduler that is busy may be slow to say that it is well.
-_HEALTH_DEADLINES = 2
+#: A scheduler that is busy may be slow to say that it is well: so many intervals, and at least so long.
+_HEALTH_DEADLINES, _HEALTH_S_MIN = 2, 1.0
 #: When somebody who was refused may try again.
 RETRY_AFTER_S = "1"
 
@@ -168,8 +168,9 @@ class Balancer:
             await self._check(scheduler)
 
     async def _check(self, scheduler: _Scheduler) -> None:
+        deadline_s = max(_HEALTH_S_MIN, _HEALTH_DEADLINES * self._interval_s)
         try:
-            await self._line.ask(scheduler.address, HEALTH_PATH, deadline_s=_HEALTH_DEADLINES * self._interval_s)
+            await self._line.ask(scheduler.address, HEALTH_PATH, deadline_s=deadline_s)
         except HoldfastError as error:
             # Who answers, but not that it is well, has said why in its own log.
             is_there = error.reason == "NOT_UNDERSTOOD"

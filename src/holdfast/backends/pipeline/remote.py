@@ -1,5 +1,6 @@
 """The ports of the pipeline where its clients are: every call goes to one of the schedulers."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
@@ -24,8 +25,9 @@ from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import QueueMode, Template
 
-#: With more that wait than this, each poll is shorter, so that none has to wait long for its turn.
-_POLLS_MAX = 200
+#: How many polls one scheduler is asked to keep: each costs it a connection, and others need some, too. With more that
+#: wait, they take turns, and each turn is shorter.
+_POLLS_MAX = 300
 _POLL_MS_MIN = 500
 
 
@@ -43,7 +45,7 @@ class BalancedJobs:
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
         self._joiner = Joiner(self._send)
-        self._polling = _Polling()
+        self._polling = _Polling(_POLLS_MAX * max(1, len(balancer.schedulers)))
 
     async def close(self) -> None:
         """Nobody submits any more."""
@@ -118,22 +120,30 @@ class BalancedJobs:
                 return ended.job, ended.result
 
     async def _poll(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - of the method's type
-        with self._polling as wait_ms:
+        async with self._polling as wait_ms:
             return await _call(self._balancer, name, *arguments, wait_ms, wait_ms=wait_ms)
 
 
 class _Polling:
-    """How long a poll may be, by how many there are."""
+    """Turns for polls, and how long each may be, by how many wait."""
 
-    def __init__(self) -> None:
-        self._polls = 0
+    def __init__(self, polls_max: int) -> None:
+        self._polls_max = polls_max
+        self._turns = asyncio.Semaphore(polls_max)
+        self._waiting = 0
 
-    def __enter__(self) -> int:
-        self._polls += 1
-        return max(_POLL_MS_MIN, min(WAIT_MS_MAX, WAIT_MS_MAX * _POLLS_MAX // self._polls))
+    async def __aenter__(self) -> int:
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        except BaseException:
+            self._waiting -= 1
+            raise
+        return max(_POLL_MS_MIN, min(WAIT_MS_MAX, WAIT_MS_MAX * self._polls_max // self._waiting))
 
-    def __exit__(self, *_: object) -> None:
-        self._polls -= 1
+    async def __aexit__(self, *_: object) -> None:
+        self._waiting -= 1
+        self._turns.release()
 
 
 class BalancedAdmin:

@@ -1,0 +1,56 @@
+"""The processes of the pipeline on one machine: where each listens, what each is told, and what they need."""
+
+import importlib.util
+
+import pytest
+
+from holdfast.errors import FailedPreconditionError
+from holdfast.settings import Settings
+from holdfast.topology.pipeline_layout import Roles, layout_of
+from holdfast.topology.pipeline_needs import need_packages
+
+PASSWORD_URL = "postgresql://me:secret@db/jobs"
+
+
+def test_usual_ports_are_those_of_the_picture() -> None:
+    """Whoever says nothing finds every role where the documents say."""
+    layout = layout_of(Settings(topology="pipeline"))
+    assert (layout.grpc, layout.http, layout.also) == (50_051, 8_080, 8_000)
+    assert layout.ports("scheduler") == "8081,8082,8083"
+    assert layout.ports("watcher") == "9001,9002,9003"
+    assert layout.ports("exchange") == "2001,2002"
+    assert (layout.ports("normal"), layout.ports("high")) == ("7001,7002", "7101,7102")
+    assert (layout.ports("coordinator"), layout.ports("worker")) == ("3000", "10001,10002,10003")
+
+
+def test_port_0_takes_free_ports_for_everybody() -> None:
+    """No two roles get the same one."""
+    layout = layout_of(Settings(topology="pipeline", port=0, http_port=0))
+    ports = [layout.grpc, layout.http, layout.also, *(port for ports in layout.roles.values() for port in ports)]
+    assert len(set(ports)) == len(ports) == 19
+    assert 0 not in ports
+
+
+def test_password_stands_on_no_command_line() -> None:
+    """Other users of the machine can read those; the environment is for the process alone."""
+    settings = Settings(topology="pipeline", database=PASSWORD_URL)
+    roles = [role for stage in Roles(settings, layout_of(settings), PASSWORD_URL).stages() for role in stage]
+    assert len(roles) == 17
+    assert not any("secret" in word for role in roles for word in role.command)
+    assert {role.environment["HOLDFAST_DATABASE"] for role in roles} == {PASSWORD_URL}
+
+
+def test_workers_are_started_last_and_end_first() -> None:
+    """They need everybody else in order to finish what they run."""
+    settings = Settings(topology="pipeline")
+    stages = Roles(settings, layout_of(settings), "").stages()
+    assert {role.name.partition("-")[0] for role in stages[-1]} == {"worker"}
+    assert {role.name.partition("-")[0] for role in stages[0]} == {"scheduler"}
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has installed the product alone is told what to install."""
+    need_packages()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "psycopg" else name)
+    with pytest.raises(FailedPreconditionError, match=r"needs psycopg: pip install 'holdfast\[pipeline\]'"):
+        need_packages()
