@@ -14,9 +14,6 @@ from holdfast.settings import Settings
 
 # ruff: noqa: ARG001, PLC0415
 
-#: How often the leadership is asked for while a lease of it lasts.
-_ASKS = 3
-
 
 class RoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a role is told beside the settings; addresses are `host:port`."""
@@ -58,7 +55,7 @@ async def open_part(options: RoleOptions, settings: Settings, closing: AsyncExit
 async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
     from holdfast.backends.pipeline.admin import PipelineAdmin
     from holdfast.backends.pipeline.jobs import PipelineJobs
-    from holdfast.backends.pipeline.leading import LEASE_MS, CronLeader
+    from holdfast.backends.pipeline.leading import TAKEOVER_MS, CronLeader, terms
     from holdfast.backends.pipeline.postgres.database import open_store
     from holdfast.backends.pipeline.schedules import PipelineSchedules
     from holdfast.gateway.backend import Backend
@@ -76,8 +73,8 @@ async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExi
         name="pipeline",
         short_retries=short_retries(settings.retries, settings.retry_ms),
     )
-    lease_ms = options.leader_ms or LEASE_MS
-    leader = CronLeader(store.plans, fresh_name(), interval_s=lease_ms / _ASKS / 1_000, lease_ms=lease_ms)
+    lease_ms, interval_s = terms(options.leader_ms or TAKEOVER_MS)
+    leader = CronLeader(store.plans, fresh_name(), interval_s=interval_s, lease_ms=lease_ms)
     scheduler = SchedulerRole(backend, leader, store.cluster_id)
     await scheduler.start()
     closing.push_async_callback(scheduler.stop)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.leading import CronLeader
+from holdfast.backends.pipeline.leading import TAKEOVER_MS, CronLeader, terms
 from holdfast.backends.pipeline.postgres.connections import Connection
 from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
 from holdfast.backends.pipeline.store import Leadership
@@ -168,12 +168,20 @@ async def test_leader_goes_by_the_clock_of_the_database(clockwork: Clockwork) ->
 async def test_stores_over_one_database_share_everything(store: PostgresStore, database: str) -> None:
     """What one scheduler sets, the leader in another one fires."""
     async with await open_store(database) as second:
-        leader = CronLeader(second.plans, "a", interval_s=0.05)
+        leader = CronLeader(second.plans, "a", interval_s=0.05, lease_ms=3_000)
         leader.start()
         await happens(now(lambda: leader.is_leading))
         await store.plans.set(SPEC)
         await _ticks(store, 1)
         await leader.stop()
+
+
+@pytest.mark.parametrize("takeover_ms", [300, 1_500, TAKEOVER_MS])
+def test_leadership_changes_hands_within_its_interval(takeover_ms: int) -> None:
+    """A lease that was just extended and the wait for the next asking are over by then; who lives keeps it."""
+    lease_ms, interval_s = terms(takeover_ms)
+    assert lease_ms + 1_000 * interval_s < takeover_ms
+    assert 3 * 1_000 * interval_s < lease_ms
 
 
 def now(read: Callable[[], object]) -> Callable[[], Awaitable[object]]:

@@ -13,17 +13,25 @@ from holdfast.backends.pipeline.store import Leadership, Plans
 from holdfast.errors import FailedPreconditionError, HoldfastError
 from holdfast.logs import get_logger
 
-INTERVAL_S = 1.0
-LEASE_MS = 3_000
+#: When whoever leads dies or stands still, another one fires before this is over.
+TAKEOVER_MS = 3_000
 
 #: How soon it is asked what is due next, once nothing is.
 _AGAIN_S = 0.01
 
 
+def terms(takeover_ms: int) -> tuple[int, float]:
+    """How long a lease lasts and how often it is asked for, in seconds, so that it changes hands within this time.
+
+    The next one asks up to an interval after the lease has run out; a sixth is left for the asking itself.
+    """
+    return takeover_ms * 2 // 3, takeover_ms / 6 / 1_000
+
+
 class CronLeader:
     """A task that competes for the leadership, and fires what is due while it leads. No other has the same `holder`."""
 
-    def __init__(self, plans: Plans, holder: str, *, interval_s: float = INTERVAL_S, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, plans: Plans, holder: str, *, interval_s: float, lease_ms: int) -> None:
         self._plans = plans
         self._holder = holder
         self._interval_s = interval_s
