@@ -40,7 +40,9 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 async def count_messages(topology: Topology, jobs: int) -> Messages:
-    """Starts the topology once for this."""
+    """Starts the topology once for this, if that would tell anything."""
+    if topology.uncounted:
+        return Messages(topology.name, jobs, refusal=topology.uncounted)
     try:
         with contextlib.ExitStack() as stack:
             async with started(topology, is_counted=True) as running:

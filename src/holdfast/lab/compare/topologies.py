@@ -28,6 +28,10 @@ _KILL_S = 5.0
 _LOOK_S = 0.02
 
 
+#: What Java is told to run.
+_ENSEMBLE = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """How to start it, what its processes are called, and who is killed in a fault."""
 
@@ -40,15 +44,17 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     victim: str
     #: What is killed, in words.
     fault: str
+    #: Why its messages cannot be counted, if they cannot.
+    uncounted: str = ""
 
     def role(self, command: list[str]) -> str:
         """By the command line: the word after `holdfast`, and for a service or a role its name."""
         words = command[command.index("holdfast") + 1 :] if "holdfast" in command else []
         if not words:
-            return "others"
+            return "ensemble" if _ENSEMBLE in command else "others"
         if words[0] == "up":
             return self.root_role
-        return words[1] if words[0] in {"service", "pipeline"} and len(words) > 1 else words[0]
+        return words[1] if words[0] in {"service", "pipeline", "zookeeper"} and len(words) > 1 else words[0]
 
 
 TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
@@ -90,6 +96,16 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
                 root_role="supervisor",
                 victim="worker",
                 fault="one of the three workers",
+            ),
+            Topology(
+                name="zookeeper",
+                title="an ensemble of three servers that wait for no disk, a gateway, a worker of six slots that bids",
+                arguments=("--topology", "zookeeper", "--slots", str(SLOTS)),
+                ingress="everything to the gateway",
+                root_role="supervisor",
+                victim="worker",
+                fault="the worker process",
+                uncounted="most of them are ZooKeeper's, and only those of gRPC are counted",
             ),
         )
     }

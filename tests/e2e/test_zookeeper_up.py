@@ -1,0 +1,210 @@
+"""`holdfast up --topology zookeeper`: an ensemble, a gateway and a worker by one command; apps that need no server."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import ExitCode, UnavailableError, UnimplementedError
+from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.app_jobs import is_gone
+from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
+from tests.e2e.http_asking import ask
+from tests.e2e.shell import Shell
+from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
+from tests.zookeeper import Place, require_zookeeper
+
+UP = ("up", "--topology", "zookeeper", "--port", "0", "--lease-ms", "2000")
+APP = """
+from holdfast import Holdfast
+
+app = Holdfast({url!r})
+
+@app.job
+def double(number: int) -> int:
+    return 2 * number
+"""
+
+
+#: By a word of their commands.
+_ROLES = {"QuorumPeerMain": "server", "gateway": "gateway", "worker": "worker"}
+
+
+class Up:
+    """One topology that is ready."""
+
+    def __init__(self, fleet: Fleet, *arguments: str) -> None:
+        self.program: Program = fleet.start(*UP, *arguments)
+        self.ready = self.program.ready()
+        self.wire: Wire = fleet.wire(self.ready["grpc"])
+
+    def pids(self) -> dict[str, list[int]]:
+        """The processes of each role, as they are now: `server` is one of the ensemble."""
+        found: dict[str, list[int]] = {}
+        for pid in self.program.children():
+            words = [word.decode() for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+            roles = [role for word, role in _ROLES.items() if any(one.endswith(word) for one in words)]
+            if roles:  # else it has just been started, or has ended
+                found.setdefault(roles[0], []).append(pid)
+        return found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for the questions that change nothing."""
+    require_zookeeper()
+    with fleet_in(tmp_path_factory.mktemp("up")) as fleet:
+        yield Up(fleet)
+
+
+@pytest.fixture
+def url(zookeeper: Place) -> str:
+    """Where an app and its workers meet, with nobody else there."""
+    return f"zk://{zookeeper.hosts}{zookeeper.root}?lease_ms=2000"
+
+
+def test_ensemble_and_roles_and_one_line(shared: Up) -> None:
+    """The line names the gateway by both protocols, and the ensemble that anybody may use directly."""
+    assert {role: len(pids) for role, pids in shared.pids().items()} == {"server": 3, "gateway": 1, "worker": 1}
+    assert shared.ready.keys() == {"event", "grpc", "http", "ensemble", "pid"}
+    assert shared.ready["ensemble"].count(",") == 2
+    assert shared.ready["ensemble"].endswith("/holdfast")
+    assert shared.program.output.count("\n") == 1
+
+
+def test_job_runs_whichever_way_it_comes(shared: Up) -> None:
+    """Over the frozen contract, over HTTP, and into the ensemble itself: the same worker runs it."""
+    job_id = shared.wire.new(size=10)
+    assert shared.wire.wait_for(job_id).status == public.DONE
+    made = ask(shared.ready["http"], "/api/v1/jobs", {"type": "echo", "payload": {"n": 1}}).json
+    assert ask(shared.ready["http"], f"/api/v1/jobs/{made['id']}/result?wait_s=60").json["output"] == {"n": 1}
+    with Holdfast(f"zk://{shared.ready['ensemble']}") as app:
+        assert app.submit("echo", {"n": 2}).result(timeout_s=60) == {"n": 2}
+        assert job_id in {job.id for job in app.find()}
+
+
+def test_what_is_missing_is_said_over_http(shared: Up) -> None:
+    """The dashboard is there, and what an ensemble does not keep is refused by its name."""
+    assert ask(shared.ready["http"], "/").status == 200
+    for path in ("/api/v1/stats", "/api/v1/queues", "/api/v1/schedules", "/api/v1/events"):
+        reply = ask(shared.ready["http"], path)
+        assert (reply.status, reply.reason) == (501, "CAPABILITY_MISSING")
+
+
+def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path) -> None:
+    """`--connect zk://…` submits, waits, lists, explains and cancels without a server of ours."""
+    shell = Shell(tmp_path, f"zk://{shared.ready['ensemble']}")
+    done = shell.run("job", "submit", "echo", '"hi"', "--wait", "--label", "of=commands")
+    assert (done.returncode, done.stdout) == (0, '"hi"')
+    later = shell.run("job", "submit", "echo", "--delay", "3600").stdout.strip()
+    assert "DELAYED" in shell.run("job", "why", later, "--json").stdout
+    assert shell.run("job", "cancel", later).returncode == 0
+    assert later in shell.run("job", "list", "--state", "CANCELED").stdout
+    refused = shell.run("queue", "list")
+    assert (refused.returncode, "the zookeeper backend has no administration" in refused.stderr) == (4, True)
+
+
+def test_killed_processes_come_back_and_all_end_in_order(fleet: Fleet) -> None:
+    """A gateway, a worker and a server of the ensemble are replaced; TERM ends the worker first and leaves nothing."""
+    require_zookeeper()
+    up = Up(fleet, "--data", "kept")
+    for role in ("gateway", "worker", "server"):
+        old = up.pids()[role]
+        os.kill(old[0], signal.SIGKILL)
+        eventually(lambda role=role, old=old: set(up.pids().get(role, [])) - set(old))  # type: ignore[misc]
+        job_id = eventually(lambda: _submitted(up.wire), what="a gateway")
+        assert up.wire.wait_for(job_id).status == public.DONE
+    pids = [pid for role in up.pids().values() for pid in role]
+    assert up.program.stop() == 0
+    assert all(is_gone(pid) for pid in pids)
+    assert len(up.program.lines("ensemble_server_died")) == 1
+    assert [line["role"] for line in up.program.lines("role_died")] == ["gateway", "worker"]
+    again = Up(fleet, "--data", "kept")
+    assert again.ready["ensemble"] == up.ready["ensemble"]
+    assert again.wire.status(job_id).status == public.DONE
+    left = [pid for role in again.pids().values() for pid in role]
+    again.program.kill()
+    try:
+        eventually(lambda: all(is_gone(pid) for pid in left), what="the end of a killed program's children")
+    finally:
+        kill_all(left)
+
+
+def _submitted(wire: Wire) -> str:
+    try:
+        return wire.new(key="until-it-is-there")
+    except Exception:  # noqa: BLE001 - the next gateway is not there yet
+        return ""
+
+
+def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
+    """No server is started, and the jobs are where they were asked to be."""
+    up = Up(fleet, "--ensemble", f"{zookeeper.hosts}{zookeeper.root}")
+    assert up.ready["ensemble"] == f"{zookeeper.hosts}{zookeeper.root}"
+    assert up.pids().keys() == {"gateway", "worker"}
+    assert up.wire.wait_for(up.wire.new()).status == public.DONE
+    assert up.program.stop() == 0
+
+
+def test_ensemble_that_is_not_there_is_named(fleet: Fleet) -> None:
+    """Whoever starts everything around nothing is told, with the exit code of what cannot be reached."""
+    address = f"127.0.0.1:{stable_port()}"
+    program = fleet.start(*UP, "--ensemble", address)
+    assert program.wait() == ExitCode.UNREACHABLE
+    assert f"no ZooKeeper server answers at {address}" in program.log
+    wrong = fleet.start(*UP, "--ensemble", "a:1,a:1")
+    assert wrong.wait() == ExitCode.USAGE
+    assert "each server is named once" in wrong.log
+
+
+def test_app_works_without_any_server(url: str) -> None:
+    """An app submits, waits, cancels and lists in the ensemble, and its own worker bids there."""
+    app = Holdfast(url)
+
+    @app.job
+    def double(number: int) -> int:
+        return 2 * number
+
+    with app, app.worker(slots=2):
+        assert double.submit(21).result(timeout_s=60) == 42
+        assert [job.result(timeout_s=60) for job in double.submit_many([(n,) for n in range(20)])] == [
+            2 * n for n in range(20)
+        ]
+        waiting = double.with_options(delay_s=3_600).submit(1)
+        assert waiting.cancel().name == "CANCELED"
+        assert waiting.id in {job.id for job in app.find(state="CANCELED")}
+
+        async def elsewhere() -> int:
+            return await (await double.asubmit(4)).aresult(timeout_s=60)
+
+        assert asyncio.run(elsewhere()) == 8
+        with pytest.raises(UnimplementedError, match="the zookeeper backend has no administration"):
+            app.queues()
+
+
+def test_worker_of_an_app_is_started_by_either_command(fleet: Fleet, zookeeper: Place, url: str) -> None:
+    """`holdfast worker -A` finds the ensemble by its app, `holdfast zookeeper worker` by its option."""
+    (fleet.folder / "shop.py").write_text(APP.format(url=url))
+    with Holdfast(url) as app:
+        first = fleet.start("worker", "-A", "shop:app")
+        assert app.submit("double", [1]).result(timeout_s=60) == 2
+        assert first.stop() == 0
+        place = f"{zookeeper.hosts}{zookeeper.root}"
+        second = fleet.start("zookeeper", "worker", "--ensemble", place, "-A", "shop:app", "-Q", "special", "-c", "2")
+        second.ready()
+        elsewhere, here = app.submit("double", [2]), app.submit("double", [3], queue="special")
+        assert here.result(timeout_s=60) == 6
+        assert elsewhere.status().name == "QUEUED"
+        assert second.stop() == 0
+
+
+def test_app_is_told_that_nobody_answers() -> None:
+    """The first question to an ensemble that is not there fails, and names it."""
+    address = f"127.0.0.1:{stable_port()}"
+    with Holdfast(f"zk://{address}") as app, pytest.raises(UnavailableError, match=f"no ZooKeeper .* at {address}"):
+        app.submit("echo", [1])
