@@ -6,12 +6,14 @@ import psycopg
 import pytest
 
 from holdfast import limits
+from holdfast.backends.pipeline.postgres import queue_book
 from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.pipeline.store import Kind, Place
 from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, Template
-from holdfast.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from holdfast.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnavailableError
+from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, running
 
 
@@ -58,6 +60,42 @@ async def test_modes_are_kept_and_said_again(store: PostgresStore) -> None:
     assert await store.queue_book.queues() == []
     with pytest.raises(InvalidArgumentError):
         await store.queue_book.set_mode("no name", QueueMode.PAUSED, "")
+
+
+@pytest.mark.parametrize("mode", [QueueMode.OPEN, QueueMode.DRAINING])
+async def test_what_a_pause_held_up_goes_on_at_once(store: PostgresStore, mode: QueueMode) -> None:
+    """Rows that were claimed before a pause are visible right after it; those of other queues, or not due, are not."""
+    held = {await insert(store), await insert(store)}
+    await insert(store, Template("echo", "other"))
+    await store.rows.insert([ECHO], [JobDraft(delay_ms=9_999_999)])
+    assert len(await claim(store)) == 3
+    await store.queue_book.set_mode("default", QueueMode.PAUSED, "")
+    assert await store.runs.start("w", held, 1_000) == []
+    await store.queue_book.set_mode("default", mode, "")
+    assert {ticket.job_id for ticket in await claim(store)} == held
+    await store.queue_book.set_mode("default", mode, "")
+    assert await claim(store) == []
+
+
+async def test_a_drain_is_answered_once_nobody_can_slip_past_it(
+    store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has begun to write jobs before a queue drains is waited for; for ever, the caller is not."""
+    job_id = await insert(store)
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE holdfast.jobs SET priority = 3 WHERE id = %s", (job_id,))
+        monkeypatch.setattr(queue_book, "_WRITERS_S", 60.0)
+        draining = asyncio.create_task(store.queue_book.set_mode("q", QueueMode.DRAINING, ""))
+        await happens(store.queue_book.queues, lambda views: "q" in {view.name for view in views})
+        for _ in range(10):
+            await store.queue_book.queues()
+        assert not draining.done()
+        connection.rollback()
+        await draining
+        connection.execute("UPDATE holdfast.jobs SET priority = 3 WHERE id = %s", (job_id,))
+        monkeypatch.setattr(queue_book, "_WRITERS_S", 0.0)
+        with pytest.raises(UnavailableError, match="try again"):
+            await store.queue_book.set_mode("q", QueueMode.DRAINING, "")
 
 
 async def test_closed_queues_are_bounded(store: PostgresStore, database: str) -> None:

@@ -1,5 +1,10 @@
-"""`QueueBook` over PostgreSQL: queues as operators see them."""
+"""`QueueBook` over PostgreSQL: queues as operators see them.
 
+Invariants: what a pause has held up goes on at once when it ends; no job comes into a queue after its drain was
+answered. Counts are sums of what every change of a state adds, and are never counted anew.
+"""
+
+import asyncio
 from collections.abc import Mapping
 
 from holdfast import limits
@@ -11,10 +16,13 @@ from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode
 from holdfast.core.overview import QueueView
 from holdfast.core.validation import check_queue, check_reason
-from holdfast.errors import ResourceExhaustedError
+from holdfast.errors import ResourceExhaustedError, UnavailableError
 
 _SQL = statements("operating")
 _LAST_NUMBER = statements("leases")["last_number"]
+
+#: How long a submission that is under way may take, and how often it is looked at.
+_WRITERS_S, _LOOK_S = 3.0, 0.01
 
 
 class PostgresQueueBook:
@@ -51,24 +59,33 @@ class PostgresQueueBook:
         refusal = check_queue(queue) or check_reason(reason)
         if refusal:
             raise refusal.error()
-        arguments = {"queue": queue, "mode": int(mode), "reason": storable(reason)}
 
         async def work(connection: Connection) -> None:
+            row = await (await connection.execute(_SQL["lock_mode"], {"queue": queue})).fetchone()
             if mode == QueueMode.OPEN:
                 await connection.execute(_SQL["open_queue"], {"queue": queue})
-                await connection.execute(_SQL["told_due"])
-                return
-            (others,) = await (await connection.execute(_SQL["closed_queues"], {"queue": queue})).fetchone() or (0,)
-            if others >= limits.QUEUES_CLOSED_MAX:
-                message = (
-                    f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; open some of them"
-                )
-                raise ResourceExhaustedError(message, reason="TOO_MANY_CLOSED_QUEUES")
-            await connection.execute(_SQL["set_mode"], arguments)
-            if mode == QueueMode.DRAINING:
+            else:
+                await _close(connection, queue, mode, reason)
+            if mode != QueueMode.PAUSED:
+                if row is not None and row[0] == QueueMode.PAUSED:
+                    await connection.execute(_SQL["show_claimed"], {"queue": queue})
                 await connection.execute(_SQL["told_due"])
 
         await self._database.transact(work)
+        if mode == QueueMode.DRAINING:
+            await self._outlast_writers(queue)
+
+    async def _outlast_writers(self, queue: str) -> None:
+        """Waits for submissions that began before the queue drained: once this returns, it takes no more."""
+        writers = await self._database.ask(_writers)
+        try:
+            async with asyncio.timeout(_WRITERS_S):
+                while writers:
+                    await asyncio.sleep(_LOOK_S)
+                    writers &= await self._database.ask(_writers)
+        except TimeoutError:
+            message = f"the queue {queue!r} drains, but somebody who began to submit before may still do so; try again"
+            raise UnavailableError(message, reason="QUEUE_STILL_WRITTEN") from None
 
     async def purge(self, queue: str, reason: str) -> int:
         """What comes while it purges is left alone."""
@@ -87,6 +104,19 @@ class PostgresQueueBook:
         while count := await self._database.transact(work):
             canceled += count
         return canceled
+
+
+async def _close(connection: Connection, queue: str, mode: QueueMode, reason: str) -> None:
+    """Pauses or drains a queue, unless there are too many of those."""
+    (others,) = await (await connection.execute(_SQL["closed_queues"], {"queue": queue})).fetchone() or (0,)
+    if others >= limits.QUEUES_CLOSED_MAX:
+        message = f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; open some of them"
+        raise ResourceExhaustedError(message, reason="TOO_MANY_CLOSED_QUEUES")
+    await connection.execute(_SQL["set_mode"], {"queue": queue, "mode": int(mode), "reason": storable(reason)})
+
+
+async def _writers(connection: Connection) -> set[str]:
+    return {row[0] for row in await (await connection.execute(_SQL["writers"])).fetchall()}
 
 
 async def _last_number(connection: Connection) -> int:

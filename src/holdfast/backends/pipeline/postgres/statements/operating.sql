@@ -57,6 +57,9 @@ FULL JOIN holdfast.queues q ON q.name = c.queue
 LEFT JOIN waiting w ON w.queue = c.queue
 ORDER BY 1;
 
+-- name: lock_mode
+SELECT mode FROM holdfast.queues WHERE name = %(queue)s FOR UPDATE;
+
 -- name: set_mode
 INSERT INTO holdfast.queues AS q (name, mode, reason, since_ms)
 VALUES (%(queue)s, %(mode)b, %(reason)s, holdfast.now_ms())
@@ -65,6 +68,24 @@ WHERE (q.mode, q.reason) IS DISTINCT FROM (excluded.mode, excluded.reason);
 
 -- name: open_queue
 DELETE FROM holdfast.queues WHERE name = %(queue)s;
+
+-- name: show_claimed
+-- What was claimed before its queue was paused: its tickets were dropped, or find it started by another.
+WITH wanted AS MATERIALIZED (
+    SELECT id FROM holdfast.jobs
+    WHERE state = 1 AND priority = ANY('{0,1,2,3,4,5,6,7,8,9}'::smallint[]) AND queue = %(queue)s::text
+        AND visible_ms > (SELECT holdfast.now_ms()) AND claimed_ms > 0
+    ORDER BY id
+    FOR UPDATE
+)
+UPDATE holdfast.jobs j SET visible_ms = greatest(j.created_ms, j.not_before_ms), claimed_ms = 0
+FROM wanted w WHERE j.id = w.id;
+
+-- name: writers
+-- Transactions that may have looked at modes before now, and may still make jobs: locks come before looks.
+SELECT l.virtualtransaction FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE d.datname = current_database() AND l.relation = 'holdfast.jobs'::regclass AND l.mode = 'RowExclusiveLock'
+    AND l.granted;
 
 -- name: told_due
 SELECT pg_notify('holdfast_due', '');
