@@ -1,5 +1,7 @@
 """One connection: what is said on it, in which order, and how it ends."""
 
+import asyncio
+
 import pytest
 
 from holdfast import limits
@@ -121,3 +123,115 @@ async def test_body_that_grows_beyond_its_bound_is_refused(
         assert (reply.status, reply.reason) == (413, "BODY_TOO_LARGE")
         line.writer.write(b"0\r\n\r\n" + request("GET", "/livez"))
         assert (await line.reply()).status == 200
+
+
+CHUNKED = {**JSON, "Transfer-Encoding": "chunked"}
+CHUNK = b"%x\r\n%b\r\n0\r\n" % (len(JOB), JOB)
+
+
+async def test_what_comes_after_a_body_is_no_header(server: LedgerServer) -> None:
+    """Nobody has looked at it when the request was let in: neither a key nor the kind of the body can be said there."""
+    async with connected(server.http_address) as line:
+        late = CHUNK + b"Idempotency-Key: late\r\n\r\n"
+        line.writer.write((request("POST", JOBS, headers=CHUNKED) + late) * 2)
+        assert (await line.reply()).json["id"] != (await line.reply()).json["id"]
+        late = CHUNK + b"Content-Type: application/json\r\n\r\n"
+        line.writer.write(request("POST", JOBS, headers={"Transfer-Encoding": "chunked"}) + late)
+        assert (await line.reply()).status == 415
+
+
+@pytest.mark.parametrize("path", [JOBS, "/nothing"])
+@pytest.mark.parametrize("late", [b"X: y\r\n", b"x"])
+async def test_what_comes_after_a_body_has_a_bound(server: LedgerServer, path: str, late: bytes) -> None:
+    """However it is cut into lines, and whether or not the request was let in."""
+    async with connected(server.http_address) as line:
+        line.writer.write(request("POST", path, headers=CHUNKED) + CHUNK)
+        line.writer.write(b"X: " + late * (40 * limits.HTTP_HEAD_BYTES_MAX // len(late)))
+        assert (await line.reply()).status == (431 if path == JOBS else 404)
+        assert await ended(line)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("step", [1, 10_000])
+async def test_body_of_who_would_rather_speak_something_else_is_read(
+    server: LedgerServer,
+    step: int,
+    is_chunked: bool,  # noqa: FBT001
+) -> None:
+    """Several clients offer HTTP/2 with their first request, whatever it is."""
+    framing = {"Transfer-Encoding": "chunked"} if is_chunked else {"Content-Length": str(len(JOB))}
+    headers = {**JSON, **framing, "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}
+    sent = request("POST", JOBS, headers=headers) + (CHUNK + b"\r\n" if is_chunked else JOB) + request("GET", "/livez")
+    async with connected(server.http_address) as line:
+        for start in range(0, len(sent), step):
+            line.writer.write(sent[start : start + step])
+            await line.writer.drain()
+        reply = await line.reply()
+        assert (reply.status, reply.headers["connection"]) == (202, "close")
+        assert await ended(line)
+
+
+async def test_client_that_says_no_more_is_answered(server: LedgerServer) -> None:
+    """Everything that was whole, and then the connection ends."""
+    async with connected(server.http_address) as line:
+        line.writer.write(request("POST", JOBS, JOB, JSON) * 2 + request("POST", JOBS, JOB, JSON)[:-1])
+        line.writer.write_eof()
+        assert [(await line.reply()).status for _ in range(2)] == [202, 202]
+        assert await ended(line)
+
+
+async def test_listener_that_says_no_more_has_left(server: LedgerServer) -> None:
+    """Nobody knows whether it would listen, and it could stay for ever."""
+    async with connected(server.http_address) as line:
+        line.writer.write(request("GET", "/api/v1/events"))
+        await line.reader.readuntil(b"\r\n\r\n")
+        line.writer.write_eof()
+        await line.end()
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (b"GET /livez\r\n\r\n", 505),
+        (b"GET /livez HTTP/2.0\r\nHost: 127.0.0.1\r\n\r\n", 505),
+        (request("POST", JOBS, headers={**JSON, "Transfer-Encoding": "gzip, chunked"}) + CHUNK + b"\r\n", 501),
+    ],
+)
+async def test_what_nobody_here_speaks_is_refused(server: LedgerServer, asked: bytes, status: int) -> None:
+    """By its head: nothing of it is taken for something else."""
+    async with connected(server.http_address) as line:
+        line.writer.write(asked)
+        assert (await line.reply()).status == status
+        assert await ended(line)
+
+
+async def test_request_that_had_to_wait_may_arrive_afterwards(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing is read because others are answered first, its time stands still."""
+    monkeypatch.setattr(protocol, "_HEAD_S", 0.3)
+    monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)
+    server = await start(no_http=False, http_port=0)
+    async with connected(server.http_address) as line:
+        line.writer.write(request("POST", JOBS, JOB, JSON))
+        job_id = (await line.reply()).json["id"]
+        wait = request("GET", f"{JOBS}/{job_id}/result?wait_s=1")
+        line.writer.write(wait + request("GET", "/livez") + b"GET /livez HTTP/1.1\r\n")
+        await line.writer.drain()
+        line.writer.write(b"Host: 127.0.0.1\r\n\r\n")
+        assert [(await line.reply()).status for _ in range(3)] == [200, 200, 200]
+
+
+async def test_wait_of_who_has_left_is_over(server: LedgerServer) -> None:
+    """Whoever waits and leaves, again and again, leaves nothing behind."""
+    async with connected(server.http_address) as line:
+        line.writer.write(request("POST", JOBS, JOB, JSON))
+        job_id = (await line.reply()).json["id"]
+        line.writer.write(request("GET", f"{JOBS}/{job_id}/result?wait_s=60"))
+        await answering(1)
+    await answering(0)
+
+
+async def answering(count: int) -> None:
+    """Until so many requests are being answered."""
+    async with asyncio.timeout(30):
+        while sum("Connection._answer" in repr(task) for task in asyncio.all_tasks()) != count:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)

@@ -86,7 +86,7 @@ def test_probes_are_answered_under_any_name() -> None:
     assert reason(head(host="pod.cluster", method="GET"), to=route("/livez", None)) == ""
 
 
-@pytest.mark.parametrize("name", ["host", "authorization", "cookie", "origin"])
+@pytest.mark.parametrize("name", ["host", "authorization", "cookie", "origin", "content-type", "idempotency-key"])
 def test_header_that_is_said_twice_is_refused(name: str) -> None:
     """Somebody in between may have read the other one."""
     value = "127.0.0.1:8080" if name == "host" else "x"

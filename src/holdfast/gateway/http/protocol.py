@@ -55,7 +55,8 @@ class Connection(asyncio.Protocol):
         self._idle_since = loop.time()
         self._unread_since: float | None = None
         self._is_cut = False
-        self._cut_at: float | None = None
+        #: When a client that is cut off, or says no more, has had its time.
+        self._end_at: float | None = None
         self._cut_bytes = 0
 
     # -- its beginning and its end
@@ -78,7 +79,9 @@ class Connection(asyncio.Protocol):
         waiting = [other for other in self._shared.connections if other is not self and other.waits_since is not None]
         if not waiting:
             return False
-        min(waiting, key=lambda other: other.waits_since or 0.0).abort()
+        idle = min(waiting, key=lambda other: other.waits_since or 0.0)
+        self._shared.connections.discard(idle)  # at once: many may come before it is told of its end
+        idle.abort()
         return True
 
     @property
@@ -86,22 +89,25 @@ class Connection(asyncio.Protocol):
         """Since when this connection waits for its client; None while the server is the one who has to speak."""
         if self._is_cut:
             return None
-        if self._arrivals.is_begun:
+        if self._arrivals.is_begun and self.transport.is_reading():
             return self._arrivals.since
         return None if self._exchanges else self._idle_since
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody is there to be answered; what was begun ends by itself."""
+        """Nobody is there to be answered; what only looks is given up, and what changes something ends by itself."""
         del error
         self._shared.connections.discard(self)
-        for exchange in self._exchanges:
-            if exchange.asked is not None and exchange.asked.over is not None:
-                exchange.asked.over.set()
+        exchanges = self._exchanges
+        if self.task is not None and exchanges and exchanges[0].is_started and exchanges[0].is_look:
+            self.task.cancel()
+        for exchange in exchanges:
+            if exchange.over is not None:
+                exchange.over.set()
         self._arrivals.close()
 
     def sweep(self, now: float) -> None:
         """Cuts the connection off if its client has had its time."""
-        is_over = self._cut_at is not None and now - self._cut_at > _LINGER_S
+        is_over = self._end_at is not None and now > self._end_at
         since, arrivals = self.waits_since, self._arrivals
         if is_over or (self._unread_since is not None and now - self._unread_since > _UNREAD_S):
             self.abort()
@@ -141,6 +147,17 @@ class Connection(asyncio.Protocol):
         if len(self._exchanges) > 1:
             self.transport.pause_reading()
         self._go_on()
+
+    def eof_received(self) -> bool:
+        """The client says no more, but may still listen: for a while, what has arrived is answered; True: it stays."""
+        exchanges = self._exchanges
+        if exchanges and not exchanges[-1].is_whole:
+            exchanges.pop()
+        if not exchanges or any(exchange.over for exchange in exchanges) or not self.transport.can_write_eof():
+            return False
+        self._is_cut = exchanges[-1].is_last = True
+        self._end_at = self._loop.time() + _UNREAD_S
+        return True
 
     # -- what is answered
 
@@ -188,7 +205,8 @@ class Connection(asyncio.Protocol):
                 self._linger()
             return
         self._idle_s, self._idle_since = _IDLE_S, self._loop.time()
-        if len(self._exchanges) <= 1:
+        if len(self._exchanges) <= 1 and not self.transport.is_reading():
+            self._arrivals.since = self._idle_since  # until now it could not go on
             self.transport.resume_reading()
 
     def begin(self, headers: Headers) -> None:
@@ -236,7 +254,7 @@ class Connection(asyncio.Protocol):
         if not self.transport.can_write_eof():
             self.transport.close()
             return
-        self._cut_at = self._loop.time()
+        self._end_at = self._loop.time() + _LINGER_S
         try:
             self.transport.write_eof()
         except OSError:  # the client has gone already

@@ -91,8 +91,11 @@ class Router:
         methods = self._fixed.get(path)
         if methods is not None:
             return Found(methods, _NOTHING)
-        if len(path) > 1 and path.endswith("/"):
-            return self.find(path.removesuffix("/"))
+        if path.endswith("/"):
+            path = path.removesuffix("/")
+            methods = self._fixed.get(path)
+            if methods is not None:
+                return Found(methods, _NOTHING)
         parts = path.split("/")
         for shape, methods in self._shaped.get(len(parts), ()):
             params = _params(shape, parts)

@@ -25,7 +25,16 @@ _OWN_SITE = frozenset({b"same-origin", b"none"})
 #: Probes come from machines that know no name of this one, and learn nothing.
 _PROBES = frozenset({"/livez", "/readyz"})
 _HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[\]]*))(?::[0-9]*)?")
-_ONCE = (b"host", b"authorization", b"cookie", b"origin")
+_ONCE = (
+    b"host",
+    b"authorization",
+    b"cookie",
+    b"origin",
+    b"content-type",
+    b"content-encoding",
+    b"idempotency-key",
+    b"last-event-id",
+)
 
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
