@@ -8,11 +8,13 @@ from holdfast.backends.ports import Introduction, JobDraft
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.session import BidSession
+from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.transactions import Create, Done, Node, Step
 from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
 from holdfast.testing.conformance.workplace import Hand
+from tests.e2e.waiting import eventually
 from tests.zookeeper import Place
 
 #: Long enough that no lease runs out unless a test lets it.
@@ -139,6 +141,7 @@ class Bidding:
         self._clients: list[FaultyConnection] = []
         self._sessions: list[BidSession] = []
         self._connections: dict[str, FaultyConnection] = {}
+        self.stewards: list[Steward] = []
 
     async def client(self) -> FaultyConnection:
         """A connection of a client's own."""
@@ -162,17 +165,37 @@ class Bidding:
         await hand.until(lambda: hand.welcome.lease_ms > 0)
         return hand
 
+    async def idle(self, name: str, room: int = 1) -> Hand:
+        """A worker that has room, stands in line, and waits to be woken."""
+        hand = await self.worker(name)
+        await hand.session.want(room)
+        await until(lambda: is_waiting(hand))
+        return hand
+
     def connection_of(self, name: str) -> FaultyConnection:
         """What the last session of this worker uses."""
         return self._connections[name]
 
     async def end(self) -> None:
         """Leaves nothing open."""
-        assert all(each.are_all_fired for each in [*self._clients, *self._connections.values()])
         for session in self._sessions:
             await session.close()
+        for steward in self.stewards:
+            await steward.stop()
         for client in self._clients:
             await client.close()
+        assert all(each.are_all_fired for each in [*self._clients, *self._connections.values()])
+
+
+def is_waiting(hand: Hand) -> bool:
+    """Whether a worker has nothing to do until something happens."""
+    assert isinstance(hand.session, BidSession)
+    return hand.session.is_waiting
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Waits for what the loop is about to do."""
+    await asyncio.to_thread(eventually, is_so)
 
 
 JOB = Template("job")

@@ -113,6 +113,11 @@ class Connection:
             await self.close()
             raise
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed from here: nothing will ever be answered."""
+        return self._is_closed
+
     async def close(self) -> None:
         """Ends the session: all that is its own is gone when this returns, if the ensemble can be reached."""
         if self._is_closed:
@@ -130,6 +135,8 @@ class Connection:
 
     async def connected(self) -> None:
         """Waits until somebody can be asked; `UnavailableError` if that takes too long."""
+        if self._is_closed:
+            raise _unknown("the connection to ZooKeeper was closed")
         try:
             async with asyncio.timeout(_CALL_S):
                 await self._connected.wait()

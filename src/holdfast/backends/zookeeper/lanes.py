@@ -55,6 +55,11 @@ class Lanes:
         known.count += 1
         return known.number
 
+    def is_full(self, lane: Lane) -> bool:
+        """Whether the next posting goes into another bucket, as far as is known."""
+        known = self._open.get(lane)
+        return known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS
+
     def posted(self, lane: Lane, path: str) -> None:
         """A posting was made: its name says how full its bucket is."""
         known = self._open.get(lane)

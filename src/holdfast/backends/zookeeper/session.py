@@ -68,7 +68,7 @@ class BidSession:
         self._reports = Acknowledging()
         self._room = 0
         self._wake = Bell()
-        self._is_draining = False
+        self._is_draining = self._is_waiting = False
         self._is_closed = self._is_lost = False
         self._failure: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,6 +102,11 @@ class BidSession:
     @property
     def _lease_s(self) -> float:
         return self._lease_ms / 1_000
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it stands in its lines and waits to be woken: nothing is asked until something happens."""
+        return self._is_waiting and self._steward.is_waiting
 
     # -- what the holder does
 
@@ -243,10 +248,12 @@ class BidSession:
 
     async def _awake(self, bell: Bell | None) -> bool:
         """Waits for the bell, or for whatever the holder says; False if nothing came for long."""
+        self._is_waiting = bell is not None
         waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, bell) if each is not None]
         try:
             done, _ = await asyncio.wait(waits, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._is_waiting = False
             for wait in waits:
                 wait.cancel()
         self._wake.clear()
@@ -302,7 +309,6 @@ class BidSession:
             try:
                 changed = await self._changing.change(kept, decide)
             except UnavailableError:
-                await asyncio.sleep(_PAUSE_S)
                 await self._until_connected()
                 continue
             if changed is None:
@@ -337,7 +343,6 @@ class BidSession:
             try:
                 await self._changing.change(kept, decide)
             except UnavailableError:
-                await asyncio.sleep(_PAUSE_S)
                 await self._until_connected()
             else:
                 return
@@ -422,10 +427,13 @@ class BidSession:
                 task.cancel()
 
     async def _until_connected(self) -> None:
+        await asyncio.sleep(_PAUSE_S)
         while True:
             try:
                 return await self._connection.connected()
             except UnavailableError:
+                if self._connection.is_closed:
+                    raise
                 self._log.info("ensemble_away", message="still trying to reach ZooKeeper")
 
     # -- ending

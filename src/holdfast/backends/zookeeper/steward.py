@@ -23,6 +23,8 @@ from holdfast.logs import get_logger
 
 #: How often it tidies up.
 _TIDY_S = 60.0
+#: Before the ensemble is asked again that has not answered.
+_MOMENT_S = 0.05
 #: After a round that failed.
 _PAUSE_S = 1.0
 
@@ -39,6 +41,8 @@ class Steward:
         self._tidying = Tidying(changing, retain_ms)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
+        #: Whether it has nothing to do until something happens.
+        self.is_waiting = False
 
     async def start(self) -> None:
         """Stands in line from now on."""
@@ -56,16 +60,18 @@ class Steward:
                 await self._line.leave()
 
     async def _run(self) -> None:
-        while True:
+        while not self._connection.is_closed:
             try:
                 await self._connection.connected()
                 bell = Bell()
                 wait_s = await self._round(bell) if await self._line.is_first(bell) else None
+                self.is_waiting = True
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await bell.wait()
+                self.is_waiting = False
             except UnavailableError:
-                continue
+                await asyncio.sleep(_MOMENT_S)
             except (HoldfastError, RefusedError) as error:
                 get_logger().warning("steward_failed", message=str(error))
                 await asyncio.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Submitting: one transaction a job, many under way at a time.
+"""Submitting: some jobs a transaction, many transactions under way at a time.
 
 Invariants:
 - All nodes of a job are made at once, or none is: whoever sees one of them sees a whole job.
@@ -9,11 +9,15 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from holdfast import limits
 from holdfast.backends.ledger.minting import random_minter
 from holdfast.backends.ports import JobDraft
 from holdfast.backends.zookeeper.changing import Changing
+from holdfast.backends.zookeeper.paths import Lane, lane_of
 from holdfast.backends.zookeeper.records import DELAYED, Kept, Record
 from holdfast.backends.zookeeper.transactions import (
     Check,
@@ -22,6 +26,7 @@ from holdfast.backends.zookeeper.transactions import (
     Step,
     Why,
     check_size,
+    size_of,
 )
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import is_same_submission, reused
@@ -29,11 +34,20 @@ from holdfast.core.model import Job, NewJob, Template
 from holdfast.core.validation import bad_given_id, check_batch, check_job, check_template, is_given_id
 from holdfast.errors import InvalidArgumentError, UnavailableError
 
-#: Transactions of one submission that are under way at a time.
-_UNDER_WAY_MAX = 128
+#: Jobs that one transaction makes, at most: the ensemble does nothing else meanwhile.
+_JOBS_PER_TRANSACTION = 32
 _TRIES_MAX = 20
 
 mint = random_minter()
+
+
+class _Row(NamedTuple):
+    """One job of a submission, and what makes it."""
+
+    number: int
+    job: NewJob
+    record: Record
+    steps: list[Step]
 
 
 class Submission:
@@ -79,27 +93,36 @@ class Submission:
 
     async def _post_all(self, rows: dict[int, NewJob]) -> None:
         """In windows, each of which ends where a bucket does."""
-        waiting = list(rows.items())
+        waiting = deque(rows.items())
         while waiting:
-            window: dict[int, asyncio.Task[None]] = {}
-            places: dict[object, int] = {}
-            while waiting and len(window) < _UNDER_WAY_MAX:
+            window: list[_Row] = []
+            places: dict[Lane, int] = {}
+            while waiting and len(window) < limits.ZOOKEEPER_BUCKET_JOBS:
                 index, job = waiting[0]
-                try:
-                    record = await self._record(job)
-                    if places.setdefault(record.lane, record.bucket) != record.bucket and record.bucket != DELAYED:
-                        break  # the next bucket, once this one is answered
-                    steps = self._changing.moves.submit(record, job.payload)
-                    check_size(steps, "a job's payload")
-                except InvalidArgumentError as error:
-                    self._refusals[index] = Refusal(error.code, error.reason, error.message)
-                    waiting.pop(0)
-                    continue
-                await self._changing.lanes.ensure_minute(self._paths.indexed(record.created_ms, record.id))
-                waiting.pop(0)
-                made = self._connection.transact(steps)
-                window[index] = asyncio.ensure_future(self._settle(index, job, record, steps, made))
-            await _all(window)
+                lane = lane_of(self._templates[job.template])
+                if lane in places and self._changing.lanes.is_full(lane):
+                    break  # it is closed once all that is meant for it is in it
+                row = await self._row(index, job)
+                bucket = row.record.bucket if row is not None else DELAYED
+                if bucket != DELAYED and places.setdefault(lane, bucket) != bucket:
+                    break  # somebody else has closed it
+                waiting.popleft()
+                if row is not None:
+                    window.append(row)
+            sent = [(group, self._connection.transact(_steps(group))) for group in _groups(window)]
+            await _all([asyncio.ensure_future(self._settle_group(group, made)) for group, made in sent])
+
+    async def _row(self, index: int, job: NewJob) -> "_Row | None":
+        """What makes the job; None if it is too large."""
+        record = await self._record(job)
+        steps = self._changing.moves.submit(record, job.payload)
+        try:
+            check_size(steps, "a job's payload")
+        except InvalidArgumentError as error:
+            self._refusals[index] = Refusal(error.code, error.reason, error.message)
+            return None
+        await self._changing.lanes.ensure_minute(self._paths.indexed(record.created_ms, record.id))
+        return _Row(index, job, record, steps)
 
     async def _record(self, job: NewJob) -> Record:
         template = self._templates[job.template]
@@ -109,13 +132,35 @@ class Submission:
             job.id, template, self._now_ms, job.extra, len(job.payload), not_before_ms=job.not_before_ms, bucket=bucket
         )
 
-    # -- one job
+    # -- what becomes of them
 
-    async def _settle(
-        self, index: int, job: NewJob, record: Record, steps: list[Step], made: asyncio.Future[Done]
-    ) -> None:
-        """Until it is there, or refused."""
+    async def _settle_group(self, group: list["_Row"], made: "asyncio.Future[Done]") -> None:
+        """All at once, or else one by one: what is wrong with one of them is nothing to the others."""
+        if len(group) == 1:
+            return await self._settle(group[0], made)
         is_unsure = False
+        try:
+            done = await made
+        except RefusedError as error:
+            if isinstance(error.step, Check):
+                self._changing.lanes.forget(group[0].record.lane)
+        except UnavailableError:
+            is_unsure = True
+            await self._connection.connected()
+        else:
+            posted = iter(path for path in done.paths if path.startswith(f"{self._paths.waiting}/"))
+            for row in group:
+                self._ids[row.number] = row.job.id
+                if row.record.bucket != DELAYED:
+                    self._changing.lanes.posted(row.record.lane, next(posted))
+            return None
+        again = [(row, self._connection.transact(row.steps)) for row in group]
+        await _all([asyncio.ensure_future(self._settle(row, made, is_unsure=is_unsure)) for row, made in again])
+        return None
+
+    async def _settle(self, row: "_Row", made: "asyncio.Future[Done]", *, is_unsure: bool = False) -> None:
+        """Until it is there, or refused."""
+        index, job, record, steps = row
         for _ in range(_TRIES_MAX):
             try:
                 done = await made
@@ -188,12 +233,32 @@ def _as_job(kept: Kept, payload: bytes) -> Job:
     return Job(record.id, record.template, payload, 0, 0, record.created_ms, extra=record.extra)
 
 
-async def _all(window: dict[int, asyncio.Task[None]]) -> None:
+def _groups(window: list[_Row]) -> Iterator[list[_Row]]:
+    """Neighbours that are made by one transaction; what has keys may be refused for them, and goes alone."""
+    group: list[_Row] = []
+    size = 0
+    for row in window:
+        extra, own = row.job.extra, size_of(row.steps)
+        is_alone = extra is not None and bool(extra.request_id or extra.unique_key)
+        is_full = len(group) == _JOBS_PER_TRANSACTION or size + own > limits.ZOOKEEPER_TRANSACTION_BYTES_MAX
+        if group and (is_alone or is_full):
+            yield group
+            group, size = [], 0
+        if is_alone:
+            yield [row]
+        else:
+            group, size = [*group, row], size + own
+    if group:
+        yield group
+
+
+def _steps(group: list[_Row]) -> list[Step]:
+    return [step for row in group for step in row.steps]
+
+
+async def _all(tasks: list["asyncio.Task[None]"]) -> None:
     """Each is brought to its end; then the first that failed is told."""
-    if not window:
-        return
-    await asyncio.wait(window.values())
-    for task in window.values():
-        error = task.exception()
-        if error is not None:
-            raise error
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()

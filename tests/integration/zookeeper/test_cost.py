@@ -1,0 +1,148 @@
+"""What bidding costs, in requests and names and never in seconds: it does not grow with what waits or has ended."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast import limits
+from holdfast.backends.ports import JobDraft
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.core.lifecycle import DONE
+from holdfast.core.model import Extra
+from holdfast.testing.conformance.workplace import accepted
+from tests.integration.zookeeper.counting import CountingWay
+from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, is_waiting, until
+from tests.zookeeper import Place
+
+#: The shortest session that the client library keeps: it pings more than once a second.
+SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
+
+
+async def post(jobs: NodeJobs, count: int) -> list[str]:
+    """The ids of so many new jobs."""
+    ids: list[str] = []
+    while len(ids) < count:
+        size = min(limits.BATCH_JOBS_MAX, count - len(ids))
+        ids += accepted(await jobs.submit([JOB], [DRAFT] * size))
+    return ids
+
+
+class TestTaking:
+    """The next job is found in the first bucket."""
+
+    @pytest.mark.parametrize("waiting", [100, 1_000, 10_000])
+    async def test_next_job_costs_the_same_however_many_wait(self, bidding: Bidding, waiting: int) -> None:
+        """A worker reads the names of one bucket and no more, and takes the oldest job with a handful of requests."""
+        ids = await post(NodeJobs(await bidding.client()), waiting)
+        hand = await bidding.worker("w")
+        steward = hand.session._steward  # type: ignore[attr-defined]
+        await until(lambda: steward.is_waiting)
+        traffic = bidding.connection_of("w").traffic
+        before = dict(traffic)
+        (lease,) = await hand.take()
+        spent = {kind: traffic[kind] - before.get(kind, 0) for kind in ("children", "names", "get", "transact")}
+        buckets = -(-waiting // limits.ZOOKEEPER_BUCKET_JOBS)
+        assert lease.job_id == ids[0]
+        assert spent["names"] <= limits.ZOOKEEPER_BUCKET_JOBS + buckets + 2  # and the lane, and what came back
+        assert (spent["children"], spent["get"], spent["transact"]) == (4, 2, 1)
+
+    async def test_jobs_that_have_ended_are_not_listed(self, bidding: Bidding) -> None:
+        """After many jobs a worker reads as much for the next one as before the first."""
+        jobs = NodeJobs(await bidding.client())
+        hand = await bidding.worker("w")
+        for _ in range(3):
+            await post(jobs, 100)
+            for lease in await hand.take(100):
+                await hand.done(lease)
+        (job_id,) = await post(jobs, 1)
+        names = bidding.connection_of("w").traffic["names"]
+        (lease,) = await hand.take()
+        assert lease.job_id == job_id
+        assert bidding.connection_of("w").traffic["names"] - names <= 10
+
+    async def test_order_holds_over_buckets_that_are_taken_away_behind(self, bidding: Bidding) -> None:
+        """Jobs come in submit order, and the buckets that they leave empty go."""
+        client = await bidding.client()
+        count = 2 * limits.ZOOKEEPER_BUCKET_JOBS + 10
+        ids = await post(NodeJobs(client), count)
+        hand = await bidding.worker("w")
+        taken = [lease.job_id for _ in range(count // 58) for lease in await hand.take(58)]
+        assert taken == ids[: len(taken)]
+        (lane,) = await client.children(client.paths.waiting) or []
+        buckets = await client.children(f"{client.paths.waiting}/{lane}") or []
+        assert sorted(buckets)[:1] == ["b-0000000002"]
+
+
+class TestIdling:
+    """Who has nothing to do does nothing."""
+
+    @pytest.fixture
+    async def way(self, zookeeper: Place) -> AsyncIterator[CountingWay]:
+        """A way to the server, for one worker."""
+        way = CountingWay(zookeeper.hosts)
+        yield way
+        await way.close()
+
+    async def test_idle_worker_sends_nothing_but_pings(self, bidding: Bidding, way: CountingWay) -> None:
+        """Once it stands in line, nothing is asked while many pings pass; and it is there when a job comes."""
+        jobs = NodeJobs(await bidding.client())
+        bidding.place = Place(await way.open(), bidding.place.root)
+        hand = await bidding.worker("idle", session_ms=SHORT_MS)
+        await hand.session.want(1)
+        await hand.session.extend()
+        await way.until_pings(2)
+        asked = way.requests
+        await way.until_pings(6)
+        assert way.requests == asked
+        (job_id,) = await post(jobs, 1)
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+        await hand.session.close()
+
+    async def test_one_job_wakes_one_worker_and_its_successor(self, bidding: Bidding) -> None:
+        """Of ten idle workers the first in line hears of the job; when it steps back, the second hears of that."""
+        jobs = NodeJobs(await bidding.client())
+        names = [f"w{number}" for number in range(10)]
+        hands = {}
+        for name in names:
+            hands[name] = await bidding.idle(name)
+        await until(lambda: all(map(is_waiting, hands.values())))
+        before = {name: bidding.connection_of(name).traffic.copy() for name in names}
+        await post(jobs, 1)
+        (lease,) = await hands["w0"].leases()
+        await hands["w0"].done(lease)
+        assert (await jobs.get(lease.job_id)).state == DONE
+        rings = before["w1"]["rings"]
+        await until(lambda: bidding.connection_of("w1").traffic["rings"] > rings and is_waiting(hands["w1"]))
+        woken = [name for name in names if bidding.connection_of(name).traffic["rings"] > before[name]["rings"]]
+        busy = [name for name in names if bidding.connection_of(name).traffic != before[name]]
+        assert woken == busy == ["w0", "w1"]
+
+
+class TestSizes:
+    """What does not fit into a node is refused before it is sent."""
+
+    async def test_payload_over_the_limit_is_refused_by_name_and_size(self, bidding: Bidding) -> None:
+        """The refusal says what is too large and how large it may be; the rest of the batch is accepted."""
+        client = await bidding.client()
+        large = JobDraft(payload=bytes(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX))
+        submitted = await NodeJobs(client).submit([JOB], [DRAFT, large, DRAFT])
+        assert [bool(job_id) for job_id in submitted.job_ids] == [True, False, True]
+        refusal = submitted.refusals[1]
+        assert refusal.reason == "NODE_TOO_LARGE"
+        assert str(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX) in refusal.message
+        assert client.session_id != 0
+
+    async def test_largest_job_ends_with_the_largest_output(self, bidding: Bidding) -> None:
+        """A payload just under the limit, all labels at their caps, and then all the output that there may be."""
+        jobs = NodeJobs(await bidding.client())
+        value = "\N{GRINNING FACE}" * limits.LABEL_VALUE_CHARS_MAX
+        labels = tuple((f"{number:0128d}", value) for number in range(limits.LABELS_MAX))
+        small = JobDraft(payload=bytes(350_000), extra=Extra(labels=labels, headers=labels))
+        large = JobDraft(payload=bytes(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX - 2_000))
+        for draft in (small, large):
+            (job_id,) = accepted(await jobs.submit([JOB], [draft]))
+            hand = await bidding.worker(f"w{len(draft.payload)}")
+            (lease,) = await hand.take()
+            assert len(lease.payload) == len(draft.payload)
+            await hand.done(lease, bytes(limits.OUTPUT_BYTES_MAX))
+            assert len((await jobs.result(job_id)).output) == limits.OUTPUT_BYTES_MAX

@@ -1,0 +1,193 @@
+"""Stewards: what nobody else would look after, on a real server."""
+
+import msgspec
+
+from holdfast.backends.ports import JobDraft
+from holdfast.backends.zookeeper.changing import Changing
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.steward import Steward
+from holdfast.backends.zookeeper.tidying import Tidying
+from holdfast.backends.zookeeper.transactions import Create
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
+from holdfast.core.model import Extra
+from holdfast.testing.conformance.workplace import accepted
+from tests.integration.pipeline.happening import happens
+from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, FaultyConnection, makes, until
+from tests.integration.zookeeper.test_races import expire, submit
+
+#: As if so much time had passed since everything ended.
+LONG_AGO_MS = -10 * 60_000
+
+
+async def steward(bidding: Bidding) -> tuple[FaultyConnection, Steward]:
+    """One that is first, because nobody else is there yet."""
+    connection = await bidding.client()
+    made = Steward(connection)
+    await made.start()
+    bidding.stewards.append(made)
+    await until(lambda: made.is_waiting)
+    return connection, made
+
+
+async def everything(connection: FaultyConnection, path: str) -> list[str]:
+    """All nodes below a path that hold nothing below them."""
+    names = await connection.children(path) or []
+    return [path] if not names else [leaf for name in names for leaf in await everything(connection, f"{path}/{name}")]
+
+
+class TestRecovery:
+    """What lost workers held."""
+
+    async def test_job_that_costs_too_many_workers_fails_and_says_why(self, bidding: Bidding) -> None:
+        """Each loss is counted by the steward; beyond the budget the job ends, and others flow."""
+        jobs = NodeJobs(await bidding.client())
+        template = msgspec.structs.replace(JOB, max_losses=1)
+        (poison,) = accepted(await jobs.submit([template], [DRAFT]))
+        for name in ("first", "second"):
+            hand = await bidding.worker(name)
+            (lease,) = await hand.take()
+            assert lease.job_id == poison
+            await expire(bidding.connection_of(name))
+            await hand.until(lambda: bool(hand.revoked))  # noqa: B023 - it is over before the next one comes
+            await bidding.worker(f"{name}-steward")
+        job, result = await jobs.settled(poison)
+        assert (job.state, job.failure_reason, job.losses, job.attempts) == (FAILED, "WORKER_LOST", 2, 2)
+        assert result.summary
+
+    async def test_job_that_should_stop_ends_with_its_worker(self, bidding: Bidding) -> None:
+        """A cancel that was asked for is not lost with the worker that was asked."""
+        await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        await hand.take()
+        await jobs.cancel(job_id, "stop")
+        await expire(bidding.connection_of("w"))
+        assert (await jobs.settled(job_id))[0].state == CANCELED
+
+    async def test_new_steward_finds_what_the_last_one_left(self, bidding: Bidding) -> None:
+        """The worker was lost, and the steward right in the middle of it; the next one looks at everything."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        await hand.take()
+        gate = connection.hold(makes("/waiting/"))
+        await expire(bidding.connection_of("w"))
+        await gate.reached.wait()
+        await expire(connection)
+        other = await bidding.worker("other")
+        (lease,) = await other.take()
+        gate.opened.set()
+        await other.done(lease)
+        job = await jobs.get(job_id)
+        assert (job.state, job.losses, job.attempts) == (DONE, 1, 2)
+
+    async def test_worker_that_comes_back_before_the_steward_acts_keeps_its_job(self, bidding: Bidding) -> None:
+        """Of a recovery and a worker that names its lease one wins, and the other does nothing."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        gate = connection.hold(makes("/waiting/"))
+        await expire(bidding.connection_of("w"))
+        await gate.reached.wait()
+        again = await bidding.worker("w", held={lease.token: job_id})
+        assert again.revoked == []
+        gate.opened.set()
+        await again.done(lease, b"kept")
+        job = await jobs.get(job_id)
+        assert (job.state, job.losses, job.attempts, job.token) == (DONE, 0, 1, lease.token)
+
+    async def test_nothing_is_left_of_workers_that_are_gone(self, bidding: Bidding) -> None:
+        """Neither of one that left nor of one that was lost."""
+        connection, _ = await steward(bidding)
+        left, _ = [await bidding.worker(name) for name in ("left", "lost")]
+        await expire(bidding.connection_of("lost"))
+        await left.session.close()
+        paths = connection.paths
+        for top in (paths.held, paths.asked, paths.workers):
+            await happens(lambda: connection.children(top), lambda names: names == [])  # noqa: B023 - over at once
+
+
+class TestRipening:
+    """Jobs and their time."""
+
+    async def test_job_is_posted_when_its_time_comes_though_its_steward_is_gone(self, bidding: Bidding) -> None:
+        """Whoever is next in the line of stewards does it."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        (job_id,) = accepted(await jobs.submit([JOB], [JobDraft(delay_ms=400)]))
+        hand = await bidding.worker("w")
+        await hand.session.want(1)
+        await connection.close()
+        (lease,) = await hand.leases()
+        job = await jobs.get(job_id)
+        assert lease.job_id == job_id
+        assert job.started_ms >= job.not_before_ms
+
+    async def test_job_that_is_canceled_before_its_time_never_runs(self, bidding: Bidding) -> None:
+        """The steward was about to post it; the cancel came first."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        gate = connection.hold(makes("/waiting/default:job:04/b-0000000000/"))
+        (job_id,) = accepted(await jobs.submit([JOB], [JobDraft(delay_ms=50)]))
+        await gate.reached.wait()
+        await jobs.cancel(job_id, "no")
+        gate.opened.set()
+        hand = await bidding.worker("w")
+        later = await submit(jobs)
+        assert [lease.job_id for lease in await hand.take()] == [later]
+        assert await hand.rest() == []
+        assert (await jobs.get(job_id)).attempts == 0
+
+
+class TestTidying:
+    """What nobody needs any more."""
+
+    async def test_job_goes_with_all_its_nodes_after_its_retention(self, bidding: Bidding) -> None:
+        """Record, payload, result, keys and index: what has ended leaves nothing, what has not stays whole."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        extra = Extra(request_id="request", unique_key="unique")
+        ended = await submit(jobs, JobDraft(payload=b"in", extra=extra))
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        await hand.done(lease, b"out")
+        stays = await submit(jobs, JobDraft(payload=b"in", extra=Extra(request_id="other")))
+        tidying = Tidying(Changing(client), LONG_AGO_MS)
+        await tidying.look()
+        leaves = await everything(client, client.paths.root)
+        assert [leaf for leaf in leaves if ended in leaf] == []
+        assert (await jobs.get(stays)).state == QUEUED
+        again = await jobs.submit([JOB], [JobDraft(payload=b"else", extra=extra)])
+        assert again.existing == frozenset()
+
+    async def test_empty_lane_goes_and_comes_back(self, bidding: Bidding) -> None:
+        """A lane that was empty twice is taken away; who posts into it makes it again, and who waits hears so."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        await jobs.cancel(await submit(jobs), "only to make the lane")
+        hand = await bidding.idle("w")
+        tidying = Tidying(Changing(client), LONG_AGO_MS)
+        await tidying.look()
+        await tidying.look()
+        await client.sync()
+        assert await client.children(client.paths.waiting) == []
+        job_id = await submit(jobs)
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_posting_without_a_job_is_taken_away_by_whoever_finds_it(self, bidding: Bidding) -> None:
+        """Nothing of ours leaves one, and a worker must not stumble over it for ever."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        lane = f"{client.paths.waiting}/default:job:04"
+        stray = f"{lane}/b-0000000000/00000000-0000-4000-8000-000000000000-"
+        await client.transact([Create(stray, sequential=True)])
+        hand = await bidding.worker("w")
+        assert [lease.job_id for lease in await hand.take()] == [job_id]
+        later = await submit(jobs)
+        assert [lease.job_id for lease in await hand.take()] == [later]
+        await happens(lambda: client.children(f"{lane}/b-0000000000"), lambda names: names == [])
