@@ -80,6 +80,8 @@ class PrivateZooKeeper:
                 server.start(self._programs, self._open_directory)
             for index in range(self._count):
                 self.serving(index)
+            # For people: `zk://$(cat …/zookeeper/hosts)/holdfast`.
+            (self._directory / "hosts").write_text(f"{self.hosts}\n")
         except BaseException:
             self.stop()
             raise
