@@ -1,14 +1,17 @@
 """What listeners are sent: the same bytes for all who want the same, and never what they were told before."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
 
 import msgspec
 import pytest
 
-from holdfast.backends.ports import FeedPart
+from holdfast.backends.ports import FeedApi, FeedPart
 from holdfast.core.history import Entry
+from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.gateway.http.pacing import Pace
-from holdfast.gateway.http.telling import UNSENT_BYTES_MAX, Frames, Listener, Wanted, chunk
+from holdfast.gateway.http.telling import UNSENT_BYTES_MAX, Frames, Listener, Teller, Wanted, chunk
 
 PART = FeedPart(
     [
@@ -100,3 +103,47 @@ async def test_share_of_time_is_kept_by_all_together() -> None:
     start = loop.time()
     await asyncio.gather(pace.rest(0.001), pace.rest(0.001))
     assert loop.time() - start >= 0.039
+
+
+class FailingFeed:
+    """A feed that tells its position and then fails, as often as it is asked to."""
+
+    def __init__(self) -> None:
+        self.fails = asyncio.Event()
+        self.begun = 0
+
+    async def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+        del after
+        self.begun += 1
+        yield FeedPart([], 8)
+        await self.fails.wait()
+        raise NotFoundError("it is no longer kept", reason="POSITION_REMOVED")
+
+
+async def test_who_comes_while_others_are_sent_away_is_told() -> None:
+    """Reading that failed is begun anew for the next one, though not everybody has left."""
+    feed = FailingFeed()
+    teller = Teller(cast("FeedApi", feed), None)
+    first, second = listener(), listener()
+    await teller.join(first, None)
+    feed.fails.set()
+    await first.ended.wait()
+    feed.fails.clear()
+    await teller.join(second, None)
+    teller.leave(first)
+    assert (feed.begun, second.is_present, second.position) == (2, True, 8)
+    assert not second.ended.is_set()
+    await teller.close()
+
+
+async def test_who_comes_when_nothing_can_be_read_is_refused() -> None:
+    """Nobody is told a position that there never was."""
+
+    class Broken(FailingFeed):
+        async def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
+            del after
+            raise NotFoundError("it is no longer kept", reason="POSITION_REMOVED")
+            yield
+
+    with pytest.raises(UnavailableError):
+        await Teller(cast("FeedApi", Broken()), None).join(listener(), None)

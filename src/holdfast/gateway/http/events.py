@@ -65,7 +65,13 @@ class EventRoutes:
             filters.worker,
         )
         listener = Listener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
-        past = await teller.join(listener, _after(asked, filters))
+        after = _after(asked, filters)
+        self.count(1)  # before anything is waited for: many may come at once
+        try:
+            past = await teller.join(listener, after)
+        except BaseException:
+            self.count(-1)
+            raise
         assert asked.over is not None, "who listens stays"
         return Stream(self, teller, listener, past, asked.line, asked.over)
 
@@ -107,10 +113,9 @@ class Stream:
     async def run(self) -> None:
         """Until the client leaves, does not read or loses its right, or the server stops."""
         listener = self._listener
-        self._line.begin(_HEADERS)
-        self._line.write(chunk(_RETRY + b"id: %d\n\n" % listener.position))
-        self._routes.count(1)
         try:
+            self._line.begin(_HEADERS)
+            self._line.write(chunk(_RETRY + b"id: %d\n\n" % listener.position))
             ends: list[Coroutine[Any, Any, object]] = [listener.ended.wait(), self._over.wait()]
             ends += [self._then(self._past)] if self._past is not None else []
             waits = [asyncio.ensure_future(end) for end in ends]

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.backends.ports import FeedApi, FeedPart
 from holdfast.core.history import Entry
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.gateway.http.asking import Line
 from holdfast.gateway.http.pacing import Pace
 from holdfast.gateway.http.shapes import happened
@@ -99,6 +99,9 @@ class Teller:
         self._listeners.add(listener)
         reading = self._read_on()
         await reading.has_begun.wait()
+        if reading.has_ended:
+            self.leave(listener)
+            raise UnavailableError("what happens cannot be told now; try again in a moment", reason="FEED_ENDED")
         if past is None:
             listener.position = reading.position
             listener.is_present = True
@@ -162,9 +165,13 @@ class Teller:
             self._dismiss(reading)
 
     def _dismiss(self, reading: "Reading") -> None:
+        """Nothing more is read this time; who comes from now on, even before all have left, begins another."""
+        reading.has_ended = True
         reading.has_begun.set()
         for listener in self._listeners:
             listener.ended.set()
+        if self._reading is reading:
+            self._stop()
 
     async def _beat(self) -> None:
         """A connection that is silent for long is taken for dead; each beat says where to go on from."""
@@ -191,6 +198,7 @@ class Reading:
         #: Up to here the listeners of the present were told everything.
         self.position = -1
         self.has_begun = asyncio.Event()
+        self.has_ended = False
 
 
 class Frames:
