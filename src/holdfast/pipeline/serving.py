@@ -9,116 +9,55 @@ bytes that they are, where the route's type is `bytes`. Whatever is not a succes
 logged, and told to nobody.
 """
 
-import asyncio
-import ssl
 from collections.abc import Iterable, Sequence
-from http import HTTPStatus
-from typing import Any, cast
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError, UnavailableError
-from holdfast.gateway.guarding import Guard, OpenGuard, Scope
-from holdfast.gateway.http.answering import problem_answer
-from holdfast.gateway.http.asking import Answer, Asked, Head, Headers
-from holdfast.gateway.http.problems import HttpError
-from holdfast.gateway.http.routing import Route, Router
+from holdfast.errors import InvalidArgumentError, UnavailableError
+from holdfast.gateway.guarding import OpenGuard
+from holdfast.gateway.http.asking import Asked
+from holdfast.gateway.http.handling import Handling
+from holdfast.gateway.http.routing import Route
 from holdfast.gateway.http.securing import BrowserShield
 from holdfast.gateway.http.server import HttpServer
-from holdfast.gateway.http.shielding import PlainShield, Shield
-from holdfast.gateway.refusing import hidden, log_refusal
 from holdfast.pipeline.vitals import VitalRoutes, Vitals
 
-MSGPACK_TYPE = b"application/msgpack"
-_PACKER = msgspec.msgpack.Encoder()
-_LOGGED_CHARS_MAX = 128
+_MSGPACK = "application/msgpack"
+MSGPACK_TYPE = _MSGPACK.encode()
 #: How long requests under way may take when a role stops.
 GRACE_S = 2.0
 
 
-class RoleApplication:
-    """What becomes of a request to one role."""
+class RoleApplication(Handling):
+    """What becomes of a request to one role; it asks nobody for a token."""
 
-    def __init__(self, routes: Iterable[Route], vitals: Vitals, guard: Guard, shield: Shield) -> None:
+    tells_of_leaving = True
+
+    def __init__(self, routes: Iterable[Route], vitals: Vitals, host: str) -> None:
+        """Only requests that go by an address or name of this machine are answered."""
         self._vitals = vitals
-        self._guard = guard
-        self.shield = shield
-        self._router = Router([*routes, *VitalRoutes(vitals).routes()])
-
-    def start(self) -> None:
-        """Nothing goes on beside the requests."""
+        table = [*routes, *VitalRoutes(vitals).routes()]
+        paths = ", ".join(sorted({route.path for route in table}))
+        super().__init__(table, f"a {vitals.role} process has {paths}", OpenGuard(), BrowserShield(host))
 
     async def close(self) -> None:
         """Lets go whoever is kept waiting."""
         self._vitals.on_stop()
 
-    @property
-    def headers(self) -> Headers:
-        """What every answer says beside its own."""
-        return self.shield.headers()
-
-    def admit(self, head: Head) -> Asked | Answer:
-        """Lets a request in by its head alone, or answers it."""
-        try:
-            return self._admitted(head)
-        except HoldfastError as error:
-            return self.refused(error, head)
-        except Exception as error:  # noqa: BLE001 - no request may stop the role
-            return self.refused(hidden(error, _name(head)), head)
-
-    def _admitted(self, head: Head) -> Asked:
-        found = self._router.find(head.path)
-        if found is None:
-            paths = ", ".join(sorted({route.path for route in self._router.routes}))
-            message = f"there is nothing at this path; a {self._vitals.role} process has {paths}"
-            raise NotFoundError(message, reason="PATH_UNKNOWN")
-        route = found.methods.get("GET" if head.method == "HEAD" else head.method)
-        if route is None:
-            allowed = ", ".join(sorted(found.methods))
-            message = f"expected the method to be one of {allowed}, got {head.method[:20]}"
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message, headers={"allow": allowed})
-        self.shield.check(head, route)
-        asked = Asked(head, route, found.params)
-        asked.over = asyncio.Event()
-        if isinstance(route.scope, Scope):
-            asked.caller = self._guard.admit(self.shield.token(head), head.peer, route.scope)
-        asked.read_query(route.query)
-        if route.body is not None:
-            asked.check_length()
-        return asked
-
-    async def answer(self, asked: Asked) -> Answer:
-        """Answers a request that has arrived."""
-        try:
-            if asked.route.body is not None:
-                await _read(asked)
-            return cast("Answer", await asked.route.handler(asked))
-        except HoldfastError as error:
-            return self.refused(error, asked.head)
-        except Exception as error:  # noqa: BLE001 - no request may stop the role
-            return self.refused(hidden(error, _name(asked.head)), asked.head)
-
-    @staticmethod
-    def refused(error: HoldfastError, head: Head) -> Answer:
-        """The problem, which is logged."""
-        log_refusal(error, _name(head), head.peer)
-        return problem_answer(error)
-
-
-async def _read(asked: Asked) -> None:
-    """Reads the body as its route and its content type say."""
-    route = asked.route
-    kind = asked.head.header(b"content-type").partition(";")[0].strip().lower()
-    if route.body is bytes:
-        asked.content = asked.body
-    elif kind == "application/msgpack":
-        try:
-            asked.content = msgspec.msgpack.decode(asked.body, type=route.body)
-        except msgspec.MsgspecError as error:
-            message = f"expected the body to be MessagePack that fits: {str(error)[:400]}"
-            raise InvalidArgumentError(message, reason="BODY_INVALID") from None
-    else:
-        await asked.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
+    async def read(self, asked: Asked) -> None:
+        """Reads the body as its route and its content type say."""
+        route = asked.route
+        kind = asked.head.header(b"content-type").partition(";")[0].strip().lower()
+        if route.body is bytes:
+            asked.content = asked.body
+        elif kind == _MSGPACK:
+            try:
+                asked.content = msgspec.msgpack.decode(asked.body, type=route.body)
+            except msgspec.MsgspecError as error:
+                message = f"expected the body to be MessagePack that fits: {str(error)[:400]}"
+                raise InvalidArgumentError(message, reason="BODY_INVALID") from None
+        else:
+            await super().read(asked)
 
 
 async def left(asked: Asked) -> None:
@@ -127,32 +66,17 @@ async def left(asked: Asked) -> None:
     await asked.over.wait()
 
 
-def packed(value: object) -> Answer:
-    """A value as MessagePack."""
-    return Answer(HTTPStatus.OK, _PACKER.encode(value), MSGPACK_TYPE)
-
-
 class RoleServer:
     """One address of one role."""
 
-    def __init__(
-        self,
-        routes: Sequence[Route],
-        vitals: Vitals,
-        *,
-        guard: Guard | None = None,
-        shield: Shield | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """Without a shield, only requests that go by an address or name of this machine are answered."""
-        self._is_shielded = shield is not None
-        self._application = RoleApplication(routes, vitals, guard or OpenGuard(), shield or PlainShield())
-        self._http = HttpServer(cast("Any", self._application), tls=tls)
+    def __init__(self, routes: Sequence[Route], vitals: Vitals) -> None:
+        self._routes = routes
+        self._vitals = vitals
+        self._http: HttpServer | None = None
 
     async def start(self, host: str, port: int) -> str:
         """Listens and returns the address; `UnavailableError` if the port cannot be had."""
-        if not self._is_shielded:
-            self._application.shield = BrowserShield(host)
+        self._http = HttpServer(RoleApplication(self._routes, self._vitals, host))
         try:
             return await self._http.start(host, port)
         except UnavailableError as error:
@@ -161,8 +85,5 @@ class RoleServer:
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Takes no more requests, answers those that are under way, and closes."""
-        await self._http.stop(grace_s)
-
-
-def _name(head: Head) -> str:
-    return f"{head.method} {head.path}"[:_LOGGED_CHARS_MAX]
+        if self._http is not None:
+            await self._http.stop(grace_s)

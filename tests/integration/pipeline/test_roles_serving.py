@@ -11,7 +11,7 @@ import pytest
 from holdfast.backends.pipeline.http import Lines, NotDeliveredError
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.gateway.http.asking import Answer, Asked, answer
-from holdfast.pipeline.serving import RoleServer, packed
+from holdfast.pipeline.serving import MSGPACK_TYPE, RoleServer
 from holdfast.pipeline.vitals import Vitals, post
 from tests.integration.http_client import ask
 
@@ -33,7 +33,7 @@ class Parrot:
         return answer({"said": asked.content.text})
 
     async def carry(self, asked: Asked) -> Answer:
-        return packed(msgspec.msgpack.decode(asked.content, type=Word))
+        return Answer(200, msgspec.msgpack.encode(msgspec.msgpack.decode(asked.content, type=Word)), MSGPACK_TYPE)
 
     async def refuse(self, asked: Asked) -> Answer:
         raise FailedPreconditionError("not here", reason="NOT_LEADING", details={"leader": "other"})

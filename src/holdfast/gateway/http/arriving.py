@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import httptools
 
 from holdfast import limits
-from holdfast.gateway.http.app import Application
 from holdfast.gateway.http.asking import Answer, AnswerLine, Asked, Head, Headers, too_large
+from holdfast.gateway.http.handling import Handling
 from holdfast.gateway.http.problems import HttpError
 
 #: A body that was refused is still read to its end, so that the client gets to read why; but not for ever.
@@ -56,7 +56,7 @@ class Arrivals:
     """The requests of one connection, as far as they are there and not answered."""
 
     def __init__(
-        self, application: Application, line: AnswerLine, peer: str, clock: Callable[[], float], *, is_secure: bool
+        self, application: Handling, line: AnswerLine, peer: str, clock: Callable[[], float], *, is_secure: bool
     ) -> None:
         self._application = application
         self._line = line

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Headers = list[tuple[bytes, bytes]]
 
 JSON_TYPE = b"application/json"
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
 _ENCODER = msgspec.json.Encoder()
 _QUERY_FIELDS_MAX = 100
 #: A larger body is read beside the loop: the worst of them takes so long that others would notice.

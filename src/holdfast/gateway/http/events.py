@@ -16,13 +16,12 @@ from holdfast.backends.ports import FeedPart
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
-from holdfast.gateway.http.asking import AnswerLine, Asked
+from holdfast.gateway.http.asking import EVENT_STREAM, AnswerLine, Asked
 from holdfast.gateway.http.jobs import states_of
 from holdfast.gateway.http.routing import Route
 from holdfast.gateway.http.system import SystemRoutes
 from holdfast.gateway.http.telling import Listener, Teller, Wanted, chunk
 
-EVENT_STREAM = b"text/event-stream; charset=utf-8"
 _POSITION = re.compile(r"[0-9]{1,18}")
 #: How long a client waits before it comes back.
 _RETRY = b"retry: 1000\n\n"

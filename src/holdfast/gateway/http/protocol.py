@@ -12,9 +12,9 @@ from typing import cast
 
 from holdfast import limits
 from holdfast.gateway.http.answering import CONTINUE, LAST_CHUNK, bytes_of, problem_answer, stream_head
-from holdfast.gateway.http.app import Application
 from holdfast.gateway.http.arriving import BODY_BYTES_MAX, Arrivals, Exchange
 from holdfast.gateway.http.asking import Answer, Asked, Headers
+from holdfast.gateway.http.handling import Handling
 from holdfast.gateway.http.problems import RETRY_AFTER_S, HttpError
 from holdfast.gateway.refusing import hidden
 
@@ -30,7 +30,7 @@ _LATER = {"retry-after": str(RETRY_AFTER_S)}
 class Shared:
     """What all connections of a server have in common."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Handling) -> None:
         self.application = application
         self.connections: set[Connection] = set()
         #: The headers that all answers have, as they are sent.

@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 from holdfast.errors import UnavailableError
 from holdfast.gateway.http.answering import lines_of
-from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.handling import Handling
 from holdfast.gateway.http.protocol import Connection, Shared
 
 _SWEEP_S = 1.0
@@ -17,7 +17,7 @@ _BACKLOG = 1_024
 class HttpServer:
     """One address. `start`, then `stop`."""
 
-    def __init__(self, application: Application, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, application: Handling, *, tls: ssl.SSLContext | None = None) -> None:
         self._application = application
         self._tls = tls
         self._shared = Shared(application)
