@@ -15,6 +15,9 @@ _SQL = statements("claims")
 #: Below this many rows of counts, making fewer of them costs more than it saves.
 _TALLIES_KEPT = 200
 
+#: How long a process may stand still in the middle of a transaction: less than a statement that waits for it has.
+_PATIENCE_MS = 3_000
+
 
 class PostgresClaims:
     """What watchers ask of the database."""
@@ -55,7 +58,13 @@ class PostgresClaims:
         await self._database.ask(ask)
 
     async def expire(self, count: int) -> int:
-        """By the database's clock; what another watcher sees to is left to it."""
+        """By the database's clock; what another watcher sees to is left to it.
+
+        Somebody who stands still in the middle of a transaction would keep rows from everybody, and is cut off first.
+        """
+
+        async def cut_off(connection: Connection) -> None:
+            await connection.execute(_SQL["cut_off"], {"patience_ms": _PATIENCE_MS})
 
         async def work(connection: Connection) -> int:
             jobs = await lock_overdue(connection, count)
@@ -64,6 +73,7 @@ class PostgresClaims:
                 await settle(connection, outcomes, jobs[0].now_ms)
             return len(jobs)
 
+        await self._database.ask(cut_off)
         return await self._database.transact(work)
 
     async def retire(self, count: int, retain_ms: int) -> int:

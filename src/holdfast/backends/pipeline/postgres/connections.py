@@ -40,7 +40,7 @@ _ATTEMPTS = 5
 
 #: Every statement has an index that serves it; a plan made while tables were small must not outlive that.
 _SETTINGS = (
-    "idle_in_transaction_session_timeout=10000",
+    "idle_in_transaction_session_timeout=3000",
     "enable_seqscan=off",
     "enable_bitmapscan=off",
     "jit=off",
@@ -69,8 +69,8 @@ class Database:
         self._silence_s = _SILENCE * statement_ms / 1_000
         self._clock_ms = 0
         self._clock_until_s = -1.0
-        # Errors are told to who asked; the pool's own words would only repeat them.
-        logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+        # Errors are told to who asked; psycopg's own words would only repeat them, and not in the log's form.
+        logging.getLogger("psycopg").addHandler(logging.NullHandler())
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             self._url,
             kwargs={"autocommit": True, "prepare_threshold": 0, "cursor_factory": SyncedCursor},

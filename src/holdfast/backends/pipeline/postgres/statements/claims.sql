@@ -32,11 +32,13 @@ WITH RECURSIVE moment AS MATERIALIZED (
     ) h
     ORDER BY l.priority DESC, h.visible_ms, h.number LIMIT 4 * %(count)b::bigint
 ), chosen AS MATERIALIZED (
-    SELECT j.id FROM heads h JOIN holdfast.jobs j ON j.id = h.id
-    WHERE j.state = 1 AND j.visible_ms <= (SELECT ms FROM moment)
-    ORDER BY h.priority DESC, h.visible_ms, h.number
+    -- In the order of the heads, one by one: no more rows are looked at and locked than are wanted.
+    SELECT f.id FROM heads h CROSS JOIN LATERAL (
+        SELECT j.id FROM holdfast.jobs j
+        WHERE j.id = h.id AND j.state + 0 = 1 AND j.visible_ms <= (SELECT ms FROM moment)
+        FOR UPDATE SKIP LOCKED
+    ) f
     LIMIT %(count)b::bigint
-    FOR UPDATE OF j SKIP LOCKED
 ), claimed AS (
     UPDATE holdfast.jobs j SET
         visible_ms = m.ms + %(visibility_ms)b::bigint, claimed_ms = m.ms, deliveries = j.deliveries + 1
@@ -53,7 +55,7 @@ WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms, set_config('synchronous_commit', 'off', true)
 ), wanted AS MATERIALIZED (
     SELECT j.id FROM holdfast.jobs j
-    WHERE j.id = ANY(%(ids)b::text[]::uuid[]) AND j.state = 1 AND j.visible_ms > (SELECT ms FROM moment)
+    WHERE j.id = ANY(%(ids)b::text[]::uuid[]) AND j.state + 0 = 1 AND j.visible_ms > (SELECT ms FROM moment)
         AND j.claimed_ms > 0
     ORDER BY j.id
     FOR UPDATE
@@ -90,6 +92,17 @@ SELECT min(h.visible_ms) - (SELECT ms FROM moment) FROM lanes l CROSS JOIN LATER
         AND j.visible_ms > (SELECT ms FROM moment)
     ORDER BY j.visible_ms LIMIT 1
 ) h;
+
+-- name: cut_off
+-- In the middle of a batch the server waits for its client for ever, and in the middle of a transaction for a while, with
+-- all locks kept. Whoever stood still there begins anew; it is known by the name that our connections have.
+SELECT count(*) FROM (
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user AND starts_with(application_name, 'holdfast')
+        AND state IN ('active', 'idle in transaction', 'idle in transaction (aborted)') AND wait_event = 'ClientRead'
+        AND xact_start IS NOT NULL
+        AND state_change < clock_timestamp() - make_interval(secs => %(patience_ms)b::bigint / 1000.0)
+) c;
 
 -- name: retire
 -- Forgets what ended long ago, with all that is kept of it.

@@ -1,0 +1,80 @@
+"""Processes that stand still in the middle of a transaction, where a server would wait for them for ever."""
+
+import asyncio
+from collections.abc import Awaitable
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.core.lifecycle import DONE
+from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.store_work import report, running
+
+LOCK = b"SELECT FROM holdfast.jobs FOR UPDATE"
+
+
+async def is_locked(database: str) -> bool:
+    """Whether somebody keeps rows from everybody."""
+    async with await AsyncConnection.connect(database) as connection:
+        try:
+            await connection.execute(LOCK + b" NOWAIT")
+        except psycopg.errors.LockNotAvailable:
+            return True
+    return False
+
+
+async def tidy(store: PostgresStore) -> None:
+    """As a watcher does."""
+    while True:
+        await store.claims.expire(10)
+        await asyncio.sleep(0.05)
+
+
+async def stand_still(database: str, meanwhile: Awaitable[None], *, is_synced: bool) -> None:
+    """Keeps every row locked, in the middle of a batch or after it, and goes on to find that it was cut off."""
+    still = await AsyncConnection.connect(database, application_name="holdfast worker still", autocommit=True)
+    async with still, still.pipeline() as pipeline, still.transaction():
+        await still.execute(LOCK)
+        if is_synced:
+            await pipeline.sync()
+        await happens(lambda: is_locked(database))
+        await meanwhile
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+async def test_whoever_stands_still_is_cut_off(store: PostgresStore, database: str, *, is_synced: bool) -> None:
+    """What others report waits for a moment, and not for ever."""
+    run = await running(store)
+    tidying = asyncio.create_task(tidy(store))
+
+    async def meanwhile() -> None:
+        assert await report(store, run) == ""
+
+    with pytest.raises(psycopg.OperationalError):
+        await stand_still(database, meanwhile(), is_synced=is_synced)
+    tidying.cancel()
+    assert (await store.rows.get(run.job_id)).state == DONE
+
+
+async def test_others_of_the_server_are_left_alone(store: PostgresStore, database: str) -> None:
+    """Whoever is connected under another name may take all the time it wants."""
+    async with await AsyncConnection.connect(database, application_name="psql") as guest:
+        await guest.execute(b"SELECT 1")
+        still = await AsyncConnection.connect(database, application_name="holdfast still")
+        await still.execute(b"SELECT 1")
+        tidying = asyncio.create_task(tidy(store))
+        async with await AsyncConnection.connect(database, autocommit=True) as looking:
+
+            async def names() -> set[str]:
+                found = await looking.execute(
+                    "SELECT application_name FROM pg_stat_activity WHERE xact_start IS NOT NULL"
+                )
+                return {row[0] for row in await found.fetchall()}
+
+            await happens(names, lambda found: "holdfast still" not in found)
+        tidying.cancel()
+        await guest.execute(b"SELECT 1")
+    with pytest.raises(psycopg.OperationalError):
+        await still.execute(b"SELECT 1")
