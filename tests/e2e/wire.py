@@ -184,11 +184,12 @@ def refusal(call: Callable[[], object]) -> Refused:
     try:
         answer = call()
     except grpc.RpcError as error:
-        return _taken_apart(error)
+        return taken_apart(error)
     raise AssertionError(f"expected a refusal, got {answer!r}")
 
 
-def _taken_apart(error: Any) -> Refused:  # noqa: ANN401 - grpc's error is a call as well
+def taken_apart(error: Any) -> Refused:  # noqa: ANN401 - grpc's error is a call as well
+    """What a call was refused with."""
     trailing = {item.key: item.value for item in error.trailing_metadata() or ()}
     status, info = Status.FromString(trailing.get(DETAILS, b"")), ErrorInfo()
     if status.details:

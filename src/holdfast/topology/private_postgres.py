@@ -84,6 +84,11 @@ class PrivatePostgres:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return self._directory / _SOCKET
+
     def url(self, database: str = _DATABASE) -> str:
         """Where one of its databases is found, from this machine and by this user."""
         return f"postgresql://{_USER}@/{database}?host={quote(f'{self._directory}/socket', safe='')}&port=5432"
