@@ -1,4 +1,4 @@
-"""A way to a server that counts what clients send it, request by request."""
+"""A way to a server that counts what clients send it, request by request, and that can be cut."""
 
 import asyncio
 import contextlib
@@ -31,9 +31,14 @@ class CountingWay:
         """Leaves nobody on the way."""
         assert self._server is not None
         self._server.close()
+        self.cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Breaks every connection; whoever comes again gets through."""
         for writer in self._writers:
             writer.transport.abort()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._writers.clear()
 
     async def until_pings(self, count: int) -> None:
         """Waits for so many more pings."""

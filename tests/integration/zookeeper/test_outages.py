@@ -1,0 +1,70 @@
+"""The ensemble is away: nobody hangs, nobody acts as an owner for longer than it may, and work goes on afterwards."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast import limits
+from holdfast.backends.zookeeper.connection import Phase
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.core.lifecycle import DONE, RUNNING
+from holdfast.errors import UnavailableError
+from tests.integration.zookeeper.counting import CountingWay
+from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, until
+from tests.integration.zookeeper.test_races import submit
+from tests.zookeeper import Place
+
+SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
+
+
+@pytest.fixture
+async def way(zookeeper: Place) -> AsyncIterator[CountingWay]:
+    """A way to the server that can be cut."""
+    way = CountingWay(zookeeper.hosts)
+    yield way
+    await way.close()
+
+
+async def test_connection_that_is_cut_costs_nothing(bidding: Bidding, way: CountingWay) -> None:
+    """The session outlives its connection: the job stays with its worker, and a report made meanwhile counts."""
+    jobs = NodeJobs(await bidding.client())
+    job_id = await submit(jobs)
+    bidding.place = Place(await way.open(), bidding.place.root)
+    hand = await bidding.worker("w")
+    (lease,) = await hand.take()
+    seen: list[Phase] = []
+    bidding.connection_of("w").when_changed.append(seen.append)
+    way.cut()
+    await hand.done(lease, b"out")
+    assert seen[:2] == [Phase.SUSPENDED, Phase.CONNECTED]
+    job = await jobs.get(job_id)
+    assert (job.state, job.attempts, job.token) == (DONE, 1, lease.token)
+    await hand.session.close()
+
+
+async def test_holder_gives_up_by_its_own_clock(bidding: Bidding, way: CountingWay) -> None:
+    """Nobody can tell it that its session is over; it stops acting as the owner, and the job goes to another."""
+    jobs = NodeJobs(await bidding.client())
+    job_id = await submit(jobs)
+    place = bidding.place
+    bidding.place = Place(await way.open(), place.root)
+    hand = await bidding.worker("away", session_ms=SHORT_MS)
+    (lease,) = await hand.take()
+    await way.close()
+    await hand.session.extend()
+    await hand.until(lambda: lease.token in hand.revoked)
+    assert bidding.connection_of("away").phase is Phase.SUSPENDED
+    bidding.place = place
+    (again,) = await (await bidding.worker("here")).take()
+    job = await jobs.get(job_id)
+    assert (again.job_id, job.state, job.losses) == (job_id, RUNNING, 1)
+
+
+async def test_call_that_nobody_answers_fails_in_its_time(bidding: Bidding, way: CountingWay) -> None:
+    """Whether the job exists is unknown, and the caller is told so instead of waiting for ever."""
+    bidding.place = Place(await way.open(), bidding.place.root)
+    client = await bidding.client()
+    await way.close()
+    await until(lambda: client.phase is Phase.SUSPENDED)
+    with pytest.raises(UnavailableError):
+        await NodeJobs(client).submit([JOB], [DRAFT])
