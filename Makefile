@@ -47,9 +47,10 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-kills: $(STAMP) ## kill -9 every role of both designs, and an ensemble's servers, under load (KILLS=30 each, an hour; SEED=n)
+kills: $(STAMP) ## kill -9 every role of every design, and what they stand on, under load (KILLS=30 each, over an hour; SEED=n)
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -p no:cacheprovider -rP $(PYTEST_ARGS) \
-	  tests/e2e/test_microservices_kills.py tests/e2e/test_monolith_kills.py tests/e2e/test_zookeeper_faults.py
+	  tests/e2e/test_microservices_kills.py tests/e2e/test_monolith_kills.py tests/e2e/test_zookeeper_faults.py \
+	  tests/e2e/test_pipeline_kills.py
 
 engine: ## install a container engine from Debian's packages, as root, for tests/deploy (nothing if it is there)
 	@scripts/install_engine
