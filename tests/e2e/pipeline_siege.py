@@ -112,9 +112,9 @@ class Siege:
         return [words for seat in self._all() for words in seat.strange]
 
     def odd_lines(self) -> list[str]:
-        """What anybody has logged that is no line of the log, or says that the program has a bug."""
+        """What anybody has logged that is no line of the log, nor why it cannot begin, or that it has a bug."""
         lines = [line for program in self._fleet.programs for line in program.log.splitlines()]
-        return [line for line in lines if not line.startswith("{") or '"event":"bug"' in line]
+        return [line for line in lines if not line.startswith(("{", "holdfast: ")) or '"event":"bug"' in line]
 
     def wait_for(self, role: str) -> None:
         """Until everybody in the role is ready."""
