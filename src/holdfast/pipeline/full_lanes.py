@@ -38,16 +38,15 @@ class FullLanes:
         now = time.monotonic()
         return sorted(lane for lane, (at_s, _) in self._looks.items() if at_s <= now)
 
-    def seen(self, lanes: Sequence[Lane], rooms: Sequence[int]) -> bool:
-        """What room each has; whether one of them is worth claiming again."""
-        now, has_opened = time.monotonic(), False
+    def seen(self, lanes: Sequence[Lane], rooms: Sequence[int]) -> None:
+        """What room each has: one that has some is worth claiming again."""
+        now = time.monotonic()
         for lane, room in zip(lanes, rooms, strict=True):
             if room > 0:
-                has_opened |= self._looks.pop(lane, None) is not None
+                self._looks.pop(lane, None)
             else:
                 delay_s = min(2 * self._looks[lane][1], _DELAY_S_MAX)
                 self._looks[lane] = (now + delay_s, delay_s)
-        return has_opened
 
     def forget(self, lanes: Sequence[Lane]) -> None:
         """Nobody can say: they are tried."""

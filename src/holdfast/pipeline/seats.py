@@ -37,6 +37,7 @@ class Seat:
         self.kind = kind
         self.slots = slots
         self.queues: tuple[str, ...] = ()
+        #: How many jobs it last said that it runs.
         self.running = 0
         self.heard_s = 0.0
         #: It says so itself.
@@ -54,9 +55,7 @@ class Seat:
     def place(self) -> Place:
         """As it is kept."""
         is_draining = self.is_draining or self.is_drain_asked
-        return Place(
-            self.worker, self.session, self.kind, self.slots, self.queues, is_draining=is_draining, running=self.running
-        )
+        return Place(self.worker, self.session, self.kind, self.slots, self.queues, is_draining=is_draining)
 
     def wake(self) -> None:
         """Whoever waits for a change of this seat looks at it again."""
@@ -98,17 +97,14 @@ class Seats:
         self.share()
         return seat
 
-    def restore(self, places: Iterable[Place], heard_s: float) -> int:
-        """Workers of a life before, unless they are here already; says how many."""
-        known = 0
+    def restore(self, places: Iterable[Place], heard_s: float) -> None:
+        """Workers of a life before, unless they are here already."""
         for place in places:
             if place.worker not in self._seats and place.worker not in self.gone:
                 seat = self._seats[place.worker] = Seat(place.worker, place.session, place.kind, place.slots)
-                seat.queues, seat.heard_s, seat.running = place.queues, heard_s, place.running
+                seat.queues, seat.heard_s = place.queues, heard_s
                 seat.is_drain_asked = place.is_draining
-                known += 1
         self.share()
-        return known
 
     def leave(self, workers: Collection[str]) -> None:
         """Workers go."""

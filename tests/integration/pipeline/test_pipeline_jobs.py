@@ -172,7 +172,7 @@ async def test_operators_see_everything(jobs: JobApi, admin: AdminApi, store: Po
     canceled = await insert(store, Template("echo", "q"))
     await jobs.cancel(canceled, "")
     await insert(store, Template("echo", "q"))
-    await store.places.save([Place("w", "s", Kind(("b", "a"), ("q",)), 5, ("7001",), running=1)])
+    await store.places.save([Place("w", "s", Kind(("b", "a"), ("q",)), 5, ("7001",))])
     stats = await admin.stats()
     assert stats.states == {"QUEUED": 1, "RUNNING": 1, "DONE": 1, "FAILED": 0, "CANCELED": 1}
     assert (stats.position, stats.workers, stats.slots, stats.leases) == (0, 1, 5, 1)

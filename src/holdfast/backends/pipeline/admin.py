@@ -48,20 +48,21 @@ class PipelineAdmin:
         return await self._store.queue_book.purge(queue, reason)
 
     async def workers(self) -> list[WorkerView]:
-        """As their coordinator last wrote down."""
+        """As their coordinator last wrote down; what they run, as it is."""
+        places, leases = await self._store.places.all(), await self._store.places.leases()
         return [
             WorkerView(
                 worker_id=place.worker,
                 types=sorted(place.kind.routes),
                 queues=sorted(place.kind.queues),
                 slots=place.slots,
-                running=place.running,
+                running=leases.get(place.worker, 0),
                 is_draining=place.is_draining,
                 # Each keeps a question at its coordinator, and hears at once.
                 is_streaming=True,
                 heard_ms_ago=place.heard_ms_ago,
             )
-            for place in await self._store.places.all()
+            for place in places
         ]
 
     async def drain_worker(self, worker_id: str) -> None:

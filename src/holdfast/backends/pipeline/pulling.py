@@ -55,11 +55,6 @@ class Puller:
         self._is_ending = False
 
     @property
-    def room(self) -> int:
-        """How many more jobs are wanted."""
-        return self._room
-
-    @property
     def queues(self) -> list[str]:
         """Whom it asks."""
         return [*self._high, *self._normal]

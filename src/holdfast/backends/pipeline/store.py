@@ -52,7 +52,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     claimed_ms: int
     visible_ms: int
     lease_until_ms: int
-    deliveries: int
     mode: QueueMode
     mode_reason: str
     mode_since_ms: int
@@ -217,7 +216,6 @@ class Place(msgspec.Struct, frozen=True):
     queues: tuple[str, ...]
     heard_ms_ago: int = 0
     is_draining: bool = False
-    running: int = 0
 
 
 class Places(Protocol):
@@ -233,6 +231,10 @@ class Places(Protocol):
 
     async def all(self) -> list[Place]:
         """By worker."""
+        ...
+
+    async def leases(self) -> Mapping[str, int]:
+        """How many jobs each worker runs, for those that run any."""
         ...
 
     async def ask_to_drain(self, worker: str) -> None:

@@ -1,6 +1,6 @@
 """`Places` over PostgreSQL: workers and their queue processes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
 from holdfast.backends.pipeline.postgres.statements import statements
@@ -26,7 +26,6 @@ class PostgresPlaces:
                 "job_queues": list(place.kind.queues),
                 "slots": place.slots,
                 "places": list(place.queues),
-                "running": place.running,
                 "is_draining": place.is_draining,
             }
             for place in sorted(places, key=lambda place: place.worker)
@@ -55,6 +54,14 @@ class PostgresPlaces:
                 Place(worker, session, Kind(tuple(routes), tuple(queues)), slots, tuple(places), *rest)
                 for worker, session, routes, queues, slots, places, *rest in rows
             ]
+
+        return await self._database.ask(ask)
+
+    async def leases(self) -> Mapping[str, int]:
+        """Counted in an index of what runs."""
+
+        async def ask(connection: Connection) -> dict[str, int]:
+            return dict(await (await connection.execute(_SQL["leases"], binary=True)).fetchall())
 
         return await self._database.ask(ask)
 

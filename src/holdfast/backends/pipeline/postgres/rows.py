@@ -107,14 +107,13 @@ class PostgresRows:
         row = await self._database.ask(ask)
         if row is None:
             raise no_job(job_id)
-        claimed_ms, visible_ms, lease_until_ms, deliveries, _, _, now_ms, mode, reason, since_ms = row
+        claimed_ms, visible_ms, lease_until_ms, now_ms, mode, reason, since_ms = row
         return Standing(
             view=view,
             now_ms=now_ms,
             claimed_ms=claimed_ms,
             visible_ms=visible_ms,
             lease_until_ms=lease_until_ms,
-            deliveries=deliveries,
             mode=QueueMode(mode or QueueMode.OPEN),
             mode_reason=reason or "",
             mode_since_ms=since_ms or 0,

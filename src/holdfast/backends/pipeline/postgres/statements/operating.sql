@@ -99,17 +99,15 @@ WITH before AS MATERIALIZED (
     SELECT routes, job_queues FROM holdfast.assignments WHERE worker = %(worker)s
 ), saved AS (
 INSERT INTO holdfast.assignments AS a
-    (worker, session, routes, job_queues, slots, places, running, is_draining, heard_ms)
+    (worker, session, routes, job_queues, slots, places, is_draining, heard_ms)
 VALUES
-    (%(worker)s, %(session)s, %(routes)b, %(job_queues)b, %(slots)b, %(places)b, %(running)b, %(is_draining)b,
-    holdfast.now_ms())
+    (%(worker)s, %(session)s, %(routes)b, %(job_queues)b, %(slots)b, %(places)b, %(is_draining)b, holdfast.now_ms())
 ON CONFLICT (worker) DO UPDATE SET
     session = excluded.session,
     routes = excluded.routes,
     job_queues = excluded.job_queues,
     slots = excluded.slots,
     places = excluded.places,
-    running = excluded.running,
     -- Who was asked to drain goes on draining, whatever its coordinator knew when it wrote this.
     is_draining = excluded.is_draining OR (a.is_draining AND a.session = excluded.session),
     heard_ms = excluded.heard_ms
@@ -124,9 +122,11 @@ DELETE FROM holdfast.assignments WHERE worker = ANY(%(workers)b::text[]);
 -- name: all_places
 SELECT
     a.worker, a.session, a.routes, a.job_queues, a.slots, a.places,
-    greatest(0, holdfast.now_ms() - a.heard_ms), a.is_draining,
-    (SELECT count(*) FROM holdfast.jobs j WHERE j.state = 2 AND j.worker = a.worker)
+    greatest(0, holdfast.now_ms() - a.heard_ms), a.is_draining
 FROM holdfast.assignments a ORDER BY a.worker;
+
+-- name: leases
+SELECT worker, count(*) FROM holdfast.jobs WHERE state = 2 GROUP BY worker;
 
 -- name: ask_to_drain
 UPDATE holdfast.assignments SET is_draining = true WHERE worker = %(worker)s RETURNING worker;
@@ -134,7 +134,7 @@ UPDATE holdfast.assignments SET is_draining = true WHERE worker = %(worker)s RET
 -- name: about_waiting
 -- What a person wants to know of a job that has not ended.
 SELECT
-    j.claimed_ms, j.visible_ms, j.lease_until_ms, j.deliveries, j.number, j.priority, holdfast.now_ms(),
+    j.claimed_ms, j.visible_ms, j.lease_until_ms, holdfast.now_ms(),
     q.mode, q.reason, q.since_ms
 FROM holdfast.jobs j LEFT JOIN holdfast.queues q ON q.name = j.queue
 WHERE j.id = %(id)s::uuid;

@@ -61,9 +61,6 @@ WHERE j.id IN (
 -- name: draining
 SELECT name FROM holdfast.queues WHERE mode = 3;
 
--- name: now
-SELECT holdfast.now_ms();
-
 -- name: get
 SELECT * FROM holdfast.job_views WHERE id = %(id)s::uuid;
 
