@@ -1,12 +1,14 @@
 """Backups as one file: a tar archive of the backup's directory, compressed if its name says so.
 
-Invariant: an archive is trusted with nothing. Only regular files with flat names are taken out of it, they are readable
-by their owner alone, and what they hold is compared with what was backed up before anything is made of it.
+Invariant: an archive is trusted with nothing. Only regular files with plain names are taken out of it, each once, they
+are readable by their owner alone, and what they hold is compared with what was backed up before anything is made of it.
 """
 
 import gzip
 import hashlib
+import lzma
 import os
+import re
 import shutil
 import tarfile
 import zlib
@@ -20,6 +22,10 @@ from holdfast.journal.backup import Backup, NotABackupError, Progress
 _PLAIN = ".tar"
 _COMPRESSED = (".tar.gz", ".tgz")
 _PIECE_BYTES = 1 << 20
+#: Not those with holes, which may be larger than any disk.
+_REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE)
+#: All names that a backup has are like this.
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 def is_archive(path: Path) -> bool:
@@ -72,16 +78,19 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(archive) as tar:
             yield tar
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, ValueError) as error:
         message = f"{str(archive)!r} is no backup, or a damaged one: {error}; use another"
         raise NotABackupError(message, reason="BACKUP_DAMAGED") from error
 
 
 def _contents(archive: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+    found: set[str] = set()
     for member in tar:
-        content = tar.extractfile(member) if member.isreg() and member.name == Path(member.name).name else None
+        is_plain = member.type in _REGULAR and _NAME.fullmatch(member.name) and member.name not in found
+        content = tar.extractfile(member) if is_plain else None
         if content is None:
-            message = f"{str(archive)!r} holds {member.name!r}, which no backup does; nothing was taken from it"
+            message = f"{str(archive)!r} holds {member.name[:200]!r}, which no backup does; nothing was taken from it"
             raise NotABackupError(message, reason="NOT_A_BACKUP")
+        found.add(member.name)
         with content:
             yield member.name, content

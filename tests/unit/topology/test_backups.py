@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from holdfast.core.model import NewJob, Template
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
 from holdfast.gateway import tokens
-from holdfast.journal.backup import Backup, Progress
+from holdfast.journal.backup import Backup, NotABackupError, Progress
 from holdfast.journal.errors import JournalFullError
 from holdfast.journal.marking import MarkedDirectoryError
 from holdfast.journal.os_disk import OsDisk
@@ -251,3 +252,40 @@ def test_backup_is_not_opened_for_writing(folder: Path) -> None:
         Recorder(folder / "backup")
     shutil.rmtree(folder / "data")
     assert restore(folder, "backup", "data").position == 3
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, linked: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, linked
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [_member("../x")],
+        [_member("..")],
+        [_member("")],
+        [_member("/etc/x")],
+        [_member("a\n")],
+        [_member(".hidden")],
+        [_member("x" * 300)],
+        [_member("x"), _member("x")],
+        [_member("x", tarfile.SYMTYPE, "/etc/passwd")],
+        [_member("x", tarfile.LNKTYPE, "/etc/passwd")],
+        [_member("x", tarfile.CHRTYPE)],
+        [_member("x", tarfile.DIRTYPE)],
+        [_member("x", tarfile.GNUTYPE_SPARSE)],
+    ],
+    ids=lambda members: repr(members[-1].name[:10]) + members[-1].type.decode(),
+)
+def test_archive_that_holds_what_no_backup_does_is_refused(members: list[tarfile.TarInfo], folder: Path) -> None:
+    """By a sentence, whatever it is; nothing is written anywhere."""
+    before = sorted(folder.rglob("*"))
+    with tarfile.open(folder / "odd.tar", "w") as tar:
+        for member in members:
+            tar.addfile(member)
+    with pytest.raises(NotABackupError):
+        restore(folder, "odd.tar")
+    (folder / "odd.tar").unlink()
+    assert sorted(folder.rglob("*")) == before
