@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +13,9 @@ from pathlib import Path
 from holdfast.errors import ExitCode
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.e2e.app_jobs import ROOT
-from tests.e2e.fleet import Fleet, Program
+from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.pipeline_app import RUNS
 from tests.e2e.pipeline_facts import Facts
-from tests.e2e.services_siege import stable_ports
 from tests.e2e.waiting import eventually, pause
 from tests.postgres import QUICK
 
@@ -31,6 +31,8 @@ COUNTS = {
     "worker": 2,
 }
 ROLES = tuple(COUNTS)
+#: How many of those that are started again are killed before they are ready.
+_STARTING = 0.2
 #: Whoever stands still is waited for no longer than this by anybody.
 LEASE_MS = 2_000
 _ENVIRONMENT = {"HOLDFAST_HEARTBEAT_MS": "400", "HOLDFAST_RATE_LIMIT": "0", "PYTHONPATH": ROOT}
@@ -90,7 +92,8 @@ class Siege:
         self.runs.touch()
         url = self.server.start()
         self.facts = Facts(url)
-        ports = iter(range(first := stable_ports(1 + sum(COUNTS.values())), first + 100))
+        self._held = [held_port() for _ in range(1 + sum(COUNTS.values()))]
+        ports = iter([held.getsockname()[1] for held in self._held])
         self._grpc = next(ports)
         taken = {role: [str(next(ports)) for _ in range(count)] for role, count in COUNTS.items()}
         words = {"grpc": str(self._grpc), **{role: ",".join(of_role) for role, of_role in taken.items()}}
@@ -129,6 +132,8 @@ class Siege:
         """The database goes last; the fleet ends whoever is left."""
         for seat in self._all():
             seat.program.kill()
+        for held in self._held:
+            held.close()
         self.facts.close()
         self.server.stop()
 
@@ -138,11 +143,17 @@ class Siege:
     # -- what is broken
 
     def kill(self, role: str) -> None:
-        """One of them, once all of the role are ready."""
+        """One of them, once all of the role are ready; and perhaps the next one while it starts."""
         self.wait_for(role)
         pause(self._draw.uniform(0, 0.3))
-        self._draw.choice(self.seats[role]).kill()
+        victim = self._draw.choice(self.seats[role])
+        victim.kill()
         self.faults[role] += 1
+        if self._draw.random() < _STARTING:
+            pause(self._draw.uniform(0, 1))
+            if not victim.tend():
+                victim.kill()
+                self.faults["starting"] += 1
 
     def crash_database(self) -> None:
         """As `pg_ctl stop -m immediate` does; it comes back by itself."""
@@ -188,14 +199,14 @@ class Siege:
 
     def hide_database(self, outage_s: float, is_noticed: Callable[[], bool]) -> None:
         """Every connection is cut, and there is nowhere to connect to."""
-        socket, hidden = self.server.socket, self.server.socket.with_suffix(".hidden")
-        socket.rename(hidden)
+        here, hidden = self.server.socket, self.server.socket.with_suffix(".hidden")
+        here.rename(hidden)
         try:
             self.facts.cut_others()
             pause(outage_s)
             eventually(is_noticed, what="clients that are told so")
         finally:
-            hidden.rename(socket)
+            hidden.rename(here)
         self.faults["away"] += 1
 
     @contextlib.contextmanager
@@ -207,6 +218,19 @@ class Siege:
         finally:
             for pid in pids:
                 _signal(pid, signal.SIGCONT)
+
+
+def held_port() -> socket.socket:
+    """A port that nobody takes for free while whoever has it is away, and that it can have nevertheless."""
+    while True:
+        held = socket.socket()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind(("127.0.0.1", stable_port()))
+        except OSError:
+            held.close()
+        else:
+            return held
 
 
 def _family(pid: int) -> list[int]:
