@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -60,10 +61,25 @@ def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(fleet: Fleet, tmp
         assert terminal.text.count("\x1b[?1049h") == terminal.text.count("\x1b[?1049l") == 1
 
 
+def test_top_that_is_ended_leaves_the_terminal_as_it_was(fleet: Fleet, tmp_path: Path) -> None:
+    """Whoever sends the signal; and a terminal without a screen is told once, in lines."""
+    _, wire = fleet.server()
+    with Terminal(tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
+        terminal.await_text("q quits")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.end() == 128 + signal.SIGTERM
+        assert terminal.text.count("\x1b[?1049l") == 1
+        assert "Traceback" not in terminal.text
+    with Terminal(tmp_path, "top", "--connect", wire.target, "--interval", "0.2", kind="dumb") as terminal:
+        assert terminal.end() == 0
+        assert "waiting: 0" in terminal.text
+        assert "\x1b" not in terminal.text
+
+
 class Terminal:
     """A program on a terminal of its own, typed to as somebody would."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, kind: str = "xterm") -> None:
         self._ours, theirs = pty.openpty()
         self.resize(120, 40)
         self._process = subprocess.Popen(
@@ -71,7 +87,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env=clean_environment({"TERM": "xterm"}),
+            env=clean_environment({"TERM": kind}),
             cwd=folder,
             start_new_session=True,
         )
@@ -91,6 +107,10 @@ class Terminal:
         """Types; what was shown before is not waited for again."""
         self._seen = len(self.text)
         os.write(self._ours, keys.encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        """As another program would."""
+        self._process.send_signal(number)
 
     def resize(self, columns: int, rows: int) -> None:
         """Another size."""

@@ -9,6 +9,9 @@ import typer
 from holdfast.cli.connecting import Connect, Connection
 from holdfast.cli.text import Json
 
+#: Terminals that only print one line after the other.
+_WITHOUT_SCREEN = ("dumb", "unknown")
+
 
 def top(
     interval_s: Annotated[
@@ -20,13 +23,14 @@ def top(
 ) -> None:
     """Watch the whole system: is it healthy, how deep, how old, how fast, what fails and why.
 
-    On a terminal it goes on until q; elsewhere it is printed once.
+    On a terminal with a screen it goes on until q; elsewhere it is printed once.
     """
     from holdfast.cli.top_watching import Watching, look, print_once
 
     place = connect or os.environ.get("HOLDFAST_CONNECT") or "this machine"
     with Connection(connect) as server:
-        if once or as_json or not sys.stdout.isatty():
+        is_screen = sys.stdout.isatty() and os.environ.get("TERM") not in _WITHOUT_SCREEN
+        if once or as_json or not is_screen:
             server.ask(lambda client: print_once(client, interval_s, place, as_json=as_json))
             return
         server.ask(look)  # so that a wrong address is told at once

@@ -66,16 +66,29 @@ class Watching:
         self._look: Look | None = None
         self._is_paused = False
         self._is_left = False
+        self._exit_code = 0
         self._pressed = asyncio.Event()
 
     def run(self, server: Connection) -> None:
-        """Until q or Ctrl-C; a server that goes away is waited for."""
+        """Until q, Ctrl-C or a signal, all of which leave the terminal as it was; a server that goes is waited for."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._end)
         with _keys(), Live(console=Console(), screen=True, auto_refresh=False) as live:
             try:
                 server.wait_for(lambda client: self._watch(client, live), math.inf)
             except KeyboardInterrupt:
                 if not self._is_left:
                     raise
+        if self._exit_code:
+            raise SystemExit(self._exit_code)
+
+    def _end(self, number: int, _frame: object) -> None:
+        self._exit_code = 128 + number
+        self._leave()
+
+    def _leave(self) -> None:
+        self._is_left = True
+        signal.raise_signal(signal.SIGINT)  # ends whatever is waited for
 
     async def _watch(self, client: "Client", live: Live) -> None:
         if sys.stdin.isatty():
@@ -114,8 +127,7 @@ class Watching:
     def _read_keys(self) -> None:
         pressed = os.read(sys.stdin.fileno(), 64)
         if not pressed or b"q" in pressed.lower():
-            self._is_left = True
-            signal.raise_signal(signal.SIGINT)  # ends whatever is waited for
+            self._leave()
         if b"p" in pressed.lower():
             self._is_paused = not self._is_paused
         self._pressed.set()
