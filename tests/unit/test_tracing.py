@@ -9,11 +9,18 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    format_span_id,
+    format_trace_id,
+)
 
 from holdfast.core.trace_context import TraceContext
 from holdfast.errors import HoldfastError
-from holdfast.observe.tracing import About, Broken, Sending, Tracing, adopt
+from holdfast.observe.tracing import About, Broken, Sending, TracedSending, Tracing, adopt
 from holdfast.observe.tracing_export import wanted_exporter
 
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -138,6 +145,20 @@ def test_provider_that_raises_loses_its_spans_only() -> None:
     with tracing.sending(About("q", "t")) as sending:
         assert type(sending) is Sending
         assert sending.context is None
+
+
+class _FullSpan(NonRecordingSpan):
+    """A span of somebody's own that can be begun and ended, and takes nothing in between."""
+
+    def set_attribute(self, key: str, value: object) -> None:
+        raise RuntimeError("no room")
+
+
+def test_span_that_takes_nothing_costs_no_job() -> None:
+    """A job that was accepted stays accepted, whatever its span says to that."""
+    span = _FullSpan(SpanContext(1, 2, is_remote=False))
+    with TracedSending(Tracing(), span) as sending:
+        sending.accepted("id")
 
 
 @pytest.mark.parametrize(

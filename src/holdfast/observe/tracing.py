@@ -203,7 +203,10 @@ class TracedSending(Sending):
 
     def accepted(self, job_id: str) -> None:
         """A job that was there before has another id than the one that was made for it."""
-        self._span.set_attribute("messaging.message.id", job_id)
+        try:
+            self._span.set_attribute("messaging.message.id", job_id)
+        except Exception:  # noqa: BLE001 - as above; the job is durable by now
+            _lost(None)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         broken = None if error is None else Broken(type(error).__qualname__, str(error))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.pipeline.ending import Ending, ended
+from holdfast.backends.pipeline.ending import Ending, ended, going_on
 from holdfast.backends.pipeline.messages import (
     ASSIGNED,
     NOBODY,
@@ -91,7 +91,7 @@ class CoordinatorRole:
 
     def start(self) -> None:
         """Begins to keep time and to write down."""
-        self._tasks = [asyncio.create_task(task) for task in (self._keep_time(), self._keep_books())]
+        self._tasks = [asyncio.create_task(going_on(keep)) for keep in (self._keep_time, self._keep_books)]
 
     async def stop(self) -> None:
         """Writes nothing more; whoever comes after it reads what is there."""

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from holdfast.backends.pipeline.ending import going_on
 from holdfast.backends.pipeline.wire import Handle, LongPolls, routes
 from holdfast.backends.ports import AdminApi, JobApi, ScheduleApi
 from holdfast.core.model import QUADRATIC, Backoff
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.gateway.backend import Backend, ShortRetries
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http.asking import Answer, Asked
@@ -25,7 +26,7 @@ from holdfast.gateway.http.jobs import JobRoutes
 from holdfast.gateway.http.routing import Handler, Route
 from holdfast.gateway.http.schedules import ScheduleRoutes
 from holdfast.gateway.http.short_forms import IdFilter, ShortBody, ShortFilters, ShortForms
-from holdfast.logs import get_logger
+from holdfast.pipeline.backing_off import Outage
 from holdfast.pipeline.serving import MSGPACK_TYPE
 from holdfast.pipeline.vitals import Vitals
 
@@ -144,8 +145,8 @@ class DatabaseWatch:
     def __init__(self, ping: Callable[[], Awaitable[object]]) -> None:
         self._ping = ping
         self._heard_s = float("-inf")
+        self._outage = Outage("the database")
         self._task: asyncio.Task[None] | None = None
-        self._was_there = True
 
     @property
     def is_there(self) -> bool:
@@ -160,7 +161,7 @@ class DatabaseWatch:
     async def start(self) -> None:
         """Asks once, and from then on again and again."""
         await self._look()
-        self._task = asyncio.create_task(self._keep_looking())
+        self._task = asyncio.create_task(going_on(self._keep_looking))
 
     async def stop(self) -> None:
         """Asks no more."""
@@ -175,15 +176,13 @@ class DatabaseWatch:
             await self._look()
 
     async def _look(self) -> None:
-        error = ""
         try:
             async with asyncio.timeout(_SILENCE_S):
                 await self._ping()
-            self._heard_s = time.monotonic()
         except TimeoutError:
-            error = f"it did not answer within {_SILENCE_S:g} s"
-        except HoldfastError as refused:
-            error = refused.message
-        if self._was_there != (not error):
-            self._was_there = not error
-            get_logger().warning("database_away" if error else "database_back", message=error)
+            self._outage.failed(UnavailableError(f"it did not answer within {_SILENCE_S:g} s"))
+        except HoldfastError as error:
+            self._outage.failed(error)
+        else:
+            self._heard_s = time.monotonic()
+            self._outage.ended()

@@ -9,12 +9,9 @@ import msgspec
 from prometheus_client.core import Metric
 
 from holdfast.gateway.guarding import Right, Scope
-from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.http.asking import METRICS_TYPE, TEXT_TYPE, Answer, Asked, answer
 from holdfast.gateway.http.routing import EVERYBODY, Handler, Route
 from holdfast.observe.exposition import render
-
-METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-_TEXT = b"text/plain; charset=utf-8"
 
 
 class Vitals(msgspec.Struct, frozen=True):
@@ -44,13 +41,13 @@ class VitalRoutes:
 
     async def live(self, asked: Asked) -> Answer:
         """It answers, so it lives."""
-        return Answer(HTTPStatus.OK, b"alive\n", _TEXT)
+        return Answer(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
 
     async def ready(self, asked: Asked) -> Answer:
         """Whether it can do its work, in a word."""
         if self._vitals.is_ready():
-            return Answer(HTTPStatus.OK, b"ready\n", _TEXT)
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n", _TEXT, [(b"retry-after", b"1")])
+            return Answer(HTTPStatus.OK, b"ready\n", TEXT_TYPE)
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
     async def metrics(self, asked: Asked) -> Answer:
         """For Prometheus."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.pipeline.ending import Ending, ended
+from holdfast.backends.pipeline.ending import Ending, ended, going_on
 from holdfast.backends.pipeline.messages import VISIBILITY_MS
 from holdfast.backends.pipeline.store import Claims, Kind, Places, Ticket
 from holdfast.errors import HoldfastError
@@ -117,8 +117,10 @@ class WatcherRole:
 
     def start(self) -> None:
         """Begins to look."""
-        self._tasks = [asyncio.create_task(look) for look in (self._look_on(), self._tidy(), self._know_workers())]
-        self._listening = asyncio.create_task(self._listen())
+        self._tasks = [
+            asyncio.create_task(going_on(look)) for look in (self._look_on, self._tidy, self._know_workers)
+        ]
+        self._listening = asyncio.create_task(going_on(self._listen))
 
     async def stop(self) -> None:
         """Hands on what is being claimed, and looks no more."""

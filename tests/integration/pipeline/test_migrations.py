@@ -1,6 +1,7 @@
 """The schema: made once, whoever comes first, and never changed behind anybody's back."""
 
 import asyncio
+import re
 
 import psycopg
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
 from holdfast.backends.pipeline.postgres.database import open_store
 from holdfast.backends.pipeline.postgres.migrating import Migration, known_migrations, migrate
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 
 
@@ -69,3 +72,10 @@ async def test_bad_urls_are_told_apart(bare_database: str) -> None:
         await open_store(bare_database.replace("/t", "/not_there_t"))
     assert refused.value.reason == "DATABASE_UNAVAILABLE"
     assert refused.value.details == {"retry_after_s": "1"}
+
+
+def test_numbers_of_the_schema_are_those_of_the_code() -> None:
+    """States and modes are numbers in rows and statements; the schema explains them as the code does."""
+    said = {name: int(number) for number, name in re.findall(r"\b(\d) ([A-Z]{4,})\b", known_migrations()[0].text)}
+    closed = {mode.name: mode.value for mode in QueueMode if mode is not QueueMode.OPEN}
+    assert said == {**{state.name: state.value for state in State}, **closed}

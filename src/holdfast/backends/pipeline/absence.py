@@ -31,13 +31,13 @@ class Absence:
     def missed(self, address: str, error: HoldfastError) -> None:
         """It did not answer."""
         if address not in self._until:
-            self._log.warning("peer_away", peer=f"{self._what} {address}", message=error.message)
+            self._log.warning("neighbour_away", peer=f"{self._what} {address}", message=error.message)
         self._until[address] = time.monotonic() + self._away_s
 
     def answered(self, address: str) -> None:
         """It did."""
         if self._until.pop(address, None) is not None:
-            self._log.info("peer_back", peer=f"{self._what} {address}")
+            self._log.info("neighbour_back", peer=f"{self._what} {address}")
 
     def in_order(self, addresses: Iterable[str]) -> list[str]:
         """Those that are there before those that are away."""

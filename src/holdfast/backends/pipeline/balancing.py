@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from holdfast.backends.pipeline.ending import going_on
 from holdfast.backends.pipeline.http import NotDeliveredError
 from holdfast.backends.pipeline.wire import Method
 from holdfast.errors import HoldfastError, UnavailableError
@@ -88,7 +90,7 @@ class Balancer:
     async def start(self) -> None:
         """Asks everybody once, and from then on every interval."""
         await asyncio.gather(*map(self._check, self._schedulers))
-        self._checking = [asyncio.create_task(self._keep_checking(one)) for one in self._schedulers]
+        self._checking = [asyncio.create_task(going_on(partial(self._keep_checking, one))) for one in self._schedulers]
 
     async def close(self) -> None:
         """Asks nobody any more; the line is not closed."""

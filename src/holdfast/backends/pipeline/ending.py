@@ -1,8 +1,17 @@
-"""Ending loops that talk to the store: between two calls, never within one, whose connection would be lost."""
+"""Loops that a process does its work in.
+
+Invariants: they end between two calls of the store, never within one, whose connection would be lost; a mistake in the
+program does not end them, because nobody would notice.
+"""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+
+from holdfast.logs import get_logger
+
+#: How long a loop rests after a mistake in the program.
+_AGAIN_S = 1.0
 
 
 class Ending:
@@ -25,6 +34,16 @@ class Ending:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
+
+
+async def going_on(loop: Callable[[], Awaitable[None]]) -> None:
+    """Runs a loop to its end; after a mistake in the program, which is told, it begins anew."""
+    while True:
+        try:
+            return await loop()
+        except Exception as error:  # noqa: BLE001 - a process without its loop would live on in silence
+            get_logger().error("bug", message="a loop of this process broke, and begins anew", exc_info=error)
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:

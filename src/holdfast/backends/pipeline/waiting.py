@@ -9,6 +9,7 @@ import random
 from collections.abc import Collection
 from typing import TypeVar
 
+from holdfast.backends.pipeline.ending import going_on
 from holdfast.backends.pipeline.store import Rows
 from holdfast.backends.ports import JobView, ResultView
 from holdfast.core.tasks import unknown_job
@@ -73,7 +74,7 @@ class Waiters:
 
     def _begin(self) -> None:
         if not self._tasks:
-            self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._look_on())]
+            self._tasks = [asyncio.create_task(going_on(loop)) for loop in (self._listen, self._look_on)]
 
     async def _listen(self) -> None:
         while True:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Headers = list[tuple[bytes, bytes]]
 
 JSON_TYPE = b"application/json"
+TEXT_TYPE = b"text/plain; charset=utf-8"
+METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 _ENCODER = msgspec.json.Encoder()
 _QUERY_FIELDS_MAX = 100

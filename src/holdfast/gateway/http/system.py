@@ -7,13 +7,9 @@ import msgspec
 
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
-from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.http.asking import METRICS_TYPE, TEXT_TYPE, Answer, Asked, answer
 from holdfast.gateway.http.remembering import Memory, Recent
 from holdfast.gateway.http.routing import EVERYBODY, Route
-
-_TEXT = b"text/plain; charset=utf-8"
-METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-
 
 Capability = Literal["administration", "feed", "history", "schedules", "totals"]
 
@@ -131,13 +127,13 @@ class SystemRoutes:
 
     async def live(self, asked: Asked) -> Answer:
         """It answers, so it lives; nothing else is asked."""
-        return Answer(200, b"alive\n", _TEXT)
+        return Answer(200, b"alive\n", TEXT_TYPE)
 
     async def ready(self, asked: Asked) -> Answer:
         """Whether jobs can be submitted."""
         if self._probes.is_ready():
-            return Answer(200, b"ready\n", _TEXT)
-        return Answer(503, b"not ready: it is starting, or goes away soon\n", _TEXT, [(b"retry-after", b"1")])
+            return Answer(200, b"ready\n", TEXT_TYPE)
+        return Answer(503, b"not ready: it is starting, or goes away soon\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
     async def metrics(self, asked: Asked) -> Answer:
         """For Prometheus."""

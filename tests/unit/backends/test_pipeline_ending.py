@@ -1,0 +1,33 @@
+"""Loops of the pipeline's processes."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from holdfast.backends.pipeline import ending
+from holdfast.backends.pipeline.ending import going_on
+
+
+async def test_loop_that_breaks_is_told_of_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in the program ends no loop: the log has it, and the loop goes on until it ends by itself."""
+    monkeypatch.setattr(ending, "_AGAIN_S", 0.0)
+    left = [RuntimeError("first"), KeyError("second")]
+
+    async def loop() -> None:
+        if left:
+            raise left.pop(0)
+
+    with capture_logs() as lines:
+        await going_on(loop)
+    assert [line["event"] for line in lines] == ["bug", "bug"]
+    assert left == []
+
+
+async def test_loop_can_be_canceled() -> None:
+    """Whoever ends its process ends it."""
+    task = asyncio.create_task(going_on(asyncio.Event().wait))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
