@@ -18,9 +18,11 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (
         ("create", "s", "--type", "echo", "--cron", "61 * * * *"),
         2,
-        "expected cron to be a cron expression (bad minute)",
+        "expected cron to be a cron expression (bad minute: 0 to 59), got '61 * * * *'",
     ),
+    (("create", "s", "--type", "echo", "--cron", "0 0 31 2 *"), 2, "(bad day-of-month: 1 to 31, and there must be"),
     (("create", "s", "--type", "echo", "--cron", "* * *"), 2, "two fields (minute hour)"),
+    (("create", "s", "--type", "echo", "--every", "0"), 2, "expected --every to be a second or more, got '0'"),
     (
         ("create", "s", "--type", "echo", "--cron", "0 9", "--tz", "Mars/Base"),
         2,
@@ -117,6 +119,31 @@ def test_tables_show_both_clocks(shell: Shell) -> None:
     shown = shell.run("schedule", "show", "nightly").stdout
     assert "Europe/Paris" in shown
     assert "0 fired, 0 skipped, 0 missed" in shown
+
+
+def test_time_that_is_past_makes_its_job_at_once(shell: Shell) -> None:
+    """The answer says so, and names the job; the same again makes no other one."""
+    past = ("schedule", "create", "late", "--type", "echo", "--at", "2020-01-01T00:00Z")
+    first = shell.run(*past)
+    job_id = told(shell, "show", "late")["last_job_id"]
+    assert first.stdout == f"late: its time is past, and it has made the job {job_id}; it fires no more\n"
+    assert shell.run(*past).stdout == first.stdout
+    assert shell.run("job", "get", job_id).returncode == 0
+
+
+def test_tables_are_narrow_on_a_terminal(shell: Shell) -> None:
+    """Times without seconds, and one clock where both are the same."""
+    shell.environment["TZ"] = "UTC"
+    shell.run("schedule", "create", "daily", "--type", "echo", "--cron", "0 9", "--timezone", "UTC")
+    _, listed = shell.at_terminal("schedule", "list")
+    assert "NEXT HERE" in listed
+    assert "NEXT THERE" not in listed
+    assert "09:00  " in listed
+    _, ahead = shell.at_terminal("schedule", "preview", "daily", "-n", "1")
+    assert ahead.count("09:00:00") == 1
+    shell.run("schedule", "create", "paris", "--type", "echo", "--cron", "0 9", "--tz", "Europe/Paris")
+    assert "NEXT THERE" in shell.at_terminal("schedule", "list")[1]
+    assert shell.at_terminal("schedule", "preview", "paris", "-n", "1")[1].count(":00:00") == len(("here", "there"))
 
 
 def test_preview_tells_what_clock_changes_do(shell: Shell) -> None:

@@ -24,8 +24,10 @@ Cron = Annotated[
     ),
 ]
 Every = Annotated[str, typer.Option(metavar="TIME", help="An interval from now on: 5m, 90s, 1h30m.")]
-At = Annotated[str, typer.Option(metavar="MOMENT", help="Once, in the schedule's zone: 2026-12-24T18:00.")]
-Zone = Annotated[str, typer.Option("--tz", metavar="ZONE", help="The time zone, such as Europe/Paris.")]
+At = Annotated[
+    str, typer.Option(metavar="MOMENT", help="Once, in the schedule's zone: 2026-12-24T18:00. What is past: at once.")
+]
+Zone = Annotated[str, typer.Option("--tz", "--timezone", metavar="ZONE", help="The time zone, such as Europe/Paris.")]
 CHANGES = "Around a clock change, a time that is left out fires after the gap, and one that comes twice fires once."
 
 
@@ -123,6 +125,8 @@ def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -
     if sum(map(bool, (cron, every, at))) != 1:
         raise InvalidArgumentError("say exactly one of --cron, --every and --at", reason="SCHEDULE_TIME_INVALID")
     every_ms = span_ms(every, "--every") if every else 0
+    if every and not every_ms:
+        raise InvalidArgumentError(f"expected --every to be a second or more, got {every!r}", reason="EVERY_INVALID")
     return replace(described, cron=cron, every_ms=every_ms, at_ms=local_ms(at, tz, "--at") if at else 0, timezone=tz)
 
 
@@ -214,6 +218,8 @@ def _tell(view: "ScheduleView", *, as_json: bool) -> None:
         print_json(schedule_json(view))
     elif view.is_paused:
         print(printable(f"{view.spec.name} is paused"))
+    elif view.next_ms:
+        print(printable(f"{view.spec.name} fires next at {both(view.next_ms, view.spec.timezone)}"))
     else:
-        next_one = f"fires next at {both(view.next_ms, view.spec.timezone)}" if view.next_ms else "fires no more"
-        print(printable(f"{view.spec.name} {next_one}"))
+        last = f"its time is past, and it has made the job {view.last_job_id}; it " if view.last_job_id else ""
+        print(printable(f"{view.spec.name}: {last}fires no more" if last else f"{view.spec.name} fires no more"))

@@ -3,6 +3,7 @@
 A tick is shown twice: as the clocks here will show it, and as those of the schedule's zone will.
 """
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
@@ -11,6 +12,9 @@ from holdfast.backends.ports import ScheduleSpec, ScheduleView
 from holdfast.cli.text import as_span, plain, print_fields, print_table
 
 _SECOND_MS = 1_000
+_HERE, _THERE = "NEXT HERE", "NEXT THERE"
+#: Of a written time: the date, the hour and the minute.
+_MINUTE_CHARS = 16
 
 
 def schedule_json(view: ScheduleView) -> dict[str, object]:
@@ -52,22 +56,26 @@ def spec_json(spec: ScheduleSpec) -> dict[str, object]:
 
 
 def print_schedules(views: Sequence[ScheduleView]) -> None:
-    """One line each."""
+    """One line each; on a screen times are short, and the clocks there are left out where they are those here."""
+    chars = _MINUTE_CHARS if sys.stdout.isatty() else None
     rows = [
-        (
+        [
             view.spec.name,
             when(view.spec),
             view.spec.timezone,
             view.spec.template.type,
-            "paused" if view.is_paused else here(view.next_ms) or "never",
-            there(view.next_ms, view.spec.timezone) if not view.is_paused else "",
+            "paused" if view.is_paused else here(view.next_ms)[:chars] or "never",
+            there(view.next_ms, view.spec.timezone)[:chars] if not view.is_paused else "",
             str(view.fired),
             str(view.skipped),
             str(view.missed),
-        )
+        ]
         for view in views
     ]
-    columns = ("NAME", "WHEN", "ZONE", "TYPE", "NEXT HERE", "NEXT THERE", "FIRED", "SKIPPED", "MISSED")
+    columns = ["NAME", "WHEN", "ZONE", "TYPE", _HERE, _THERE, "FIRED", "SKIPPED", "MISSED"]
+    if chars and all(here(view.next_ms) == there(view.next_ms, view.spec.timezone) for view in views):
+        at = columns.index(_THERE)
+        columns, rows = columns[:at] + columns[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
     print_table(columns, rows, "there are no schedules")
 
 
@@ -111,12 +119,16 @@ def tick_json(tick_ms: int, timezone: str) -> dict[str, object]:
 
 
 def print_ticks(ticks: Sequence[int], timezone: str) -> None:
-    """One line each."""
-    print_table(("HERE", timezone, "UTC"), [_tick(tick, timezone) for tick in ticks], "it never fires")
-
-
-def _tick(tick_ms: int, timezone: str) -> tuple[str, str, str]:
-    return here(tick_ms), there(tick_ms, timezone), _written(tick_ms, UTC)
+    """One line each; on a screen a clock that shows what one before it shows is left out."""
+    columns = {
+        "HERE": [here(tick) for tick in ticks],
+        timezone: [there(tick, timezone) for tick in ticks],
+        "UTC": [_written(tick, UTC) for tick in ticks],
+    }
+    if sys.stdout.isatty():
+        first = {tuple(times): name for name, times in reversed(columns.items())}
+        columns = {name: times for name, times in columns.items() if first[tuple(times)] == name}
+    print_table(tuple(columns), list(zip(*columns.values(), strict=True)), "it never fires")
 
 
 def when(spec: ScheduleSpec) -> str:

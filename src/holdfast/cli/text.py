@@ -14,7 +14,9 @@ from holdfast.core.text import printable as printable  # noqa: PLC0414 - one of 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 #: Columns of numbers.
-_RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARD", "ATTEMPT"})
+_RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARD", "ATTEMPT"}) | {
+    *("FIRED", "SKIPPED", "MISSED")
+}
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 

@@ -33,6 +33,14 @@ _NAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SHORT_FIELDS, _FIELDS = 2, 5
+#: What may stand in a field, by the name that errors have for it.
+_RANGES = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, and there must be such a day",
+    "month": "1 to 12, or jan to dec",
+    "day-of-week": "0 to 7, or sun to sat",
+}
 _CHARS_MAX = 512
 _SECOND_MS = 1_000
 
@@ -51,8 +59,15 @@ def canonical(text: str) -> str:
     try:
         expression(five)
     except CronSimError as error:
-        raise ValueError(f"a cron expression ({str(error)[:1].lower()}{str(error)[1:]})") from error
+        raise ValueError(f"a cron expression ({_complaint(str(error))})") from error
     return five
+
+
+def _complaint(text: str) -> str:
+    """Which field cannot be read, and what may stand there."""
+    complaint = text[:1].lower() + text[1:]
+    allowed = _RANGES.get(complaint.removeprefix("bad "))
+    return f"{complaint}: {allowed}" if allowed else complaint
 
 
 @lru_cache(maxsize=1)
