@@ -111,7 +111,7 @@ def test_list_says_when_there_are_more(run: Run) -> None:
         (("get", "x", "--connect", "nonsense"), 2, "got 'nonsense', which is no directory here"),
         (("get", "x", "--connect", "localhost:99999"), 2, "expected --connect to be host:port"),
         (("get", "x", "--connect", "http://localhost:1"), 2, "expected --connect to be host:port"),
-        (("get", "x", "--connect", "."), 3, "there are no jobs in it, for example --connect jobs"),
+        (("get", "x", "--connect", "."), 3, "there are no jobs in it; there are some in 'jobs': --connect jobs"),
         (("submit", "echo", "--wait", "--delay", "600", "--timeout", "0.1"), 3, "has not ended yet: it is not due"),
     ],
 )

@@ -176,7 +176,16 @@ def _not_served(folder: Path) -> UnavailableError:
 
 
 def _no_jobs(folder: Path) -> UnavailableError:
-    message = f"nobody serves the directory {str(folder)!r}, and there are no jobs in it{_for_example()}"
+    from holdfast.topology.node_identity import holds_database
+
+    if holds_database(folder):
+        message = (
+            f"the jobs of {str(folder)!r} are in its PostgreSQL: ask their gateway, for example --connect"
+            f" {DEFAULT_CONNECT}, after `holdfast up --topology pipeline --data {folder}`"
+        )
+        return UnavailableError(message, reason=_UNREACHABLE)
+    example = f"; there are some in {found!r}: --connect {found}" if (found := nearby()) else ""
+    message = f"nobody serves the directory {str(folder)!r}, and there are no jobs in it{example}"
     return UnavailableError(message, reason=_UNREACHABLE)
 
 

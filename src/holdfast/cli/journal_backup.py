@@ -42,12 +42,20 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
     from holdfast.clock import SystemClock
     from holdfast.errors import FailedPreconditionError
     from holdfast.topology.backing_up import take_backup
+    from holdfast.topology.node_identity import holds_database
 
     if parts := parts_of(directory):
         commands = "".join(f"\n  holdfast journal backup {directory / part} {target / part}" for part in parts)
         raise FailedPreconditionError(
             f"{str(directory)!r} has its jobs in directories of several processes; back up each, in this order:"
             f"\n  mkdir {target}{commands}",
+            reason="TOPOLOGY_MISMATCH",
+        )
+    if holds_database(directory):
+        url = f"postgresql://holdfast@/holdfast?host={directory.absolute()}/postgres/socket"
+        raise FailedPreconditionError(
+            f"the jobs of {str(directory)!r} are in its PostgreSQL; while that runs, back it up with"
+            f"\n  pg_dump --format custom --file {target} '{url}'",
             reason="TOPOLOGY_MISMATCH",
         )
     disk_of(directory)

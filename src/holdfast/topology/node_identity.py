@@ -69,6 +69,13 @@ def _refuse_parts(directory: Path) -> None:
         raise _is_of_several(directory, f"monolith --nodes {node.nodes}")
     if all((directory / owner / MANIFEST_NAME).exists() for owner in _OWNERS):
         raise _is_of_several(directory, "microservices")
+    if holds_database(directory):
+        raise _is_of_several(directory, "pipeline")
+
+
+def holds_database(directory: Path) -> bool:
+    """Whether the pipeline keeps its jobs there, in a private PostgreSQL."""
+    return (directory / "postgres" / "pg_hba.conf").exists()
 
 
 def _written(directory: Path, ownership: Ownership) -> Ownership:

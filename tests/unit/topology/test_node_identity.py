@@ -30,6 +30,15 @@ def test_folder_of_all_services_is_not_served_alone(tmp_path: Path) -> None:
         claim(tmp_path, None)
 
 
+def test_folder_of_a_private_database_is_not_served_alone(tmp_path: Path) -> None:
+    """The same for what the pipeline keeps in its PostgreSQL; a folder that is only called so is nobody's."""
+    (tmp_path / "postgres").mkdir()
+    claim(tmp_path, None)
+    (tmp_path / "postgres" / "pg_hba.conf").touch()
+    with pytest.raises(FailedPreconditionError, match="--topology pipeline --data"):
+        claim(tmp_path, None)
+
+
 def test_other_folders_in_a_directory_do_not_matter(tmp_path: Path) -> None:
     """A folder that is only called like a service is nobody's, and jobs that are here stay reachable."""
     _made_by_services(tmp_path, "job", "queue")
