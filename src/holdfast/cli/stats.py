@@ -16,10 +16,10 @@ def stats(connect: Connect = None, as_json: Json = False) -> None:
     print_fields(
         (
             *((state.name.lower(), f"{numbers.states.get(state.name, 0):,}") for state in State),
-            ("held", f"{numbers.bytes_held:,} bytes of payloads and outputs"),
+            ("held", f"{numbers.bytes_held:,} bytes of payloads and outputs" if numbers.bytes_held else ""),
             ("workers", f"{numbers.workers} with {numbers.slots} slots, {numbers.leases} of them busy"),
-            ("position", f"{numbers.position:,}"),
-            ("epoch", str(numbers.epoch)),
+            ("position", f"{numbers.position:,}" if numbers.position else ""),
+            ("epoch", str(numbers.epoch or "")),
             ("cluster", numbers.cluster_id),
             ("time", as_time(numbers.now_ms)),
         )

@@ -53,16 +53,16 @@ def _worker(same: Sequence[WorkerView]) -> WorkerView:
 
 
 def stats(answers: Sequence[Stats], all_workers: Sequence[WorkerView]) -> Stats:
-    """The numbers of all nodes together; positions and epochs are each node's own, so the largest is told."""
+    """The numbers of all nodes together; positions and epochs are each node's own, so none is told."""
     states: Counter[str] = Counter()
     for answer in answers:
         states.update(answer.states)
     return Stats(
-        position=max(answer.position for answer in answers),
+        position=0,
         now_ms=max(answer.now_ms for answer in answers),
         states={name: states[name] for name in answers[0].states},
         bytes_held=sum(answer.bytes_held for answer in answers),
-        epoch=max(answer.epoch for answer in answers),
+        epoch=0,
         cluster_id=",".join(answer.cluster_id for answer in answers),
         workers=len(all_workers),
         slots=sum(worker.slots for worker in all_workers),
