@@ -86,4 +86,5 @@ def _announce(settings: Settings, layout: Layout, url: str, gateway: dict[str, s
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     line = {"event": "ready", **gateway, "database": masked(url), "roles": layout.addresses(), "data": data}
     where = places(gateway, is_secure=bool(settings.tls_cert))
-    announce({**line, "pid": os.getpid()}, f"ready with the jobs in {masked(url)}: {where}; Ctrl-C stops it")
+    kept = masked(url) if settings.database else f"a private PostgreSQL in {data}"
+    announce({**line, "pid": os.getpid()}, f"ready with the jobs in {kept}: {where}; Ctrl-C stops it")

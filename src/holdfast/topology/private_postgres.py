@@ -152,7 +152,7 @@ class PrivatePostgres:
         while not self._has_locked():
             if time.monotonic() > deadline_s:
                 self.stop()
-                message = f"another process runs PostgreSQL in {self._directory}"
+                message = f"another process runs PostgreSQL in {self._directory}: stop it first, or use another --data"
                 raise FailedPreconditionError(message, reason="DIRECTORY_LOCKED")
             time.sleep(_POLL_S)
 
