@@ -115,7 +115,8 @@ class TokenGuard:
     def _found(self, digest: bytes) -> Token:
         assert self._table is not None
         if digest == _NOTHING:
-            raise UnauthenticatedError("expected a token, got none; see docs/operations/security.md", reason=_MISSING)
+            message = "expected a token, got none: set HOLDFAST_TOKEN, or over HTTP send Authorization: Bearer TOKEN"
+            raise UnauthenticatedError(message, reason=_MISSING)
         token = self._table.find(digest)
         if token is None:
             raise UnauthenticatedError("the token is not one that is known here", reason="TOKEN_UNKNOWN")
