@@ -3,11 +3,12 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from holdfast import limits
 from holdfast.backends.ports import Introduction
 from holdfast.client.access import access_of
 from holdfast.client.grpc_carrier import GrpcCarrier
@@ -17,10 +18,11 @@ from holdfast.client.work_stream import StreamWork
 from holdfast.errors import FailedPreconditionError, HoldfastError
 from holdfast.gateway import tokens
 from holdfast.gateway.guarding import Scope
+from holdfast.gateway.http import handshakes
 from holdfast.topology.ledger_server import LedgerServer
 from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start
-from tests.integration.http_client import Line, request
+from tests.integration.http_client import Line, connected, request
 
 
 class Papers:
@@ -161,3 +163,43 @@ async def test_unusable_certificates_are_refused_at_the_start(start: Start, pape
     with pytest.raises(FailedPreconditionError, match=r"\.pem") as caught:
         await start(**given)
     assert caught.value.reason == "TLS_UNUSABLE"
+
+
+async def test_who_does_not_shake_hands_gives_way(
+    start: Start, papers: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many connect and say nothing, they hold a bounded number of descriptors, and who asks is answered."""
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 2)
+    certificate, key = papers.server
+    server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
+    context = ssl.create_default_context(cafile=papers.ours.path)
+    async with AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(connected(server.http_address)) for _ in range(3)]
+        assert await ended(silent[0])
+        async with tls_line(server, context) as line:
+            line.writer.write(request("GET", "/livez"))
+            assert (await line.reply()).status == 200
+        assert await ended(silent[1])
+
+
+async def test_handshake_that_takes_too_long_is_given_up(
+    start: Start, papers: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends by itself, and so does a server that somebody is about to shake hands with."""
+    monkeypatch.setattr(handshakes, "_TIME_S", 0.1)
+    certificate, key = papers.server
+    server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
+    async with connected(server.http_address) as line:
+        assert await ended(line)
+    monkeypatch.setattr(handshakes, "_TIME_S", 60.0)
+    async with connected(server.http_address) as line:
+        await server.stop()
+        assert await ended(line)
+
+
+async def ended(line: Line) -> bool:
+    """Whether the server has closed the connection without a word."""
+    try:
+        return await line.end() == b""
+    except ConnectionResetError:
+        return True

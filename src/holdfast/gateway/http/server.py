@@ -8,6 +8,7 @@ from email.utils import formatdate
 from holdfast.errors import UnavailableError
 from holdfast.gateway.http.answering import lines_of
 from holdfast.gateway.http.handling import Handling
+from holdfast.gateway.http.handshakes import Handshakes
 from holdfast.gateway.http.protocol import Connection, Shared
 
 _SWEEP_S = 1.0
@@ -22,6 +23,7 @@ class HttpServer:
         self._tls = tls
         self._shared = Shared(application)
         self._server: asyncio.Server | None = None
+        self._handshakes: Handshakes | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> str:
@@ -29,21 +31,25 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         shown = f"[{host}]" if ":" in host else host
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(self._shared, loop),
-                sock=_bound(host, port),
-                ssl=self._tls,
-                backlog=_BACKLOG,
-            )
+            listening = _bound(host, port)
         except OSError as error:
             raise UnavailableError(
                 f"cannot serve HTTP on {shown}:{port}: {error.strerror or error};"
                 " choose another port with --http-port, or none with --no-http",
                 reason="PORT_IN_USE",
             ) from error
+        address = f"{shown}:{listening.getsockname()[1]}"
+        if self._tls is None:
+            self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
+        else:
+            self._handshakes = Handshakes(listening, self._tls, self._connection)
+            self._handshakes.start()
         self._sweep()
         self._application.start()
-        return f"{shown}:{self._server.sockets[0].getsockname()[1]}"
+        return address
+
+    def _connection(self) -> Connection:
+        return Connection(self._shared, asyncio.get_running_loop())
 
     def _sweep(self) -> None:
         """Looks at every connection, and at the time."""
@@ -57,9 +63,12 @@ class HttpServer:
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more requests, answers those that are under way, and closes."""
-        if self._server is None:
+        if self._sweeping is None:
             return
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
+        if self._handshakes is not None:
+            await self._handshakes.stop()
         await self._application.close()
         connections = tuple(self._shared.connections)
         for connection in connections:
@@ -72,8 +81,7 @@ class HttpServer:
         for connection in tuple(self._shared.connections):
             if not connection.transport.is_closing():
                 connection.abort()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        self._sweeping.cancel()
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -83,6 +91,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(_BACKLOG)
     except OSError:
         bound.close()
         raise
