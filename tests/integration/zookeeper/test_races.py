@@ -6,6 +6,7 @@ import threading
 import pytest
 from kazoo.client import KazooClient
 
+from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.jobs import NodeJobs
@@ -91,6 +92,18 @@ class TestLooking:
         await gate.reached.wait()
         job_id = await submit(jobs)
         gate.opened.set()
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_job_that_opens_the_next_bucket_wakes_the_first_in_line(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The bucket that an idle worker watches is full and empty again: the next job goes into another one."""
+        monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 2)
+        jobs = NodeJobs(await bidding.client())
+        for _ in range(2):
+            await jobs.cancel(await submit(jobs), "only to fill the bucket")
+        hand = await bidding.idle("w")
+        job_id = await submit(jobs)
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
     async def test_next_in_line_takes_what_the_first_one_leaves(self, bidding: Bidding) -> None:

@@ -117,9 +117,10 @@ class Bidder:
         return [(lane, posting) for lane, found in zip(lanes, postings, strict=True) for posting in found]
 
     async def _look_into(self, lane: Lane, bell: Bell | None) -> list[Posting]:
-        """What came back, and the first bucket that is not empty."""
+        """What came back, and the first bucket that is not empty; the bell also rings when another bucket is opened."""
         back = self._connection.children(self._paths.bucket(lane, BACK), bell)
-        buckets = sorted(name for name in await self._connection.children(self._paths.lane(lane)) or [] if name != BACK)
+        names = await self._connection.children(self._paths.lane(lane), bell) or []
+        buckets = sorted(name for name in names if name != BACK)
         postings = sorted(posting_named(BACK, name) for name in await back or [])
         for name in buckets:
             path, is_last = self._paths.bucket(lane, name), name == buckets[-1]
