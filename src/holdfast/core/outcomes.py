@@ -51,11 +51,10 @@ def result_of(
     if len(row.output) > output_bytes_max:
         summary = f"the output of {len(row.output)} bytes is over the limit of {output_bytes_max}"
         return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
-    # A handler's words may hold what no encoder takes (a file name that is not UTF-8, say).
-    summary = as_text(row.summary[: limits.SUMMARY_CHARS_MAX]) if row.summary else ""
-    why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX]) if row.failure_reason else ""
     if row.state == DONE:
-        return Result(token, DONE, row.output, summary, "", row.runtime_ms)
+        return success_of(token, row)
+    summary = _summary(row)
+    why = as_text(row.failure_reason[: limits.REASON_CHARS_MAX]) if row.failure_reason else ""
     if row.state == CANCELED and job.cancel_requested:
         return Result(token, CANCELED, row.output, summary or job.cancel_reason, "", row.runtime_ms)
     failures, template = job.failures + 1, job.template
@@ -67,6 +66,21 @@ def result_of(
     asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
     wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
     return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now_ms + wait_ms)
+
+
+def is_success(row: ReportRow, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> bool:
+    """Whether a report under a current lease ends any job well: nothing else of the job matters."""
+    return row.state == DONE and len(row.output) <= output_bytes_max
+
+
+def success_of(token: int, row: ReportRow) -> Result:
+    """What such a report leads to."""
+    return Result(token, DONE, row.output, _summary(row), "", row.runtime_ms)
+
+
+def _summary(row: ReportRow) -> str:
+    """A handler's words may hold what no encoder takes (a file name that is not UTF-8, say)."""
+    return as_text(row.summary[: limits.SUMMARY_CHARS_MAX]) if row.summary else ""
 
 
 def is_endless(job: Counted) -> bool:

@@ -126,11 +126,9 @@ class ExchangeRole:
             return away
         self._absence.answered(address)
         self._queues[address] += shelved.accepted
-        if not shelved.full:
-            return Routed(shelved.accepted)
         full = set(shelved.full)
-        lanes = {(ticket.queue, ticket.route) for ticket in tickets if ticket.job_id in full}
-        return Routed(shelved.accepted, full=shelved.full, lanes=list(lanes))
+        lanes = {(ticket.queue, ticket.route) for ticket in tickets if ticket.job_id in full} if full else set()
+        return Routed(shelved.accepted, full=shelved.full, lanes=[*lanes, *shelved.crowded])
 
     async def room(self, asked: Asked) -> Answer:
         """For fresh tickets of each lane: the room of the queue process that they go to, the roomier of both kinds."""

@@ -22,8 +22,10 @@ from holdfast.pipeline.counting import Tally
 from holdfast.pipeline.serving import left
 from holdfast.pipeline.vitals import Vitals, get, post
 
-#: How many tickets of one lane wait here: enough for fast workers between two looks of a watcher.
-LANE_MAX = 1_000
+#: How many tickets of one lane are wanted here: enough for fast workers between two looks of a watcher.
+LANE_WANTED = 1_000
+#: What several watchers bring at the same time is taken, too: to make rows visible again costs more than tickets do.
+LANE_MAX = 2_500
 _PEEKED_MAX = 100
 #: A lane that was full is worth a claim once this part of it is free: one quarter.
 _WORTH_PART = 4
@@ -35,6 +37,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "normal"
     index: int = 0
     lane_max: int = LANE_MAX
+    lane_wanted: int = LANE_WANTED
     aging_ms: int = limits.AGING_MS_DEFAULT
 
 
@@ -61,6 +64,8 @@ class QueueRole:
     def __init__(self, config: QueueConfig) -> None:
         self._config = config
         self._shelf: Shelf[Ticket] = Shelf(config.lane_max, config.aging_ms)
+        #: How many more a lane could take when it has as many as are wanted.
+        self._spare = max(0, config.lane_max - config.lane_wanted)
         self._now_ms = SystemClock().steady_ms
         #: In the order of asking.
         self._waiters: dict[Waiter, None] = {}
@@ -125,10 +130,12 @@ class QueueRole:
         """The same for whoever is in this process."""
         now_ms, accepted, new = self._now_ms(), 0, set[Lane]()
         full: list[str] = []
+        full_lanes = set[Lane]()
         for ticket in tickets:
             pushed = self._shelf.push(ticket, now_ms, keep_ms)
             if pushed is Pushed.FULL:
                 full.append(ticket.job_id)
+                full_lanes.add((ticket.queue, ticket.route))
                 continue
             accepted += 1
             if pushed is Pushed.TAKEN:
@@ -137,7 +144,7 @@ class QueueRole:
         self.tally.add("refused", len(full))
         self._serve(new)
         self._watch_time()
-        return Shelved(accepted, full)
+        return Shelved(accepted, full, [lane for lane in new - full_lanes if not self._room(lane)])
 
     async def lease(self, asked: Asked) -> Answer:
         """What is wanted, at once if it is here; else as soon as it comes, or nothing when the time is over."""
@@ -171,8 +178,13 @@ class QueueRole:
     async def room(self, asked: Asked) -> Answer:
         """How many more of each lane; none as long as that is too few for a claim to be worth it."""
         self._advance()
-        rooms = [self._shelf.room(lane) for lane in asked.content.lanes]
-        return answer(Rooms([room if room * _WORTH_PART >= self._shelf.lane_max else 0 for room in rooms]))
+        rooms = map(self._room, asked.content.lanes)
+        wanted = self._shelf.lane_max - self._spare
+        return answer(Rooms([room if room * _WORTH_PART >= wanted else 0 for room in rooms]))
+
+    def _room(self, lane: Lane) -> int:
+        """How many more tickets of this lane are wanted."""
+        return max(0, self._shelf.room(lane) - self._spare)
 
     # -- what people look at
 

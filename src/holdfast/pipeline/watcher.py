@@ -4,12 +4,13 @@ Invariants:
 - Only rows are claimed that some worker could run, and none of a lane that is full.
 - What was claimed and not taken is made visible again; what is lost on the way becomes so by its timeout.
 - It looks when the database says so, when the next row becomes visible, and every two seconds in any case, with jitter:
-  a wake-up that is lost costs no more than that.
+  a wake-up that is lost costs no more than that. One that keeps coming too late lets the others look first.
 - The database and the exchanges may go and come back; it goes on when they do.
 """
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -39,6 +40,9 @@ _RETIRE_S = 30.0
 _FULL_DELAY_MS = 50
 #: How soon what was meant for somebody who is away goes to somebody else.
 _AGAIN_S = 0.01
+#: A watcher that was woken in vain leaves the next wake-ups to the others for so long, at first and at most.
+_IDLE_S = 0.02
+_IDLE_S_MAX = 0.25
 
 
 class WatcherConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,8 @@ class WatcherRole:
         self._line = Outage("the exchanges")
         #: Another delivery goes elsewhere, so that the first pauses are short.
         self._queues = Outage("the queue processes", first_s=0.005)
+        #: How long a wake-up is left alone after the last look, because that was in vain.
+        self._idle_s = 0.0
         self._ending = Ending()
         self._tasks: list[asyncio.Task[None]] = []
         self._listening: asyncio.Task[None] | None = None
@@ -117,9 +123,7 @@ class WatcherRole:
 
     def start(self) -> None:
         """Begins to look."""
-        self._tasks = [
-            asyncio.create_task(going_on(look)) for look in (self._look_on, self._tidy, self._know_workers)
-        ]
+        self._tasks = [asyncio.create_task(going_on(look)) for look in (self._look_on, self._tidy, self._know_workers)]
         self._listening = asyncio.create_task(going_on(self._listen))
 
     async def stop(self) -> None:
@@ -147,9 +151,20 @@ class WatcherRole:
                 await self._ending.pause(self._database.failed(error))
                 continue
             if not self._ending.is_on:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._woken.wait()
+                await self._rest(wait_s)
+
+    async def _rest(self, wait_s: float) -> None:
+        """Until it is woken; where others were quicker the last times, they are not disturbed all the time."""
+        began_s = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._woken.wait()
+        waited_s = time.monotonic() - began_s
+        if waited_s < min(self._idle_s, wait_s):
+            await self._ending.pause(min(self._idle_s, wait_s) - waited_s)
+
+    def _learn(self, *, was_of_use: bool) -> None:
+        self._idle_s = 0.0 if was_of_use else min(max(_IDLE_S, 2 * self._idle_s), _IDLE_S_MAX)
 
     async def _look(self) -> float:
         """Claims all that can be handed on; how long nothing is to be expected then."""
@@ -158,14 +173,16 @@ class WatcherRole:
         poll_s = self._config.poll_ms / 1_000 * random.uniform(0.75, 1.25)
         if not self._kinds:
             return poll_s
-        config, tickets = self._config, list[Ticket]()
+        config, tickets, claimed = self._config, list[Ticket](), 0
         while not self._ending.is_on:
             tickets = await self._claims.claim(config.batch, config.visibility_ms, self._kinds, self._full.all())
             self.tally.add("claimed", len(tickets))
+            claimed += len(tickets)
             if tickets:
                 await self._hand_on(tickets)
             if len(tickets) < config.batch:
                 break
+        self._learn(was_of_use=claimed > 0)
         if not tickets:
             visible_ms = await self._claims.next_visible_ms()
             poll_s = poll_s if visible_ms is None else min(poll_s, max(1, visible_ms) / 1_000)
@@ -212,10 +229,11 @@ class WatcherRole:
         deafness = Outage("the notices of the database")
         while True:
             try:
-                async for _ in self._claims.due():
+                async for is_about_more in self._claims.due():
                     deafness.ended()
                     self._woken.set()
-                    self._told.set()
+                    if is_about_more:
+                        self._told.set()
             except HoldfastError as error:
                 await asyncio.sleep(deafness.failed(error))
                 self._woken.set()

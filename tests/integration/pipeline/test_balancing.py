@@ -67,9 +67,9 @@ async def test_nobody_well_is_said_at_once() -> None:
 async def test_silent_scheduler_is_not_waited_for() -> None:
     """A call that a scheduler does not answer goes to another one as soon as that one is found not to be well."""
     async with site(2) as here:
-        jobs, stuck = BalancedJobs(here.balancer), here.schedulers[0]
+        callers, stuck = [BalancedJobs(here.balancer) for _ in range(4)], here.schedulers[0]
         stuck.is_stuck = True
-        submitting = [asyncio.create_task(jobs.submit([Template("x")], [JobDraft()])) for _ in range(4)]
+        submitting = [asyncio.create_task(jobs.submit([Template("x")], [JobDraft()])) for jobs in callers]
         await stuck.asked.wait()
         stuck.is_ready = False
         answers = await asyncio.gather(*submitting)

@@ -62,7 +62,7 @@ async def test_commands_without_bodies_answer() -> None:
     """Everything that can be asked without a body is answered, and changes nothing but for one lease."""
     async with queue_process() as door:
         for path, expected in {
-            "/queue/push": {"accepted": 0, "full": []},
+            "/queue/push": {"accepted": 0, "full": [], "crowded": []},
             "/queue/lease": {"jobs": []},
             "/queue/release-lease": {"released": 0},
             "/queue/delete": {"deleted": 0},
@@ -70,7 +70,7 @@ async def test_commands_without_bodies_answer() -> None:
         }.items():
             assert (await ask(door.address, "POST", path)).json == expected
         job = {"job_id": "a", "type": "echo", "queue": "default", "priority": 7}
-        assert (await ask(door.address, "POST", "/queue/push", job)).json == {"accepted": 1, "full": []}
+        assert (await ask(door.address, "POST", "/queue/push", job)).json == {"accepted": 1, "full": [], "crowded": []}
         assert [one["job_id"] for one in (await ask(door.address, "GET", "/queue/peek")).json["jobs"]] == ["a"]
         leased = (await ask(door.address, "POST", "/queue/lease")).json["jobs"]
         assert [(one["job_id"], one["route"], one["priority"]) for one in leased] == [("a", "echo", 7)]

@@ -20,8 +20,11 @@ from holdfast.errors import HoldfastError, UnavailableError
 
 Send = Callable[[Sequence[Template], Sequence[JobDraft]], Awaitable[Submitted]]
 
-#: More requests than these at a time would make each of them smaller, and nothing quicker.
+#: More requests than the first number at a time would make each of them smaller, and nothing quicker; unless so many
+#: drafts wait that another one is worth it. There are never more than the second number.
+_UNDER_WAY = 2
 _UNDER_WAY_MAX = 4
+_WORTH_DRAFTS = 250
 
 
 class _Submission:
@@ -82,13 +85,19 @@ class Joiner:
         self._send = send
         self._random = RandomPool()
         self._waiting: deque[_Submission] = deque()
+        self._drafts = 0
         self._under_way: set[asyncio.Task[None]] = set()
+        self._is_going = False
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """The answer to these drafts."""
         submission = _Submission(templates, drafts, self._random)
         self._waiting.append(submission)
-        self._go_on()
+        self._drafts += len(submission.drafts)
+        if not self._is_going:
+            # Not at once: what comes in the same turn of the loop travels together.
+            self._is_going = True
+            asyncio.get_running_loop().call_soon(self._go_on)
         return await submission.answer
 
     async def close(self) -> None:
@@ -100,7 +109,10 @@ class Joiner:
             submission.fail(UnavailableError("this gateway stops", reason="STOPPING"))
 
     def _go_on(self) -> None:
-        while self._waiting and len(self._under_way) < _UNDER_WAY_MAX:
+        self._is_going = False
+        while self._waiting and len(self._under_way) < (
+            _UNDER_WAY_MAX if self._drafts >= _WORTH_DRAFTS else _UNDER_WAY
+        ):
             task = asyncio.create_task(self._carry(self._together()))
             self._under_way.add(task)
             task.add_done_callback(self._arrived)
@@ -119,6 +131,7 @@ class Joiner:
             if count > limits.BATCH_JOBS_MAX or size > limits.BATCH_BYTES_MAX or not following.is_plain:
                 break
             joined.append(self._waiting.popleft())
+        self._drafts -= sum([len(one.drafts) for one in joined])
         return joined
 
     async def _carry(self, joined: list[_Submission]) -> None:

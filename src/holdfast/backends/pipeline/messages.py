@@ -53,6 +53,8 @@ class Shelved(msgspec.Struct, frozen=True):
     accepted: int = 0
     #: Jobs whose lane is full here.
     full: list[str] = []
+    #: Other lanes that have enough for now.
+    crowded: list[Lane] = []
 
 
 class Take(_Request, frozen=True):
@@ -102,7 +104,7 @@ class Routed(msgspec.Struct, frozen=True):
     taken: int = 0
     #: Jobs whose queue process is away.
     away: list[str] = []
-    #: Jobs whose lane is full, and those lanes.
+    #: Jobs whose lane is full, and lanes that are, or have enough for now.
     full: list[str] = []
     lanes: list[Lane] = []
 

@@ -133,8 +133,11 @@ class Claims(Protocol):
         """How long until a row becomes visible that is not yet; None: none will."""
         ...
 
-    def due(self) -> AsyncIterator[None]:
-        """Yields when rows may have become visible early. Ends with `UnavailableError` when it is deaf."""
+    def due(self) -> AsyncIterator[bool]:
+        """Yields when rows may have become visible early, and whether anything else may have changed, too.
+
+        Ends with `UnavailableError` when it is deaf.
+        """
         ...
 
 

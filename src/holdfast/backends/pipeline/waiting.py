@@ -106,11 +106,12 @@ class Waiters:
             self._wake.clear()
             new, changed = self._new, self._changed
             self._new, self._changed = set(), set()
-            await self._look(new | changed, new)
+            await self._look(new | changed, new, new)
 
     async def _poll(self) -> None:
         """As if everything had changed."""
-        await self._look(set(self._futures), set())
+        everybody = set(self._futures)
+        await self._look(everybody, set(), everybody)
         try:
             for part in _parts(list(self._watchers)):
                 versions = await self._rows.versions(part)
@@ -122,14 +123,14 @@ class Waiters:
         except HoldfastError:  # the next poll comes soon
             return
 
-    async def _look(self, job_ids: set[str], new: set[str]) -> None:
-        """Hands over what has ended; jobs that are not there end the wait, too."""
+    async def _look(self, job_ids: set[str], new: set[str], unsure: set[str]) -> None:
+        """Hands over what has ended; jobs that are not there end the wait, too, if nobody is sure of them."""
         for part in _parts([job_id for job_id in job_ids if job_id in self._futures]):
             try:
                 ended = await self._rows.ended(part)
                 for job_id, end in ended.items():
                     self._hand_over(job_id, end)
-                open_ids = [job_id for job_id in part if job_id not in ended]
+                open_ids = [job_id for job_id in part if job_id in unsure and job_id not in ended]
                 versions = await self._rows.versions(open_ids) if open_ids else {}
                 for job_id in open_ids:
                     if job_id not in versions:

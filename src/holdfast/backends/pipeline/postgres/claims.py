@@ -12,6 +12,8 @@ from holdfast.backends.pipeline.store import Kind, Ticket
 
 _SQL = statements("claims")
 
+#: What a notice says that is about rows alone.
+_ROWS = "rows"
 #: Below this many rows of counts, making fewer of them costs more than it saves.
 _TALLIES_KEPT = 200
 
@@ -96,7 +98,7 @@ class PostgresClaims:
 
         return await self._database.ask(ask)
 
-    async def due(self) -> AsyncIterator[None]:
+    async def due(self) -> AsyncIterator[bool]:
         """Once at the beginning, as soon as nothing can be missed any more."""
-        async for _ in listen(self._database, "holdfast_due"):
-            yield None
+        async for notice in listen(self._database, "holdfast_due"):
+            yield notice != _ROWS

@@ -43,6 +43,8 @@ _SETTINGS = (
     "idle_in_transaction_session_timeout=3000",
     "enable_seqscan=off",
     "enable_bitmapscan=off",
+    "enable_hashjoin=off",
+    "enable_mergejoin=off",
     "jit=off",
 )
 

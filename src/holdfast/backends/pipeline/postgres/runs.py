@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.finishing import finish, finishable
 from holdfast.backends.pipeline.postgres.reading import Row, extra_of, possible_ids
 from holdfast.backends.pipeline.postgres.settling import (
     Locked,
@@ -60,7 +61,8 @@ class PostgresRuns:
         # Repeated, it would find its own rows taken, and nobody would run them until their leases are over.
         runs = await self._database.ask(ask, is_repeatable=False)
         if runs:
-            self._teller.tell(run.job_id for run in runs)
+            # Short jobs have ended by the time that this is told: then both is.
+            self._teller.tell((run.job_id for run in runs), may_wait=True)
         return runs
 
     async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
@@ -74,7 +76,19 @@ class PostgresRuns:
         return await self._database.ask(ask)
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
-        """One transaction for all of them."""
+        """One statement for what ended well, and one transaction for what is left."""
+        done = finishable(rows)
+        finished: set[str] = set()
+        if done:
+            # Repeated, it finds its own rows ended: then they are judged, and count as reports that came twice.
+            finished = await self._database.ask(lambda connection: finish(connection, worker, done))
+            self._teller.tell(finished)
+        left = [row for row in rows if row.job_id not in finished]
+        reasons = iter(await self._judge(worker, left) if left else ())
+        return ["" if row.job_id in finished else next(reasons) for row in rows]
+
+    async def _judge(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
+        """By the core's rules, under the locks of their rows."""
         ids = possible_ids([row.job_id for row in rows])
 
         async def work(connection: Connection) -> tuple[dict[str, Outcome], list[str]]:

@@ -14,6 +14,9 @@ from holdfast.errors import HoldfastError
 
 _SQL = statements("telling")
 
+#: What can wait is told after so long, or together with what cannot.
+_WAIT_S = 0.02
+
 
 async def tell(connection: Connection, changed: Iterable[str], *, is_due: bool) -> None:
     """Says which jobs have changed, and whether rows may have become visible."""
@@ -28,16 +31,28 @@ class Teller:
         self._changed: dict[str, None] = {}
         self._is_due = False
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, changed: Iterable[str] = (), *, is_due: bool = False) -> None:
+    def tell(self, changed: Iterable[str] = (), *, is_due: bool = False, may_wait: bool = False) -> None:
         """Soon; whoever calls has no time to wait for it."""
         self._changed.update(dict.fromkeys(changed))
         self._is_due |= is_due
+        if not may_wait:
+            self._go_on()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WAIT_S, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """Once all is told."""
+        if self._timer is not None:
+            self._go_on()
         if self._task is not None:
             await self._task
 

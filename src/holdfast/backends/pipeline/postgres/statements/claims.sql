@@ -69,7 +69,7 @@ WITH moment AS MATERIALIZED (
     FROM wanted w, moment m WHERE j.id = w.id
     RETURNING 1
 )
-SELECT pg_notify('holdfast_due', '') WHERE EXISTS (SELECT FROM freed);
+SELECT pg_notify('holdfast_due', 'rows') WHERE EXISTS (SELECT FROM freed);
 
 -- name: next_visible
 WITH RECURSIVE moment AS MATERIALIZED (

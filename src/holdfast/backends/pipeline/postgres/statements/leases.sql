@@ -4,8 +4,9 @@ WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), wanted AS MATERIALIZED (
     SELECT j.id, j.number FROM holdfast.jobs j
+    -- Found by their ids: no plan walks along all that waits, whatever was known of the table when it was made.
     WHERE j.id = ANY(%(ids)b::text[]::uuid[])
-        AND j.state = 1
+        AND j.state + 0 = 1
         AND j.not_before_ms <= (SELECT ms FROM moment)
         AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = j.queue AND q.mode = 2)
     ORDER BY j.id
@@ -141,6 +142,45 @@ WITH rows AS MATERIALIZED (
     ) c GROUP BY 1, 2
 )
 SELECT count(*) FROM rows;
+
+-- name: finish
+-- Attempts that ended well, in one statement; what is not under this worker's lease any more is left as it is.
+WITH moment AS MATERIALIZED (
+    SELECT holdfast.now_ms() AS ms
+), reported AS MATERIALIZED (
+    SELECT * FROM unnest(
+        %(ids)b::text[]::uuid[], %(tokens)b::bigint[], %(outputs)b::bytea[], %(summaries)b::text[], %(runtimes)b::bigint[]
+    ) AS r(id, token, output, summary, runtime_ms)
+    ORDER BY id
+), held AS MATERIALIZED (
+    SELECT r.* FROM reported r CROSS JOIN LATERAL (
+        SELECT FROM holdfast.jobs j
+        WHERE j.id = r.id AND j.token = r.token AND j.state + 0 = 2 AND j.worker = %(worker)s::text
+        FOR UPDATE
+    ) j
+), moved AS (
+    UPDATE holdfast.jobs j SET
+        state = 3,
+        visible_ms = greatest(j.created_ms, j.not_before_ms),
+        finished_ms = m.ms,
+        lease_until_ms = 0,
+        worker = '',
+        result_token = h.token,
+        version = j.version + 1
+    FROM held h, moment m
+    WHERE j.id = h.id
+    RETURNING j.id, j.token, j.started_ms, j.finished_ms, j.queue, h.output, h.summary, h.runtime_ms
+), done AS (
+    INSERT INTO holdfast.completed (job_id, finished_ms, runtime_ms, summary, output)
+    SELECT id, finished_ms, runtime_ms, summary, output FROM moved
+), tried AS (
+    INSERT INTO holdfast.executions (job_id, token, worker, started_ms, ended_ms, outcome, runtime_ms)
+    SELECT id, token, %(worker)s::text, started_ms, finished_ms, 3, runtime_ms FROM moved
+), counted AS (
+    INSERT INTO holdfast.tallies (queue, state, jobs)
+    SELECT m.queue, v.state, sum(v.jobs) FROM moved m, (VALUES (2, -1), (3, 1)) v(state, jobs) GROUP BY 1, 2
+)
+SELECT id::text FROM moved;
 
 -- name: mark
 -- A running job is asked to stop.

@@ -86,7 +86,7 @@ SELECT
 FROM holdfast.job_views v
 LEFT JOIN holdfast.completed c ON c.job_id = v.id
 LEFT JOIN holdfast.failed f ON f.job_id = v.id
-WHERE v.id = ANY(%(ids)b::text[]::uuid[]) AND v.state > 2;
+WHERE v.id = ANY(%(ids)b::text[]::uuid[]) AND v.state + 0 > 2;
 
 -- name: versions
 SELECT id::text, version FROM holdfast.jobs WHERE id = ANY(%(ids)b::text[]::uuid[]);
