@@ -150,15 +150,17 @@ class Bidding:
         self._clients.append(connection)
         return connection
 
-    async def worker(self, name: str, held: dict[int, str] | None = None, session_ms: int = LONG_MS) -> Hand:
-        """A worker that is welcome, for the type `job`."""
+    async def worker(
+        self, name: str, held: dict[int, str] | None = None, session_ms: int = LONG_MS, process: str = ""
+    ) -> Hand:
+        """A worker that is welcome, for the type `job`; all are of this process, unless another one is named."""
 
         async def connecting(hosts: str, root: str, session_ms: int) -> FaultyConnection:
             made = self._connections[name] = FaultyConnection(hosts, root, session_ms)
             await made.open()
             return made
 
-        work = BidWork(*self.place, session_ms=session_ms, connecting=connecting)
+        work = BidWork(*self.place, session_ms=session_ms, connecting=connecting, process=process)
         session = await work.open(Introduction(name, frozenset({"job"}), slots=8, held=held or {}))
         self._sessions.append(session)
         hand = Hand(name, session)

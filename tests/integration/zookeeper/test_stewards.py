@@ -54,6 +54,17 @@ class TestRecovery:
         assert (job.state, job.failure_reason, job.losses, job.attempts) == (FAILED, "WORKER_LOST", 2, 2)
         assert result.summary
 
+    async def test_worker_that_is_started_again_under_its_name_has_lost_its_job(self, bidding: Bidding) -> None:
+        """A job that ends its worker spends its losses by that, however soon the next process comes."""
+        jobs = NodeJobs(await bidding.client())
+        (poison,) = accepted(await jobs.submit([msgspec.structs.replace(JOB, max_losses=1)], [DRAFT]))
+        for process in ("first", "second"):
+            (lease,) = await (await bidding.worker("phoenix", process=process)).take()
+            assert lease.job_id == poison
+        await bidding.worker("phoenix", process="third")
+        job, _ = await jobs.settled(poison)
+        assert (job.state, job.failure_reason, job.losses) == (FAILED, "WORKER_LOST", 2)
+
     async def test_job_that_should_stop_ends_with_its_worker(self, bidding: Bidding) -> None:
         """A cancel that was asked for is not lost with the worker that was asked."""
         await steward(bidding)

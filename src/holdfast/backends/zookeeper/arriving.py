@@ -1,8 +1,9 @@
 """A worker's session begins: it takes its place, and what an earlier session of the same worker held is sorted out.
 
 Invariants: of two sessions under one id the newer one has the node, and with it the version of the note under `held`
-that every bid checks, so the older one cannot bid any more; what the newer one does not name goes back unspent,
-because its worker is known to live.
+that every bid checks, so the older one cannot bid any more; what the newer one does not name goes back. That is a
+loss if the older one was another process's, because it may be what ended that; a process that lives has only lost an
+answer.
 """
 
 from holdfast.backends.ports import Introduction
@@ -19,11 +20,14 @@ _TRIES_MAX = 20
 class Arrival:
     """One session that comes."""
 
-    def __init__(self, changing: Changing, introduction: Introduction) -> None:
+    def __init__(self, changing: Changing, introduction: Introduction, process: str) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
         self._introduction = introduction
         self._worker = introduction.worker_id
+        self._process = process.encode()
+        #: Whether this very process had the session before.
+        self._is_known = False
 
     async def come(self) -> Check:
         """Takes the worker's node, from an older session if it must; what every bid is to check."""
@@ -31,15 +35,16 @@ class Arrival:
         node, held, asked = paths.worker(self._worker), paths.held_by(self._worker), paths.asked_of(self._worker)
         for _ in range(_TRIES_MAX):
             self._connection.sync()
-            there = [await self._connection.exists(path) for path in (node, held, asked)]
-            steps: list[Step] = [Put(held, b"") if there[1] else Create(held)]
-            steps += [Delete(node)] if there[0] else []
+            before = await self._connection.get(held)
+            steps: list[Step] = [Put(held, self._process) if before is not None else Create(held, self._process)]
+            steps += [Delete(node)] if await self._connection.exists(node) else []
             steps += [Create(node, said, ephemeral=True)]
-            steps += [] if there[2] else [Create(asked)]
+            steps += [] if await self._connection.exists(asked) else [Create(asked)]
             try:
                 done = await self._connection.transact(steps)
             except RefusedError:
                 continue
+            self._is_known = before is not None and before.data == self._process
             stat = done.stats[0]
             return Check(held, stat.version if stat is not None else 0)
         raise UnavailableError(f"too many sessions of {self._worker!r} come at once; try again", reason="CONTENDED")
@@ -82,6 +87,7 @@ class Arrival:
                 return None
             has_bid = await self._connection.exists(self._paths.bid(record.id)) is not None
             now_ms = self._connection.now_ms()
-            return self._changing.moves.give_back(kept, "its worker forgot it", now_ms, is_spent=False, has_bid=has_bid)
+            why, is_spent = "its worker came back without it", not self._is_known
+            return self._changing.moves.give_back(kept, why, now_ms, is_spent=is_spent, has_bid=has_bid)
 
         await self._changing.change(kept, decide)

@@ -1,11 +1,21 @@
-"""What a worker says of itself in its node, and which line it stands in."""
+"""What a worker says of itself in its nodes, and which line it stands in."""
 
 import hashlib
+import os
+import uuid
 
 import msgspec
 
 from holdfast.backends.ports import Introduction
 from holdfast.backends.zookeeper.paths import Lane
+
+#: Numbers of processes are used again, and in containers they are all the same.
+_BORN = uuid.uuid4().hex
+
+
+def this_process() -> str:
+    """A name that no other process has, not even one that is forked from this one."""
+    return f"{_BORN}.{os.getpid()}"
 
 
 class Kind(msgspec.Struct, frozen=True, array_like=True):

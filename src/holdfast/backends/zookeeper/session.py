@@ -48,10 +48,11 @@ _CLOSE_S = 3.0
 class BidSession:
     """One session. Made by `BidWork`."""
 
-    def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int) -> None:
+    def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int, process: str) -> None:
         self._connection, self._paths = connection, connection.paths
         self._changing = Changing(connection)
         self._introduction = introduction
+        self._arrival = Arrival(self._changing, introduction, process)
         self._worker = introduction.worker_id
         self._session_id = connection.session_id
         self._lease_ms = min(lease_ms, connection.session_ms)
@@ -82,9 +83,8 @@ class BidSession:
     async def start(self) -> None:
         """Says who is there and what is still held; `UnavailableError` if the ensemble cannot be reached."""
         sent_s = time.monotonic()
-        arrival = Arrival(self._changing, self._introduction)
-        self._bidder.fence = await arrival.come()
-        kept = await arrival.sort_out()
+        self._bidder.fence = await self._arrival.come()
+        kept = await self._arrival.sort_out()
         for token, each in kept.items():
             self._running[token] = each
             self._holding.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
