@@ -94,6 +94,17 @@ async def test_many_slow_connections_give_way(start: Start, monkeypatch: pytest.
         assert len(_connections(running)) <= 20
 
 
+async def test_connections_leave_descriptors_for_others(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a process may have few of them, connections of HTTP use up a part; else the journal could open no file."""
+    monkeypatch.setattr(server, "_descriptors", lambda: 40)
+    running = await start(no_http=False, http_port=0)
+    async with contextlib.AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(connected(running.http_address)) for _ in range(30)]
+        assert await lines[0].end() == b""
+        assert (await get(running.http_address, "/livez")).status == 200
+        assert len(_connections(running)) <= 10
+
+
 async def test_connections_that_are_all_busy_refuse_another(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 503 and when to come back; nobody who is being answered is sent away."""
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 2)

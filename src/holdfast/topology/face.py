@@ -22,6 +22,7 @@ from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.observe.endpoint import Endpoint
 from holdfast.proto.holdfast_pb2 import Welcome
 from holdfast.settings import Settings
+from holdfast.topology.descriptors import allow_many
 from holdfast.topology.protecting import Protection, protect
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Face:
 
     async def start(self) -> dict[str, str]:
         """Listens, and returns the addresses by protocol; `UnavailableError` if a port cannot be had."""
+        allow_many()
         try:
             await self._listen()
         except BaseException:

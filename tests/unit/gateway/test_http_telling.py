@@ -141,9 +141,9 @@ async def test_who_comes_when_nothing_can_be_read_is_refused() -> None:
 
     class Broken(FailingFeed):
         async def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
-            del after
-            raise NotFoundError("it is no longer kept", reason="POSITION_REMOVED")
-            yield
+            if after is None:
+                raise NotFoundError("it is no longer kept", reason="POSITION_REMOVED")
+            yield FeedPart([], after)
 
     with pytest.raises(UnavailableError):
         await Teller(cast("FeedApi", Broken()), None).join(listener(), None)

@@ -20,8 +20,11 @@ _PAUSE_S = 0.1
 class Handshakes:
     """Takes connections from a socket that listens. `start`, then `stop`."""
 
-    def __init__(self, listening: socket.socket, tls: ssl.SSLContext, made: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self, listening: socket.socket, tls: ssl.SSLContext, made: Callable[[], asyncio.Protocol], *, most: int
+    ) -> None:
         self._listening = listening
+        self._most = most
         self._tls = tls
         self._made = made
         #: Oldest first.
@@ -49,7 +52,7 @@ class Handshakes:
             except OSError:
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            if len(self._shaking) >= limits.HTTP_CONNECTIONS_MAX:
+            if len(self._shaking) >= self._most:
                 oldest = next(iter(self._shaking))
                 del self._shaking[oldest]
                 oldest.cancel()

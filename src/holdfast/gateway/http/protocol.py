@@ -33,6 +33,8 @@ class Shared:
     def __init__(self, application: Handling) -> None:
         self.application = application
         self.connections: set[Connection] = set()
+        #: There are never more.
+        self.connections_max = limits.HTTP_CONNECTIONS_MAX
         #: The headers that all answers have, as they are sent.
         self.lines = b""
 
@@ -70,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._arrivals = Arrivals(self._application, self, shown, self._loop.time, is_secure=is_secure)
         self._exchanges = self._arrivals.exchanges
         self._shared.connections.add(self)
-        if len(self._shared.connections) > limits.HTTP_CONNECTIONS_MAX and not self._make_room():
+        if len(self._shared.connections) > self._shared.connections_max and not self._make_room():
             message, reason = "there are too many connections; try again in a moment", "TOO_MANY_CONNECTIONS"
             self._cut_off(HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message, reason=reason, headers=_LATER))
 

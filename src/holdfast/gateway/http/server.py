@@ -1,10 +1,13 @@
 """The listening socket of the HTTP gateway, on the loop of whoever starts it."""
 
 import asyncio
+import resource
 import socket
 import ssl
+import sys
 from email.utils import formatdate
 
+from holdfast import limits
 from holdfast.errors import UnavailableError
 from holdfast.gateway.http.answering import lines_of
 from holdfast.gateway.http.handling import Handling
@@ -13,6 +16,8 @@ from holdfast.gateway.http.protocol import Connection, Shared
 
 _SWEEP_S = 1.0
 _BACKLOG = 1_024
+#: Connections may use up this part of the descriptors: journal, workers and others need some, too.
+_SHARE = 4
 
 
 class HttpServer:
@@ -39,10 +44,11 @@ class HttpServer:
                 reason="PORT_IN_USE",
             ) from error
         address = f"{shown}:{listening.getsockname()[1]}"
+        most = self._shared.connections_max = min(limits.HTTP_CONNECTIONS_MAX, _descriptors() // _SHARE)
         if self._tls is None:
             self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
         else:
-            self._handshakes = Handshakes(listening, self._tls, self._connection)
+            self._handshakes = Handshakes(listening, self._tls, self._connection, most=most)
             self._handshakes.start()
         self._sweep()
         self._application.start()
@@ -82,6 +88,12 @@ class HttpServer:
             if not connection.transport.is_closing():
                 connection.abort()
         self._sweeping.cancel()
+
+
+def _descriptors() -> int:
+    """How many this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _bound(host: str, port: int) -> socket.socket:
