@@ -20,7 +20,6 @@ from holdfast.errors import HoldfastError
 from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.gateway.http.routing import Route
 from holdfast.pipeline.counting import Tally
-from holdfast.pipeline.queue import check_tickets
 from holdfast.pipeline.vitals import Vitals, get, post
 
 #: A queue process answers in milliseconds, or is away.
@@ -77,9 +76,7 @@ class ExchangeRole:
     async def push(self, asked: Asked) -> Answer:
         """Routes tickets."""
         push: Push = asked.content
-        tickets = push.tickets()
-        check_tickets(tickets)
-        return answer(await self.route(tickets, push.keep_ms))
+        return answer(await self.route(push.tickets(), push.keep_ms))
 
     async def route(self, tickets: Iterable[Ticket], keep_ms: int) -> Routed:
         """The same for whoever is in this process."""

@@ -122,9 +122,7 @@ class QueueRole:
     async def push(self, asked: Asked) -> Answer:
         """Accepts what there is room for."""
         push: Push = asked.content
-        tickets = push.tickets()
-        check_tickets(tickets)
-        return answer(self.shelve(tickets, push.keep_ms))
+        return answer(self.shelve(push.tickets(), push.keep_ms))
 
     def shelve(self, tickets: Iterable[Ticket], keep_ms: int) -> Shelved:
         """The same for whoever is in this process."""
@@ -288,14 +286,6 @@ class QueueRole:
         self._timer = None
         self._advance()
         self._watch_time()
-
-
-def check_tickets(tickets: Iterable[Ticket]) -> None:
-    """`InvalidArgumentError` for a ticket that nobody could run."""
-    for ticket in tickets:
-        if not ticket.job_id or not ticket.route or not ticket.queue:
-            message = "expected every ticket to name a job_id, a type and a queue"
-            raise InvalidArgumentError(message, reason="TICKET_INVALID")
 
 
 def _ids(tickets: Iterable[Ticket]) -> list[str]:

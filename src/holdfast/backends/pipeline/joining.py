@@ -88,6 +88,7 @@ class Joiner:
         self._drafts = 0
         self._under_way: set[asyncio.Task[None]] = set()
         self._is_going = False
+        self._is_closed = False
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """The answer to these drafts."""
@@ -101,15 +102,21 @@ class Joiner:
         return await submission.answer
 
     async def close(self) -> None:
-        """What is under way is given up as unanswered."""
+        """What is under way is given up as unanswered, and nothing else is sent."""
+        self._is_closed = True
         for task in tuple(self._under_way):
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
-        for submission in self._waiting:
-            submission.fail(UnavailableError("this gateway stops", reason="STOPPING"))
+        self._give_up()
+
+    def _give_up(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().fail(_stopping())
 
     def _go_on(self) -> None:
         self._is_going = False
+        if self._is_closed:
+            self._give_up()
         while self._waiting and len(self._under_way) < (
             _UNDER_WAY_MAX if self._drafts >= _WORTH_DRAFTS else _UNDER_WAY
         ):
@@ -142,7 +149,7 @@ class Joiner:
                 await self._carry_together(joined)
         except asyncio.CancelledError:
             for submission in joined:
-                submission.fail(UnavailableError("this gateway stops", reason="STOPPING"))
+                submission.fail(_stopping())
             raise
         except Exception as error:  # noqa: BLE001 - whoever waits hears of it, whatever it is
             for submission in joined:
@@ -173,6 +180,10 @@ class Joiner:
             for one in joined:
                 one.settle(submitted, start)
                 start += len(one.drafts)
+
+
+def _stopping() -> UnavailableError:
+    return UnavailableError("this process stops; try again", reason="STOPPING")
 
 
 def _at(draft: JobDraft, place: int) -> JobDraft:

@@ -9,6 +9,7 @@ import msgspec
 from holdfast import limits
 from holdfast.backends.pipeline.store import Ticket
 from holdfast.core.shelf import Lane
+from holdfast.errors import InvalidArgumentError
 
 #: How long a row or a ticket is out of sight for others while somebody has it.
 VISIBILITY_MS = 30_000
@@ -39,12 +40,17 @@ class Push(_Request, frozen=True):
     due_ms: int = 0
 
     def tickets(self) -> list[Ticket]:
-        """All that are named, one way or the other."""
-        if not self.job_id:
-            return self.jobs
-        route = self.route or self.type
-        one = Ticket(self.job_id, route, self.queue, self.priority, self.number, self.deliveries, self.due_ms)
-        return [*self.jobs, one]
+        """All that are named, one way or the other; `InvalidArgumentError` for one that nobody could run."""
+        tickets = self.jobs
+        if self.job_id:
+            route = self.route or self.type
+            one = Ticket(self.job_id, route, self.queue, self.priority, self.number, self.deliveries, self.due_ms)
+            tickets = [*tickets, one]
+        for ticket in tickets:
+            if not ticket.job_id or not ticket.route or not ticket.queue:
+                message = "expected every ticket to name a job_id, a type and a queue"
+                raise InvalidArgumentError(message, reason="TICKET_INVALID")
+        return tickets
 
 
 class Shelved(msgspec.Struct, frozen=True):

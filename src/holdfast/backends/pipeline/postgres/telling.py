@@ -6,6 +6,7 @@ this process dies right after its commit costs those who wait no more than their
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
@@ -60,7 +61,5 @@ class Teller:
         while self._changed or self._is_due:
             work = partial(tell, changed=self._changed, is_due=self._is_due)
             self._changed, self._is_due = {}, False
-            try:
+            with suppress(HoldfastError):  # whoever waits looks for itself now and then
                 await self._database.ask(work)
-            except HoldfastError:  # whoever waits looks for itself now and then
-                return

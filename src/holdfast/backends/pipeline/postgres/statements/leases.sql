@@ -56,7 +56,7 @@ SELECT
     state, token, result_token, worker, grants, failures, losses, cancel_requested, cancel_reason,
     created_ms, not_before_ms, started_ms, holdfast.now_ms()
 FROM holdfast.jobs WHERE id = ANY(%(ids)b::text[]::uuid[])
-ORDER BY id
+ORDER BY jobs.id
 FOR UPDATE;
 
 -- name: lock_held
@@ -66,7 +66,7 @@ SELECT
     state, token, result_token, worker, grants, failures, losses, cancel_requested, cancel_reason,
     created_ms, not_before_ms, started_ms, holdfast.now_ms()
 FROM holdfast.jobs WHERE state = 2 AND worker = %(worker)s::text
-ORDER BY id
+ORDER BY jobs.id
 FOR UPDATE;
 
 -- name: lock_overdue
@@ -92,7 +92,7 @@ FROM holdfast.jobs WHERE id IN (
         AND number <= %(last)b::bigint
     LIMIT %(count)b::bigint
 ) AND state = 1
-ORDER BY id
+ORDER BY jobs.id
 FOR UPDATE;
 
 -- name: last_number
