@@ -199,6 +199,7 @@ class Siege:
 
     def hide_database(self, outage_s: float, is_noticed: Callable[[], bool]) -> None:
         """Every connection is cut, and there is nowhere to connect to."""
+        eventually(self.facts.is_there, what="a connection that the others are cut through")
         here, hidden = self.server.socket, self.server.socket.with_suffix(".hidden")
         here.rename(hidden)
         try:
