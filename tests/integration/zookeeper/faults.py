@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.backends.ports import Introduction, JobDraft
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.session import BidSession
 from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.transactions import Create, Done, Node, Step
+from holdfast.backends.zookeeper.transactions import Create, Done, Node, Stat, Step
 from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
@@ -53,11 +53,12 @@ class FaultyConnection(Connection):
         self._lost_requests: list[Matches] = []
         self._held: list[tuple[Matches, Gate]] = []
         self._held_reads: list[tuple[str, Gate]] = []
+        self._lost_reads: list[str] = []
 
     @property
     def are_all_fired(self) -> bool:
         """Whether every fault has happened; a test of one that has not proves nothing."""
-        return not (self._lost_answers or self._lost_requests or self._held or self._held_reads)
+        return not (self._lost_answers or self._lost_requests or self._held or self._held_reads or self._lost_reads)
 
     def lose_answer(self, matches: Matches) -> None:
         """The ensemble does it, and nobody hears so."""
@@ -79,6 +80,10 @@ class FaultyConnection(Connection):
         self._held_reads.append((part, gate))
         return gate
 
+    def lose_read(self, part: str) -> None:
+        """What is read of a path that has this in it is never told."""
+        self._lost_reads.append(part)
+
     def transact(self, steps: list[Step]) -> "asyncio.Future[Done]":
         if _take(self._lost_requests, steps):
             return _failed()
@@ -94,6 +99,9 @@ class FaultyConnection(Connection):
         await gate.pass_by()
         return await super().transact(steps)
 
+    def exists(self, path: str, bell: Bell | None = None) -> "asyncio.Future[Stat | None]":
+        return self._told(super().exists(path, bell), path, bell)
+
     def get(self, path: str, bell: Bell | None = None) -> "asyncio.Future[Node | None]":
         return self._told(super().get(path, bell), path, bell)
 
@@ -101,6 +109,10 @@ class FaultyConnection(Connection):
         return self._told(super().children(path, bell), path, bell)
 
     def _told(self, answer: "asyncio.Future[T]", path: str, bell: Bell | None) -> "asyncio.Future[T]":
+        for part in self._lost_reads:
+            if part in path:
+                self._lost_reads.remove(part)
+                return _failed()
         for held in self._held_reads:
             if bell is not None and held[0] in path:
                 self._held_reads.remove(held)
@@ -116,15 +128,16 @@ def _take(faults: list[Matches], steps: Sequence[Step]) -> bool:
     return False
 
 
-def _failed() -> "asyncio.Future[Done]":
-    future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+def _failed() -> "asyncio.Future[Any]":
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_exception(UnavailableError("the connection was lost", reason="ENSEMBLE_LOST"))
     return future
 
 
 async def _unheard(done: "asyncio.Future[Done]") -> Done:
     await asyncio.wait([done])
-    return await _failed()
+    await _failed()
+    raise AssertionError("it has failed")
 
 
 async def _told_later(answer: "asyncio.Future[T]", gate: Gate) -> T:

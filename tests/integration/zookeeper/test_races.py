@@ -146,6 +146,25 @@ class TestLooking:
 class TestBids:
     """A bid wins once, and only while there is something to win."""
 
+    async def test_bid_counts_although_what_is_read_after_it_is_lost(self, bidding: Bidding) -> None:
+        """The connection is lost between two bids: the first one was sent, and nobody else would run its job."""
+        jobs = NodeJobs(await bidding.client())
+        ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids
+        hand = await bidding.worker("w")
+        bidding.connection_of("w").lose_read(ids[1])
+        assert [lease.job_id for lease in await hand.take(2)] == ids
+
+    async def test_bids_that_were_not_answered_are_all_found_again(self, bidding: Bidding) -> None:
+        """The connection is lost once more while it is found out which of them were made."""
+        jobs = NodeJobs(await bidding.client())
+        ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids
+        hand = await bidding.worker("w")
+        connection = bidding.connection_of("w")
+        connection.lose_answer(TAKES)
+        connection.lose_answer(TAKES)
+        connection.lose_read(f"{ids[1]}/bid")
+        assert [lease.job_id for lease in await hand.take(2)] == ids
+
     async def test_bid_on_a_job_that_was_deleted_does_not_bring_it_back(self, bidding: Bidding) -> None:
         """The worker has read the job and is about to bid; the job is canceled and taken away."""
         client = await bidding.client()

@@ -64,6 +64,11 @@ class Bidder:
         #: Bids that were not answered.
         self._unsure: list[_Bid] = []
 
+    @property
+    def is_unsure(self) -> bool:
+        """Whether there are bids of which it is not known whether they were made."""
+        return bool(self._unsure)
+
     def forget(self) -> None:
         """What was seen may have changed."""
         self._seen = []
@@ -88,8 +93,7 @@ class Bidder:
     async def make_sure(self) -> list[Taken]:
         """Those of the bids that were not answered which were made; `UnavailableError` if that cannot be told yet."""
         taken: list[Taken] = []
-        while self._unsure:
-            bid = self._unsure[0]
+        for bid in self._unsure:
             kept = await self._changing.read(bid.record.id)
             if kept is not None and kept.record.state == RUNNING and kept.record.worker == self._worker:
                 stat = await self._connection.exists(self._paths.bid(bid.record.id))
@@ -99,7 +103,7 @@ class Bidder:
                     and stat.created_id == kept.record.token
                 ):
                     taken.append(Taken(kept, await self._assignment(kept.record), bid.sent_s))
-            self._unsure.remove(bid)
+        self._unsure = []  # only now: what was found out is lost if the last of them cannot be told yet
         return taken
 
     # -- looking
@@ -134,10 +138,15 @@ class Bidder:
     # -- bidding
 
     async def _bid(self, tried: list[tuple[Lane, Posting]]) -> list[Taken]:
+        """What was won; whatever fails, each bid that was sent is settled or kept until it can be."""
         reads = [self._connection.get(self._paths.record(posting.job_id)) for _, posting in tried]
         bids: list[_Bid] = []
         for (lane, posting), read in zip(tried, reads, strict=True):
-            node = await read
+            try:
+                node = await read
+            except UnavailableError:
+                self.forget()
+                break
             kept = kept_of(node) if node is not None else None
             if kept is None or not _waits_there(kept.record, lane, posting):
                 # Whoever took or ended the job took its posting along, but for one that nobody will ever take.

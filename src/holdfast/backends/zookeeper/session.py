@@ -236,12 +236,14 @@ class BidSession:
     async def _bid_once(self) -> None:
         """Takes what is there; who finds nothing stands in line, and is first before it relies on being woken."""
         if not self._line.is_in:
-            if not self._deliver(await self._bidder.take(self._room)):
+            if not self._deliver(await self._bidder.take(self._room)) and not self._bidder.is_unsure:
                 await self._line.is_first(Bell())
             return
         bell = Bell()
         if await self._line.is_first(bell) and self._deliver(await self._bidder.take(self._room, bell)):
             await self._line.leave()  # the next one is first, and sees what is left
+            return
+        if self._bidder.is_unsure:
             return
         if not await self._awake(bell):
             self._deliver(await self._bidder.take(self._room))
