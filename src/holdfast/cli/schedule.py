@@ -221,5 +221,5 @@ def _tell(view: "ScheduleView", *, as_json: bool) -> None:
     elif view.next_ms:
         print(printable(f"{view.spec.name} fires next at {both(view.next_ms, view.spec.timezone)}"))
     else:
-        last = f"its time is past, and it has made the job {view.last_job_id}; it " if view.last_job_id else ""
-        print(printable(f"{view.spec.name}: {last}fires no more" if last else f"{view.spec.name} fires no more"))
+        made = f": its time is past, and it has made the job {view.last_job_id}; it" if view.last_job_id else ""
+        print(printable(f"{view.spec.name}{made} fires no more"))
