@@ -13,11 +13,12 @@ KILLS ?= 30
 PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
+PIPELINE_ARGS ?=
 
-.PHONY: help setup demo check fmt test kills engine chromium postgres zookeeper sim bench bench-peers proto docs clean
+.PHONY: help setup demo check fmt test kills engine chromium postgres zookeeper sim bench bench-peers bench-pipeline proto docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the pinned tools and this package (quick the second time)
 	@echo 'setup: .venv is ready'
@@ -73,11 +74,14 @@ bench: $(STAMP) ## measure throughput as ratios taken in one run
 bench-peers: $(PEERS_STAMP) ## measure other job queues beside this one (half an hour; PEERS_ARGS=); rewrites docs/benchmarks.*
 	$(PEERS)/bin/python -m holdfast.lab.peers --document docs/benchmarks.md --plot docs/benchmarks.svg $(PEERS_ARGS)
 
+bench-pipeline: $(PEERS_STAMP) ## measure the pipeline beside Procrastinate on one PostgreSQL (10 minutes; PIPELINE_ARGS=)
+	$(PEERS)/bin/python -m holdfast.lab.pipeline_bench $(PIPELINE_ARGS)
+
 # A venv of its own, so that the test suite never needs the peers.
 $(PEERS_STAMP): pyproject.toml scripts/find_python
 	@[ -x $(PEERS)/bin/python ] || "$$(scripts/find_python)" -m venv $(PEERS)
 	@echo 'bench-peers: installing the pinned peers into $(PEERS)'
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,pipeline]'
 	@touch $@
 
 proto: $(STAMP) ## regenerate src/holdfast/proto from proto/*.proto

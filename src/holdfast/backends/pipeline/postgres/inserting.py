@@ -54,15 +54,15 @@ class Intake:
         """Makes those that are not there yet, and tells watchers unless the caller does."""
         wanted = self._open()
         cursor = await connection.execute(_SQL["insert"], self._arguments(list(wanted.values())), binary=True)
-        rows = await cursor.fetchall()
-        made = {row[0] for row in rows}
-        if rows:
-            self.at_ms = rows[0][1]
+        at_ms, count, ids = await cursor.fetchone() or (0, 0, None)
+        if count:
+            self.at_ms = at_ms
             if tells:
                 await tell(connection, (), is_due=True)
-        if len(made) == len(wanted):
+        if count == len(wanted):
             self.ids |= {at: job.id for at, job in wanted.items()}
             return
+        made = set(ids or ())
         for at, job in wanted.items():  # of twins, the first one was made
             if job.id in made:
                 made.discard(job.id)

@@ -40,7 +40,11 @@ WITH moment AS MATERIALIZED (
 ), counted AS (
     INSERT INTO holdfast.tallies (queue, state, jobs) SELECT queue, 1, count(*) FROM made GROUP BY queue
 )
-SELECT made.id::text, m.ms FROM made CROSS JOIN moment m;
+-- Their ids are told only where some were not made.
+SELECT
+    (SELECT ms FROM moment), count(*),
+    CASE WHEN count(*) < cardinality(%(ids)b::text[]) THEN array_agg(id::text) END
+FROM made;
 
 -- name: known
 -- Whatever may answer drafts that were not made.

@@ -1,0 +1,106 @@
+"""The processes of both sides, over databases of one PostgreSQL: only the side that is measured runs."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from holdfast.lab.pipeline import place
+from holdfast.lab.processes import ended
+from holdfast.topology.private_postgres import PrivatePostgres
+
+#: As many worker processes with as many slots on both sides.
+WORKERS = 3
+CONCURRENCY = 5
+
+
+class Cluster:
+    """One PostgreSQL for all, with a database for each trial."""
+
+    def __init__(self, server: PrivatePostgres) -> None:
+        self._server = server
+        self._count = 0
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of an empty database, gone after the block; what earlier ones left to write is written first."""
+        self._count += 1
+        name = f"trial_{self._count}"
+        with psycopg.connect(self._server.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+            connection.execute(b"CHECKPOINT")
+        try:
+            yield self._server.url(name)
+        finally:
+            with psycopg.connect(self._server.url("postgres"), autocommit=True) as connection:
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A private PostgreSQL with the product's settings: it syncs every commit."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        server = PrivatePostgres(Path(folder) / "postgres")
+        server.start()
+        try:
+            yield Cluster(server)
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def ours(database: str, *, has_workers: bool) -> Iterator[Mapping[str, str]]:
+    """`holdfast up --topology pipeline` with its defaults; the environment of its producers."""
+    command = [sys.executable, "-m", "holdfast", "up", "--topology", "pipeline", "--port", "0", "--http-port", "0"]
+    command += ["--slots", str(CONCURRENCY), "--log-level", "warning", "--log-format", "json"]
+    if has_workers:
+        command += ["--app", "holdfast.lab.pipeline.our_app:app"]
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder, (Path(folder) / "log").open("wb") as log:
+        environment = {**os.environ, "HOLDFAST_DATABASE": database}
+        process = subprocess.Popen(
+            [*command, "--data", f"{folder}/data"], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        with ended(process):
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            yield {place.GATEWAY: f"holdfast://{ready['grpc']}"}
+
+
+@contextlib.contextmanager
+def procrastinate(database: str, *, has_workers: bool) -> Iterator[Mapping[str, str]]:
+    """Its schema and, where they are wanted, its worker processes, by its own command."""
+    environment = {place.DATABASE: database}
+    command = [sys.executable, "-m", "procrastinate", "--app=holdfast.lab.pipeline.procrastinate_app.app"]
+    _run([*command, "schema", "--apply"], environment, errors=subprocess.DEVNULL)
+    worker = [*command, "--log-level=warning", "worker", f"--concurrency={CONCURRENCY}"]
+    with contextlib.ExitStack() as stack:
+        if has_workers:
+            for _ in range(WORKERS):
+                environ = {**os.environ, **environment}
+                process = subprocess.Popen(worker, env=environ, stderr=subprocess.DEVNULL, text=True)
+                stack.enter_context(ended(process))
+        yield environment
+
+
+SIDES: Mapping[str, Callable[..., contextlib.AbstractContextManager[Mapping[str, str]]]] = {
+    "ours": ours,
+    "procrastinate": procrastinate,
+}
+
+
+def measure(environment: Mapping[str, str], side: str, what: str, count: int) -> dict[str, Any]:
+    """What a producer in a process of its own measured."""
+    command = [sys.executable, "-m", "holdfast.lab.pipeline.load", side, what, str(count)]
+    return dict(json.loads(_run(command, environment)))
+
+
+def _run(command: list[str], environment: Mapping[str, str], errors: int | None = None) -> bytes:
+    environ = {**os.environ, **environment}
+    return subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE, stderr=errors).stdout
