@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.chromium import watched
 from tests.browser.site import Site, site_in
@@ -72,6 +72,28 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) ->
         site.fleet.server("--http-port", port)
         expect(link).to_have_text("live")
         expect(health).to_contain_text("Healthy")
+
+
+def test_a_server_that_stands_still_is_noticed_where_there_is_no_feed(browser: Browser, tmp_path: Path) -> None:
+    """A question that is never answered counts as one that cannot be asked; when answers come, the page goes on."""
+    with site_in(tmp_path) as site, watched(browser) as tab:
+        link = tab.page.locator("#link")
+        tab.page.route("**/api/v1/capabilities", without_feed)
+        tab.page.goto(site.url)
+        expect(link).to_have_text("live")
+        tab.page.route("**/api/v1/stats", lambda _: None)
+        expect(link).to_have_text("no connection")
+        tab.page.unroute("**/api/v1/stats")
+        expect(link).to_have_text("live")
+
+
+def without_feed(route: Route) -> None:
+    """What the server can do, but for its feed."""
+    answer = route.fetch()
+    able = answer.json()
+    able["capabilities"].remove("feed")
+    able["missing"]["feed"] = "it has none"
+    route.fulfill(response=answer, json=able)
 
 
 def test_a_backend_without_numbers_still_has_its_jobs(tmp_path: Path, page: Page) -> None:

@@ -76,7 +76,7 @@ export class Live extends EventTarget {
     this.stop();
     const asked = (this.asked = {});
     try {
-      if (this.able.has("administration")) this.#stats(await get("/stats", {}, { tries: 1 }));
+      if (this.able.has("administration")) this.#stats(await get("/stats", {}, once()));
       else await this.#look();
       if (asked === this.asked) this.#tell("open");
     } catch (error) {
@@ -96,7 +96,7 @@ export class Live extends EventTarget {
 
   /** Whether it answers, where there are no numbers. */
   async #look() {
-    await get("/capabilities", {}, { tries: 1 });
+    await get("/capabilities", {}, once());
     this.trouble = "";
     this.#become("live");
     this.#tell("look");
@@ -131,4 +131,9 @@ export class Live extends EventTarget {
   #tell(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
+}
+
+/** For a question that is asked again soon: a server that stands still is one that does not answer. */
+function once() {
+  return { tries: 1, signal: AbortSignal.timeout(SILENT_MS) };
 }
