@@ -1,6 +1,7 @@
 """A client of an ensemble, with no server of ours in between: every port over one session of its own.
 
-Nothing is opened before the first question. A session that is lost is followed by another one, so this outlives both.
+Nothing is opened before the first question, and all who ask meanwhile wait for the same opening. A session that is
+lost is followed by another one, so this outlives both.
 """
 
 import asyncio
@@ -53,8 +54,7 @@ class BiddingJobs(NoAdmin, NoFeed):
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
-        self._changing = asyncio.Lock()
-        self._opened: tuple[Connection, NodeJobs] | None = None
+        self._opening: asyncio.Task[tuple[Connection, NodeJobs]] | None = None
         self.schedules = NoSchedules()
 
     async def __aenter__(self) -> Self:
@@ -66,23 +66,30 @@ class BiddingJobs(NoAdmin, NoFeed):
     @property
     def is_open(self) -> bool:
         """Whether somebody has answered yet."""
-        return self._opened is not None
+        opening = self._opening
+        return opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
 
     async def _jobs(self) -> "NodeJobs":
-        async with self._changing:
-            if self._opened is None:
-                connection = await open_connection(self._ensemble)
-                from holdfast.backends.zookeeper.jobs import NodeJobs  # noqa: PLC0415 - it needs kazoo
+        if self._opening is None or (self._opening.done() and not self.is_open):
+            self._opening = asyncio.create_task(self._open())
+        # Whoever gives up waiting does so alone.
+        return (await asyncio.shield(self._opening))[1]
 
-                self._opened = connection, NodeJobs(connection)
-            return self._opened[1]
+    async def _open(self) -> "tuple[Connection, NodeJobs]":
+        connection = await open_connection(self._ensemble)
+        from holdfast.backends.zookeeper.jobs import NodeJobs  # noqa: PLC0415 - it needs kazoo
+
+        return connection, NodeJobs(connection)
 
     async def close(self) -> None:
-        """Ends the session."""
-        async with self._changing:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened[0].close()
+        """Ends the session, or the attempt to have one."""
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        opening.cancel()
+        await asyncio.wait([opening])
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result()[0].close()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Durable on a majority when it returns."""

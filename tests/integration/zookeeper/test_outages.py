@@ -1,14 +1,18 @@
 """The ensemble is away: nobody hangs, nobody acts as an owner for longer than it may, and work goes on afterwards."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from holdfast import limits
-from holdfast.backends.zookeeper.connection import Phase
+from holdfast.backends.zookeeper.connection import Connection, Phase
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.errors import UnavailableError
+from holdfast.topology import bidding_jobs
+from holdfast.topology.ensemble_url import Ensemble
+from tests.e2e.fleet import stable_port
 from tests.integration.zookeeper.counting import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, until
 from tests.integration.zookeeper.test_races import submit
@@ -68,3 +72,20 @@ async def test_call_that_nobody_answers_fails_in_its_time(bidding: Bidding, way:
     await until(lambda: client.phase is Phase.SUSPENDED)
     with pytest.raises(UnavailableError):
         await NodeJobs(client).submit([JOB], [DRAFT])
+
+
+async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for one opening, and not each for its own after that of the one before."""
+    openings, opening = 0, bidding_jobs.open_connection
+
+    async def counted(ensemble: Ensemble) -> Connection:
+        nonlocal openings
+        openings += 1
+        return await opening(ensemble)
+
+    monkeypatch.setattr(bidding_jobs, "open_connection", counted)
+    async with bidding_jobs.BiddingJobs(Ensemble(hosts=f"127.0.0.1:{stable_port()}")) as jobs:
+        asked = [jobs.submit([JOB], [DRAFT]) for _ in range(3)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(answer, UnavailableError) for answer in answers] == [True] * 3
+        assert (openings, jobs.is_open) == (1, False)
