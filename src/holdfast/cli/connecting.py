@@ -176,7 +176,7 @@ def _not_served(folder: Path) -> UnavailableError:
 
 
 def _no_jobs(folder: Path) -> UnavailableError:
-    from holdfast.topology.node_identity import holds_database
+    from holdfast.topology.whose_directory import holds_database
 
     if holds_database(folder):
         message = (

@@ -42,7 +42,7 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
     from holdfast.clock import SystemClock
     from holdfast.errors import FailedPreconditionError
     from holdfast.topology.backing_up import take_backup
-    from holdfast.topology.node_identity import holds_database
+    from holdfast.topology.whose_directory import holds_database
 
     if parts := parts_of(directory):
         commands = "".join(f"\n  holdfast journal backup {directory / part} {target / part}" for part in parts)

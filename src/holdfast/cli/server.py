@@ -24,6 +24,10 @@ def up(**flags: object) -> None:
     own = _OF_TOPOLOGIES.get(settings.topology, {})
     unsaid = {name: value for name, value in own.items() if loaded.origins[name] == "default"}
     settings = msgspec.structs.replace(settings, **unsaid)
+    if not (settings.is_in_memory or settings.database or settings.ensemble):
+        from holdfast.topology.whose_directory import refuse_another
+
+        refuse_another(Path(settings.data), settings.topology)
     run_program(settings, _topology(settings.topology))
 
 

@@ -15,12 +15,9 @@ import msgspec
 
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
-from holdfast.journal.manifest import MANIFEST_NAME
-from holdfast.journal.segment import segment_names
+from holdfast.topology.whose_directory import holds_jobs, topology_of
 
 IDENTITY_NAME = "NODE"
-#: The services that keep something, each in a folder of its name.
-_OWNERS = ("job", "queue", "result")
 
 
 def claim(directory: Path, asked: Ownership | None) -> None:
@@ -29,11 +26,11 @@ def claim(directory: Path, asked: Ownership | None) -> None:
     if asked is None:
         if found is not None and not found.is_everything:
             raise _is_a_nodes(directory, found)
-        if not _holds_jobs(directory):
+        if not holds_jobs(directory):
             _refuse_parts(directory)
         return
     if found is None:
-        if not asked.is_everything and _holds_jobs(directory):
+        if not asked.is_everything and holds_jobs(directory):
             raise _is_nobodys(directory, asked)
         found = _written(directory, asked)
     if found != asked:
@@ -57,25 +54,11 @@ def identity_of(directory: Path) -> Ownership | None:
         ) from error
 
 
-def _holds_jobs(directory: Path) -> bool:
-    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-    return MANIFEST_NAME in names or bool(segment_names(names))
-
-
 def _refuse_parts(directory: Path) -> None:
     """What has its jobs in folders of several processes would look empty to one that serves it alone."""
-    node = identity_of(directory / "node-0")
-    if node is not None:
-        raise _is_of_several(directory, f"monolith --nodes {node.nodes}")
-    if all((directory / owner / MANIFEST_NAME).exists() for owner in _OWNERS):
-        raise _is_of_several(directory, "microservices")
-    if holds_database(directory):
-        raise _is_of_several(directory, "pipeline")
-
-
-def holds_database(directory: Path) -> bool:
-    """Whether the pipeline keeps its jobs there, in a private PostgreSQL."""
-    return (directory / "postgres" / "pg_hba.conf").exists()
+    topology, node = topology_of(directory), identity_of(directory / "node-0")
+    if topology not in {"", "embedded"}:
+        raise _is_of_several(directory, f"{topology} --nodes {node.nodes}" if node is not None else topology)
 
 
 def _written(directory: Path, ownership: Ownership) -> Ownership:

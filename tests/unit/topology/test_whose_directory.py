@@ -1,0 +1,40 @@
+"""Which topology a data directory belongs to."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import FailedPreconditionError
+from holdfast.journal.manifest import MANIFEST_NAME
+from holdfast.topology.whose_directory import refuse_another, topology_of
+
+SIGNS = {
+    "embedded": (MANIFEST_NAME,),
+    "monolith": ("node-0/NODE",),
+    "microservices": tuple(f"{owner}/{MANIFEST_NAME}" for owner in ("job", "queue", "result")),
+    "pipeline": ("postgres/pg_hba.conf",),
+    "zookeeper": ("zookeeper/ports.json",),
+}
+
+
+@pytest.mark.parametrize("topology", SIGNS)
+def test_directory_is_refused_by_every_topology_but_its_own(topology: str, tmp_path: Path) -> None:
+    """Jobs of another topology would look as if they were gone."""
+    for sign in SIGNS[topology]:
+        path = tmp_path / sign
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    refuse_another(tmp_path, topology)
+    for other in SIGNS.keys() - {topology}:
+        with pytest.raises(FailedPreconditionError, match=f"--topology {topology} --data") as refusal:
+            refuse_another(tmp_path, other)
+        assert refusal.value.reason == "TOPOLOGY_MISMATCH"
+
+
+def test_directory_that_nobody_has_used_is_for_everybody(tmp_path: Path) -> None:
+    """A folder that is missing, or holds other things, belongs to no topology."""
+    (tmp_path / "notes.txt").touch()
+    for directory in (tmp_path, tmp_path / "missing", tmp_path / "notes.txt"):
+        assert topology_of(directory) == ""
+        for topology in SIGNS:
+            refuse_another(directory, topology)
