@@ -21,7 +21,8 @@ async def test_nothing_is_sent_after_the_end() -> None:
     async def send(_templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         sent.append(len(drafts))
         begun.set()
-        return await asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
+        return await answer
 
     joiner = Joiner(send)
     batch = [JobDraft()] * limits.BATCH_JOBS_MAX
