@@ -113,7 +113,7 @@ class Claims(Protocol):
     ) -> list[Ticket]:
         """Takes visible rows that these kinds of workers could run, but none of a full lane (queue, route).
 
-        Nothing of a paused queue. High priorities first, then submit order.
+        Nothing of a paused queue. High priorities first, then by due time, then in submit order.
         """
         ...
 
@@ -253,7 +253,7 @@ class QueueBook(Protocol):
         ...
 
     async def set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """Durable when it returns."""
+        """Durable when it returns: a queue that drains takes nothing more, and what a pause held up is visible."""
         ...
 
     async def purge(self, queue: str, reason: str) -> int:
