@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from grpc_health.v1 import health
@@ -24,6 +24,8 @@ from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_publi
 METADATA_KEY = "authorization"
 _SCHEME = "bearer "
 _METHOD_CHARS_MAX = 200
+#: How long a client may take to read what is being written to it when its right ends.
+_LAST_WORD_S = 2.0
 Behaviour = Callable[..., Awaitable[Any]]
 
 
@@ -118,17 +120,18 @@ def _lasting(guard: Guard, behave: Behaviour, right: Right, decode: Callable[[by
         lost: list[HoldfastError] = []
         task = asyncio.current_task()
         assert task is not None
+        line = _Line(context, task.cancel)
 
         def end(error: HoldfastError) -> None:
             lost.append(error)
-            task.cancel()
+            line.end()
 
         try:
             visit = guard.enter(token_of(context), context.peer(), right, end)
         except HoldfastError as error:
             await refuse(context, error, name)
         try:
-            given = (decode(request) if decode is not None else request, context)
+            given = (decode(request) if decode is not None else request, cast("Context", line))
             await (run(*given, visit) if right is Open.CALLERS else run(*given))
         except asyncio.CancelledError:
             if not lost:
@@ -139,6 +142,45 @@ def _lasting(guard: Guard, behave: Behaviour, right: Right, decode: Callable[[by
             visit.leave()
 
     return guarded
+
+
+class _Line:
+    """A context that is not left in the middle of a message: no status can be sent while one is under way."""
+
+    def __init__(self, context: Context, leave: Callable[[], object]) -> None:
+        self._context = context
+        self._leave = leave
+        self._writing = 0
+        self._is_ending = False
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the context's own
+        return getattr(self._context, name)
+
+    async def write(self, message: object) -> None:
+        """Sends it; who comes when the end has begun waits for it."""
+        if self._is_ending:
+            await asyncio.get_running_loop().create_future()
+        self._writing += 1
+        try:
+            await self._context.write(message)
+        finally:
+            self._writing -= 1
+            if self._is_ending and not self._writing:
+                self._leave()
+
+    def end(self) -> None:
+        """Leaves once nothing is being written; a client that does not read is left all the same, without a word."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        if self._writing:
+            asyncio.get_running_loop().call_later(_LAST_WORD_S, self._give_up)
+        else:
+            self._leave()
+
+    def _give_up(self) -> None:
+        if self._writing:
+            self._leave()
 
 
 def _written(behave: Callable[..., Any]) -> Behaviour:
