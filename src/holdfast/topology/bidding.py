@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
+from holdfast import limits
 from holdfast.backends.ports import WorkApi
 from holdfast.errors import HoldfastError
 from holdfast.topology.bidding_jobs import BiddingJobs, bid_work
@@ -11,6 +12,9 @@ from holdfast.topology.link import Near, Ports
 from holdfast.topology.patience import Patience, patiently
 
 T = TypeVar("T")
+
+#: A call waits for the ensemble at most twice in a row before it fails: what lasted longer was answered at first.
+_ANSWERED_S = 3 * limits.ZOOKEEPER_CALL_MS / 1_000
 
 
 class Bidding:
@@ -26,12 +30,12 @@ class Bidding:
     ) -> T:
         """The answer; what is repeatable is asked again while the ensemble chooses a leader or a session is renewed."""
         if is_repeatable and self._jobs.is_open:
-            return await patiently(lambda: use(self._ports))
+            return await patiently(lambda: use(self._ports), Patience(_ANSWERED_S))
         return await use(self._ports)
 
     async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew."""
-        patience = Patience()
+        patience = Patience(_ANSWERED_S)
         while True:
             patience.begin()
             try:

@@ -15,6 +15,7 @@ PORT = 2_181
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORT_MAX = 65_535
 _SERVERS_MAX = 64
+_RESERVED = "zookeeper"
 _LEASE = "lease_ms"
 _FORM = "zk://host:port,host:port/path"
 
@@ -49,6 +50,8 @@ def ensemble_of(text: str) -> Ensemble:
     root = parts.path.rstrip("/") or ROOT
     if any(part in {"", ".", ".."} for part in root[1:].split("/")) or not re.fullmatch(r"[\w./-]+", root):
         raise _wrong(text, "a path is made of letters, digits, dots, underscores and hyphens")
+    if root.split("/")[1] == _RESERVED:
+        raise _wrong(text, f"what is below /{_RESERVED} is ZooKeeper's own")
     return Ensemble(hosts=",".join(hosts), root=root, lease_ms=_lease_ms(text, parts.query))
 
 

@@ -24,9 +24,13 @@ _PAUSE_MS_MAX = 200
 
 
 class Patience:
-    """One call's: decides after each failure whether to try again, and pauses before that."""
+    """One call's: decides after each failure whether to try again, and pauses before that.
 
-    def __init__(self) -> None:
+    Where it takes longer to find out that nobody answers, `answered_s` is longer than that.
+    """
+
+    def __init__(self, answered_s: float = _ANSWERED_S) -> None:
+        self._answered_s = answered_s
         self._started_s = time.monotonic()
         self._since_s: float | None = None
         self._tries = 0
@@ -40,7 +44,7 @@ class Patience:
         if error.code not in RETRYABLE:
             raise error
         now_s = time.monotonic()
-        if self._since_s is None or now_s - self._started_s > _ANSWERED_S:
+        if self._since_s is None or now_s - self._started_s > self._answered_s:
             self._since_s, self._tries = self._started_s if self._since_s is None else now_s, 0
         self._tries += 1
         is_gone = isinstance(error, UnavailableError)
@@ -51,9 +55,9 @@ class Patience:
         await asyncio.sleep(random.uniform(0, ceiling) / 1_000)
 
 
-async def patiently(once: Callable[[], Awaitable[T]]) -> T:
+async def patiently(once: Callable[[], Awaitable[T]], patience: Patience | None = None) -> T:
     """The answer of the first attempt that has one."""
-    patience = Patience()
+    patience = patience or Patience()
     while True:
         patience.begin()
         try:

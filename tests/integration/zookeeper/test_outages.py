@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import limits
+from holdfast.backends.zookeeper import connection as connecting
 from holdfast.backends.zookeeper.connection import Connection, Phase
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.errors import UnavailableError
-from holdfast.topology import bidding_jobs
+from holdfast.topology import bidding_jobs, patience
+from holdfast.topology.bidding import Bidding as Link
 from holdfast.topology.ensemble_url import Ensemble
 from tests.e2e.fleet import stable_port
 from tests.integration.zookeeper.counting import CountingWay
@@ -89,3 +91,28 @@ async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: py
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(answer, UnavailableError) for answer in answers] == [True] * 3
         assert (openings, jobs.is_open) == (1, False)
+
+
+async def test_call_does_not_wait_for_ever_for_an_ensemble_that_went_away(
+    zookeeper: Place, way: CountingWay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try takes a while to find out that nobody answers; that is no answer, and patience has an end."""
+    monkeypatch.setattr(connecting, "_CALL_S", 1.2)
+    monkeypatch.setattr(patience, "PATIENCE_S", 2.0)
+    link = Link(Ensemble(hosts=await way.open(), root=zookeeper.root))
+    try:
+        await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))
+        await way.close()
+        with pytest.raises(UnavailableError):
+            await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))
+    finally:
+        await link.close()
+
+
+async def test_session_lasts_as_long_as_the_servers_grant(zookeeper: Place) -> None:
+    """Whoever asks for more than they allow counts by what they allow."""
+    connection = await connecting.connect(*zookeeper, session_ms=3_600_000)
+    try:
+        assert connection.session_ms == 120_000
+    finally:
+        await connection.close()

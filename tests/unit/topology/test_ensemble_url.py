@@ -40,6 +40,7 @@ def test_url_names_servers_a_path_and_a_lease(text: str, expected: Ensemble) -> 
         ("zk://one/a//b", "a path is made of"),
         ("zk://one/../b", "a path is made of"),
         ("zk://one/a b", "a path is made of"),
+        ("zk://one/zookeeper/x", "is ZooKeeper's own"),
         ("zk://one?lease_ms=soon", "lease_ms= is a number"),
         ("zk://one?session=1", "lease_ms= is a number"),
         ("zk://one#x", "no place for"),
