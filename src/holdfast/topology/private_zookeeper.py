@@ -26,7 +26,9 @@ from holdfast.topology.zookeeper_server import ZooKeeperServer
 _PORTS = range(20_000, 32_000)
 _SESSION_MS_MAX = 120_000
 #: How long a server may take to learn what the leader knows, and to answer it after that.
-_LEARN_MS, _ANSWER_MS = 20_000, 4_000
+_LEARN_MS, _ANSWER_MS = 5_000, 3_000
+#: And how long it waits for a word of another candidate before it says its own again.
+_NEIGHBOUR_MS = 1_000
 
 _START_S = 60.0
 #: A server whose starter was killed takes a moment to end.
@@ -136,6 +138,9 @@ class PrivateZooKeeper:
             "tickTime": str(self._tick_ms),
             "initLimit": str(max(10, _LEARN_MS // self._tick_ms)),
             "syncLimit": str(max(5, _ANSWER_MS // self._tick_ms)),
+            # Neighbours are on this machine: one that stands still must not hold up the election of another leader.
+            "cnxTimeout": str(_NEIGHBOUR_MS),
+            "fastleader.maxNotificationInterval": str(_NEIGHBOUR_MS),
             "minSessionTimeout": str(2 * self._tick_ms),
             "maxSessionTimeout": str(_SESSION_MS_MAX),
             "dataDir": str(folder),

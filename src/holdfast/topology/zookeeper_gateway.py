@@ -7,8 +7,10 @@ import asyncio
 import os
 from contextlib import AsyncExitStack
 
+from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
+from holdfast.errors import UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.logs import get_logger
 from holdfast.settings import Settings
@@ -24,13 +26,17 @@ from holdfast.topology.worker_process import exempt_what_is_loaded
 _ELSEWHERE = "workers of this topology bid in its ensemble: holdfast worker --connect zk://{place}"
 
 
+#: How often an ensemble is asked at the start: it may be choosing its leader.
+_TRIES = 3
+
+
 async def serve(settings: Settings, ensemble: Ensemble) -> None:
     """Until TERM or INT; `UnavailableError` if the ensemble does not answer at the start."""
     protection = protect(settings)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
         async with AsyncExitStack() as closing:
-            connection = await open_connection(ensemble)
+            connection = await _connected(ensemble)
             closing.push_async_callback(connection.close)
             steward = Steward(connection)
             await steward.start()
@@ -46,3 +52,12 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
             announce({**line, "pid": os.getpid()}, f"the gateway is ready: {where}; Ctrl-C stops it")
             await stopping.wait()
         get_logger().info("stopped")
+
+
+async def _connected(ensemble: Ensemble) -> Connection:
+    for _ in range(1, _TRIES):
+        try:
+            return await open_connection(ensemble)
+        except UnavailableError as error:
+            get_logger().info("ensemble_away", message=f"{error.message}; asking again")
+    return await open_connection(ensemble)
