@@ -8,7 +8,7 @@ Invariants:
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +23,25 @@ class Bell(asyncio.Event):
     def rung(self, _event: object) -> None:
         """Called on the loop, whatever it was that happened."""
         self.set()
+
+
+class Watch:
+    """Rings a bell, and is counted; equal watches of one node ring once."""
+
+    __slots__ = ("_bell", "_traffic")
+
+    def __init__(self, traffic: Counter[str], bell: Bell) -> None:
+        self._traffic, self._bell = traffic, bell
+
+    def __call__(self, event: object) -> None:
+        self._traffic["rings"] += 1
+        self._bell.rung(event)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Watch) and other._bell is self._bell
+
+    def __hash__(self) -> int:
+        return id(self._bell)
 
 
 class Inbox:

@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, TypeVar
 
-from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 
 from holdfast import limits
-from holdfast.backends.zookeeper.bridge import Answer, Bell, Bridge, Convert
+from holdfast.backends.zookeeper.answers import done_of, error_of, none_if_missing, stat_of, stat_or_none, unknown
+from holdfast.backends.zookeeper.bridge import Answer, Bell, Bridge, Convert, Watch
+from holdfast.backends.zookeeper.granting import note_what_is_granted
 from holdfast.backends.zookeeper.paths import LAYOUT, Paths
 from holdfast.backends.zookeeper.transactions import (
     Check,
@@ -36,21 +36,15 @@ from holdfast.backends.zookeeper.transactions import (
     RefusedError,
     Stat,
     Step,
-    Why,
 )
-from holdfast.errors import FailedPreconditionError, HoldfastError, InternalError, UnavailableError
+from holdfast.errors import FailedPreconditionError, HoldfastError, UnavailableError
+from holdfast.logs import get_logger
 
 T = TypeVar("T")
 
 _CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
-_WHY = {
-    kazoo_errors.NodeExistsError: Why.EXISTS,
-    kazoo_errors.NoNodeError: Why.MISSING,
-    kazoo_errors.BadVersionError: Why.CHANGED,
-    kazoo_errors.NotEmptyError: Why.NOT_EMPTY,
-}
-#: What the other steps of a transaction are told that failed.
-_BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+#: Before anything is tried again that could not be done although the ensemble answers.
+_PAUSE_S = 0.05
 #: The library's logs are for its own authors: whoever wants them configures this logger.
 _LOGGER = logging.getLogger("holdfast.zookeeper.client")
 _LOGGER.addHandler(logging.NullHandler())
@@ -89,7 +83,7 @@ class Connection:
             logger=_LOGGER,
         )
         self._client.add_listener(lambda state: self._bridge.inbox.put(self._change, state))
-        _note_what_is_granted(self._client, self._granted)
+        note_what_is_granted(self._client, self._granted)
         self._connected = asyncio.Event()
         self._open: set[asyncio.Future[Any]] = set()
         #: The ensemble's time and this process's clock at one instant.
@@ -127,7 +121,7 @@ class Connection:
             task.cancel()
         for future in list(self._open):
             if not future.done():
-                future.set_exception(_unknown("the connection to ZooKeeper was closed"))
+                future.set_exception(unknown("the connection to ZooKeeper was closed"))
         with contextlib.suppress(Exception):  # the library could not end its thread in time; it ends by itself
             await asyncio.to_thread(self._client.stop)
         with contextlib.suppress(Exception):
@@ -136,12 +130,23 @@ class Connection:
     async def connected(self) -> None:
         """Waits until somebody can be asked; `UnavailableError` if that takes too long."""
         if self._is_closed:
-            raise _unknown("the connection to ZooKeeper was closed")
+            raise unknown("the connection to ZooKeeper was closed")
         try:
             async with asyncio.timeout(_CALL_S):
                 await self._connected.wait()
         except TimeoutError:
             raise UnavailableError(f"no ZooKeeper server answers at {self.hosts}", reason="ENSEMBLE_AWAY") from None
+
+    async def back(self) -> None:
+        """Waits until somebody can be asked again, however long that takes; `UnavailableError` once it is closed."""
+        await asyncio.sleep(_PAUSE_S)
+        while True:
+            try:
+                return await self.connected()
+            except UnavailableError:
+                if self._is_closed:
+                    raise
+                get_logger().info("ensemble_away", message="still trying to reach ZooKeeper")
 
     async def repeat(self, ask: Callable[[], Awaitable[T]]) -> T:
         """For what only reads: asked again when the connection is back, as long as that does not take too long."""
@@ -160,18 +165,18 @@ class Connection:
         """What a node holds; None if there is no such node, and then no bell will ring."""
         self.traffic["get"] += 1
         answer = self._client.get_async(path, self._watch(bell))
-        return self._asked(answer, lambda pair: Node(pair[0], _stat(pair[1])), _none_if_missing)
+        return self._asked(answer, lambda pair: Node(pair[0], stat_of(pair[1])), none_if_missing)
 
     def exists(self, path: str, bell: Bell | None = None) -> asyncio.Future[Stat | None]:
         """What is known of a node; the bell rings when it comes, changes or goes."""
         self.traffic["exists"] += 1
-        return self._asked(self._client.exists_async(path, self._watch(bell)), _stat_or_none)
+        return self._asked(self._client.exists_async(path, self._watch(bell)), stat_or_none)
 
     def children(self, path: str, bell: Bell | None = None) -> asyncio.Future[list[str] | None]:
         """The names below a node, in no order; None if there is no such node, and then no bell will ring."""
         self.traffic["children"] += 1
         answer = self._client.get_children_async(path, self._watch(bell))
-        return self._asked(answer, self._count_names, _none_if_missing)
+        return self._asked(answer, self._count_names, none_if_missing)
 
     def sync(self) -> asyncio.Future[object]:
         """What is read after this is no older than this request."""
@@ -192,7 +197,7 @@ class Connection:
                     transaction.delete(step.path, step.version)
                 case Check():
                     transaction.check(step.path, step.version)
-        return self._asked(transaction.commit_async(), lambda results: _done(steps, results))
+        return self._asked(transaction.commit_async(), lambda results: done_of(steps, results))
 
     def _asked(
         self, answer: Answer, convert: Convert | None = None, failed: Convert | None = None
@@ -200,9 +205,9 @@ class Connection:
         future = answer.future
         if convert is not None:
             answer.convert = convert
-        answer.failed = failed or _error_of
+        answer.failed = failed or error_of
         if self._is_closed and not future.done():
-            future.set_exception(_unknown("the connection to ZooKeeper was closed"))
+            future.set_exception(unknown("the connection to ZooKeeper was closed"))
         self._open.add(future)
         overdue = self._loop.call_later(_CALL_S, self._give_up, future)
         future.add_done_callback(lambda done: self._answered(done, overdue))
@@ -216,12 +221,12 @@ class Connection:
 
     def _give_up(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
-            future.set_exception(_unknown(f"ZooKeeper did not answer within {_CALL_S:.0f} s"))
+            future.set_exception(unknown(f"ZooKeeper did not answer within {_CALL_S:.0f} s"))
 
     def _watch(self, bell: Bell | None) -> Callable[[object], None] | None:
         if bell is None:
             return None
-        return _Watch(self.traffic, bell)
+        return Watch(self.traffic, bell)
 
     def _count_names(self, names: list[str]) -> list[str]:
         self.traffic["names"] += len(names)
@@ -234,9 +239,7 @@ class Connection:
         self.session_ms = session_ms
 
     def _change(self, state: str) -> None:
-        phase = Phase[state]
-        assert isinstance(state, str)
-        self.phase = phase
+        phase = self.phase = Phase[state]
         if state == KazooState.CONNECTED:
             self._connected.set()
             identity = self._client.client_id
@@ -284,76 +287,8 @@ class Connection:
             raise FailedPreconditionError(message, reason="LAYOUT_UNKNOWN")
 
 
-class _Watch:
-    """Rings a bell; equal watches of one node ring once."""
-
-    __slots__ = ("_bell", "_traffic")
-
-    def __init__(self, traffic: Counter[str], bell: Bell) -> None:
-        self._traffic, self._bell = traffic, bell
-
-    def __call__(self, event: object) -> None:
-        self._traffic["rings"] += 1
-        self._bell.rung(event)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Watch) and other._bell is self._bell
-
-    def __hash__(self) -> int:
-        return id(self._bell)
-
-
 async def connect(hosts: str, root: str, *, session_ms: int) -> Connection:
     """A connection that is connected; `UnavailableError` if no server answers in time."""
     connection = Connection(hosts, root, session_ms)
     await connection.open()
     return connection
-
-
-def _note_what_is_granted(client: KazooClient, granted: Callable[[int], None]) -> None:
-    """The library knows how long a session the servers grant, and tells nobody."""
-    handler = client._connection  # noqa: SLF001 - there is no other way, and the version is pinned
-    invoke = handler._invoke  # noqa: SLF001
-
-    def noting(timeout: float, request: object, xid: int | None = None) -> Any:  # noqa: ANN401 - as the library has it
-        answer = invoke(timeout, request, xid)
-        if isinstance(request, Connect) and answer[0].time_out > 0:
-            granted(answer[0].time_out)
-        return answer
-
-    handler._invoke = noting  # noqa: SLF001
-
-
-def _stat(stat: Any) -> Stat:  # noqa: ANN401 - the library's own tuple
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.mtime, stat.ephemeralOwner, stat.numChildren)
-
-
-def _stat_or_none(stat: Any) -> Stat | None:  # noqa: ANN401 - the library's own tuple
-    return None if stat is None else _stat(stat)
-
-
-def _done(steps: list[Step], results: list[Any]) -> Done:
-    for index, result in enumerate(results):
-        if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
-            raise RefusedError(index, steps[index], _WHY.get(type(result), Why.OTHER))
-    if any(isinstance(result, Exception) for result in results):
-        raise InternalError("ZooKeeper rolled a transaction back without saying why")
-    paths = [result if isinstance(result, str) else "" for result in results]
-    stats = [_stat(result) if isinstance(step, Put) else None for step, result in zip(steps, results, strict=True)]
-    return Done(paths, stats)
-
-
-def _none_if_missing(error: Exception) -> HoldfastError | None:
-    return None if isinstance(error, kazoo_errors.NoNodeError) else _error_of(error)
-
-
-def _error_of(error: Exception) -> HoldfastError:
-    """What of the library's errors is an answer is taken out before; what is left is no answer."""
-    name = type(error).__name__
-    if isinstance(error, kazoo_errors.NoAuthError | kazoo_errors.AuthFailedError):
-        return FailedPreconditionError(f"ZooKeeper does not allow this: {name}", reason="ENSEMBLE_REFUSED")
-    return _unknown(f"the connection to ZooKeeper was lost ({name})")
-
-
-def _unknown(message: str) -> UnavailableError:
-    return UnavailableError(message, reason="ENSEMBLE_LOST")

@@ -1,10 +1,9 @@
-"""A worker's session: one loop that bids, and the bids that it holds.
+"""A worker's session: what it holds, what it is told, and how it ends. `Taking` bids, `Settling` writes.
 
 Invariants:
 - A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by
   this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
   then nobody here may act on it, whatever the ensemble believes.
-- One loop bids. Watches, room and drain only wake it; nothing blocks them, and there is never a second loop.
 - After `is_drained` is told, and before `close` hands back, no bid is under way or in doubt: nothing can be taken
   unseen.
 """
@@ -20,27 +19,24 @@ from holdfast.backends.ports import Directive, Introduction
 from holdfast.backends.zookeeper.arriving import Arrival
 from holdfast.backends.zookeeper.bidding import Bidder, Taken
 from holdfast.backends.zookeeper.bridge import Bell
-from holdfast.backends.zookeeper.changing import Changing, Decided
+from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.connection import Connection, Phase
 from holdfast.backends.zookeeper.introducing import kind_of
 from holdfast.backends.zookeeper.line import Line
 from holdfast.backends.zookeeper.records import Kept
+from holdfast.backends.zookeeper.settling import Settling
 from holdfast.backends.zookeeper.steward import Steward
+from holdfast.backends.zookeeper.taking import Taking
 from holdfast.backends.zookeeper.transactions import Delete
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Note
-from holdfast.core.outcomes import result_of
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
 from holdfast.logs import get_logger
 
-#: Even who is told nothing looks this often, in case the one before in the line is deaf.
-_LOOK_S = 60.0
 #: Cancels that are remembered; most are of jobs that have ended.
 _ASKED_MAX = 10_000
-#: Before a change is tried again that could not be made although the ensemble answers.
-_PAUSE_S = 0.05
 #: How long `close` tries to hand back; what it cannot is recovered when the session has run out.
 _CLOSE_S = 3.0
 
@@ -67,9 +63,7 @@ class BidSession:
         self._news = News()
         self._heard = asyncio.Event()
         self._reports = Acknowledging()
-        self._room = 0
-        self._wake = Bell()
-        self._is_draining = self._is_waiting = False
+        self._is_draining = False
         self._is_closed = self._is_lost = False
         self._failure: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +71,9 @@ class BidSession:
         self._bidding: asyncio.Task[None] | None = None
         kind = kind_of(introduction)
         self._bidder = Bidder(self._changing, kind, self._worker)
-        self._line = Line(connection, self._paths.line(kind.name))
+        line = Line(connection, self._paths.line(kind.name))
+        self._taking = Taking(connection, self._bidder, line, tell=self._deliver)
+        self._settling = Settling(self._changing, self._worker)
         self._steward = Steward(connection)
 
     async def start(self) -> None:
@@ -106,7 +102,7 @@ class BidSession:
     @property
     def is_waiting(self) -> bool:
         """Whether it stands in its lines and waits to be woken: nothing is asked until something happens."""
-        return self._is_waiting and self._steward.is_waiting
+        return self._taking.is_waiting and self._steward.is_waiting
 
     # -- what the holder does
 
@@ -126,8 +122,7 @@ class BidSession:
     async def want(self, count: int) -> None:
         """More room."""
         self._refuse_if_over()
-        self._room += count
-        self._wake.set()
+        self._taking.want(count)
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Each row is a transaction; all are under way at once."""
@@ -169,15 +164,14 @@ class BidSession:
         """No more bids; `is_drained` follows once none is under way."""
         self._refuse_if_over()
         self._is_draining = True
-        self._wake.set()
+        self._taking.drain()
 
     async def close(self) -> None:
         """Hands back what is held, unless the session has failed: then another one may name it."""
         has_failed, is_orderly = self._failure is not None, self._is_draining
-        self._is_draining = True
         self._end(UnavailableError("the session was closed"))
         self._is_closed = True
-        self._wake.set()
+        self._taking.drain()
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -213,55 +207,15 @@ class BidSession:
     # -- bidding
 
     async def _bid(self) -> None:
-        """The one loop."""
-        while True:
-            try:
-                self._deliver(await self._bidder.make_sure())
-                if self._is_draining:
-                    break
-                if self._room > 0:
-                    await self._bid_once()
-                else:
-                    await self._line.leave()
-                    await self._awake(None)
-            except UnavailableError:
-                await self._until_connected()
+        await self._taking.run()
         self._news.is_drained = True
         self._heard.set()
         try:
-            await self._line.leave()
+            await self._taking.leave()
         except UnavailableError:
             self._log.debug("line_not_left")
 
-    async def _bid_once(self) -> None:
-        """Takes what is there; who finds nothing stands in line, and is first before it relies on being woken."""
-        if not self._line.is_in:
-            if not self._deliver(await self._bidder.take(self._room)) and not self._bidder.is_unsure:
-                await self._line.is_first(Bell())
-            return
-        bell = Bell()
-        if await self._line.is_first(bell) and self._deliver(await self._bidder.take(self._room, bell)):
-            await self._line.leave()  # the next one is first, and sees what is left
-            return
-        if self._bidder.is_unsure:
-            return
-        if not await self._awake(bell):
-            self._deliver(await self._bidder.take(self._room))
-
-    async def _awake(self, bell: Bell | None) -> bool:
-        """Waits for the bell, or for whatever the holder says; False if nothing came for long."""
-        self._is_waiting = bell is not None
-        waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, bell) if each is not None]
-        try:
-            done, _ = await asyncio.wait(waits, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._is_waiting = False
-            for wait in waits:
-                wait.cancel()
-        self._wake.clear()
-        return bool(done)
-
-    def _deliver(self, taken: list[Taken]) -> bool:
+    def _deliver(self, taken: list[Taken]) -> None:
         for each in taken:
             token, record = each.assignment.token, each.kept.record
             self._running[token] = each.kept
@@ -269,11 +223,8 @@ class BidSession:
             self._news.leases.append(each.assignment)
             if record.cancel_requested or record.id in self._asked:
                 self._news.cancels.append(token)
-        if taken:
-            self._room = max(0, self._room - len(taken))
-            self._heard.set()
-            self._watch_time()
-        return bool(taken)
+        self._heard.set()
+        self._watch_time()
 
     # -- outcomes
 
@@ -290,36 +241,14 @@ class BidSession:
         else:
             self._reporting.add(token)
             try:
-                await self._write_outcome(kept, row)
+                if not await self._settling.report(kept, row):
+                    self._log.info("report_refused", job_id=row.job_id, token=token, reason="STALE_TOKEN")
             finally:
                 self._reporting.discard(token)
             self._holding.drop([token])
             self._running.pop(token, None)
             self._asked.discard(row.job_id)
         self._acknowledge(report_id, 1)
-
-    async def _write_outcome(self, kept: Kept, row: ReportRow) -> None:
-        token = kept.record.token
-
-        async def decide(kept: Kept) -> Decided:
-            record, now_ms = kept.record, self._connection.now_ms()
-            if not self._is_ours(kept, token):
-                return None
-            return self._changing.moves.report(kept, result_of(record, token, row, now_ms), now_ms)
-
-        while True:
-            try:
-                changed = await self._changing.change(kept, decide)
-            except UnavailableError:
-                await self._until_connected()
-                continue
-            if changed is None:
-                self._log.info("report_refused", job_id=row.job_id, token=token, reason="STALE_TOKEN")
-            return
-
-    def _is_ours(self, kept: Kept, token: int) -> bool:
-        record = kept.record
-        return record.state == RUNNING and record.worker == self._worker and record.token == token
 
     def _acknowledge(self, report_id: int, rows: int) -> None:
         self._news.reported = max(self._news.reported, self._reports.answered(report_id, rows))
@@ -331,23 +260,7 @@ class BidSession:
     async def _hand_back(self, tokens: Collection[int], why: str, *, is_spent: bool) -> None:
         held = [kept for token in tokens if (kept := self._running.pop(token, None)) is not None]
         self._bidder.forget()
-        await asyncio.gather(*(self._give_back(kept, why, is_spent=is_spent) for kept in held))
-
-    async def _give_back(self, kept: Kept, why: str, *, is_spent: bool) -> None:
-        token = kept.record.token
-
-        async def decide(kept: Kept) -> Decided:
-            if not self._is_ours(kept, token):
-                return None
-            return self._changing.moves.give_back(kept, why, self._connection.now_ms(), is_spent=is_spent, has_bid=True)
-
-        while True:
-            try:
-                await self._changing.change(kept, decide)
-            except UnavailableError:
-                await self._until_connected()
-            else:
-                return
+        await asyncio.gather(*(self._settling.give_back(kept, why, is_spent=is_spent) for kept in held))
 
     def _revoke(self, tokens: Collection[int], why: str) -> list[int]:
         gone = self._holding.drop(tokens)
@@ -387,7 +300,7 @@ class BidSession:
                 for name in names or []:
                     self._connection.transact([Delete(f"{path}/{name}")])
             except UnavailableError:
-                await self._until_connected()
+                await self._connection.back()
                 continue
             await bell.wait()
 
@@ -409,7 +322,7 @@ class BidSession:
             try:
                 stat = await self._connection.exists(path, bell)
             except UnavailableError:
-                await self._until_connected()
+                await self._connection.back()
                 continue
             if self._is_closed:
                 return
@@ -427,16 +340,6 @@ class BidSession:
             self._end(UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED"))
             for task in self._tasks:
                 task.cancel()
-
-    async def _until_connected(self) -> None:
-        await asyncio.sleep(_PAUSE_S)
-        while True:
-            try:
-                return await self._connection.connected()
-            except UnavailableError:
-                if self._connection.is_closed:
-                    raise
-                self._log.info("ensemble_away", message="still trying to reach ZooKeeper")
 
     # -- ending
 
