@@ -1,6 +1,7 @@
 """`holdfast up --topology zookeeper`: an ensemble, a gateway and a worker by one command; apps that need no server."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -47,7 +48,9 @@ class Up:
         """The processes of each role, as they are now: `server` is one of the ensemble."""
         found: dict[str, list[int]] = {}
         for pid in self.program.children():
-            words = [word.decode() for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+            words: list[str] = []
+            with contextlib.suppress(OSError):  # it has ended since
+                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             roles = [role for word, role in _ROLES.items() if any(one.endswith(word) for one in words)]
             if roles:  # else it has just been started, or has ended
                 found.setdefault(roles[0], []).append(pid)
