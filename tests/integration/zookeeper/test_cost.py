@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from holdfast import limits
 from holdfast.backends.ports import JobDraft
+from holdfast.backends.zookeeper import lanes
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Extra
@@ -25,6 +27,23 @@ async def post(jobs: NodeJobs, count: int) -> list[str]:
         size = min(limits.BATCH_JOBS_MAX, count - len(ids))
         ids += accepted(await jobs.submit([JOB], [DRAFT] * size))
     return ids
+
+
+class TestPosting:
+    """What a process remembers of where it posts."""
+
+    async def test_lanes_that_are_remembered_are_bounded(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever makes a queue for each of its users costs a gateway no memory for ever, and all are posted."""
+        monkeypatch.setattr(lanes, "_LANES_MAX", 3)
+        jobs = NodeJobs(await bidding.client())
+        templates = [msgspec.structs.replace(JOB, queue=f"of-user-{number}") for number in range(8)]
+        drafts = [JobDraft(template=number) for number in range(8)]
+        assert len(accepted(await jobs.submit(templates, drafts))) == 8
+        known = jobs._changing.lanes
+        assert 0 < len(known._open) <= 3
+        assert len(known._locks) == 0
 
 
 class TestTaking:

@@ -10,6 +10,7 @@ Invariants:
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from weakref import WeakValueDictionary
 
 from holdfast import limits
 from holdfast.backends.zookeeper.connection import Connection
@@ -20,6 +21,8 @@ from holdfast.errors import UnavailableError
 
 #: Nodes of minutes that are remembered; most are past.
 _MINUTES_MAX = 1_000
+#: Lanes whose open bucket is remembered; whoever makes queues by the thousand does not use most of them again.
+_LANES_MAX = 10_000
 
 
 class _Open:
@@ -38,7 +41,8 @@ class Lanes:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._open: dict[Lane, _Open] = {}
-        self._locks: dict[Lane, asyncio.Lock] = {}
+        #: Each as long as somebody holds it or waits for it.
+        self._locks: WeakValueDictionary[Lane, asyncio.Lock] = WeakValueDictionary()
         #: Nodes of minutes that are known to be there.
         self._minutes: set[str] = set()
 
@@ -120,6 +124,8 @@ class Lanes:
         if not names:
             await self.ensure(lane)
             names = await self._names(path) or [bucket_name(0)]
+        if len(self._open) >= _LANES_MAX:
+            self._open.clear()
         found = self._open[lane] = _Open(max(map(bucket_number, names)))
         return found
 
