@@ -29,16 +29,16 @@ COUNTS: dict[str, dict[str, int]] = {
     "ours": {"together": 6_400, "alone": 500, "batched": 40_000, "idle": 200, "end_to_end": 20_000},
     "procrastinate": {"together": 3_200, "alone": 500, "batched": 20_000, "idle": 200, "end_to_end": 4_000},
 }
-_WITHOUT_WORKERS = ("together", "alone", "batched")
-_WITH_WORKERS = ("idle", "end_to_end")
+#: What is measured with so many worker processes: for each the number that suits Procrastinate best.
+_PARTS = ((0, ("together", "alone", "batched")), (1, ("idle",)), (running.WORKERS, ("end_to_end",)))
 Figures = dict[str, float]
 
 
 def trial(cluster: running.Cluster, side: str) -> Figures:
     """Everything that is measured of one side: submits without workers, then the rest with workers."""
     figures: Figures = {}
-    for has_workers, whats in ((False, _WITHOUT_WORKERS), (True, _WITH_WORKERS)):
-        with cluster.database() as database, running.SIDES[side](database, has_workers=has_workers) as environment:
+    for workers, whats in _PARTS:
+        with cluster.database() as database, running.SIDES[side](database, workers=workers) as environment:
             for what in whats:
                 figures[what] = _figure(running.measure(environment, side, what, COUNTS[side][what]))
     return figures

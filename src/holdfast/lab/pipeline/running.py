@@ -12,11 +12,12 @@ from typing import Any
 
 import psycopg
 
+from holdfast.lab.compare.topologies import last_words
 from holdfast.lab.pipeline import place
 from holdfast.lab.processes import ended
 from holdfast.topology.private_postgres import PrivatePostgres
 
-#: As many worker processes with as many slots on both sides.
+#: As many worker processes with as many slots on both sides; where Procrastinate is quicker with one, it gets one.
 WORKERS = 3
 CONCURRENCY = 5
 
@@ -56,11 +57,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
-def ours(database: str, *, has_workers: bool) -> Iterator[Mapping[str, str]]:
-    """`holdfast up --topology pipeline` with its defaults; the environment of its producers."""
+def ours(database: str, *, workers: int) -> Iterator[Mapping[str, str]]:
+    """`holdfast up --topology pipeline` with its defaults, however many are asked for; its producers' environment."""
     command = [sys.executable, "-m", "holdfast", "up", "--topology", "pipeline", "--port", "0", "--http-port", "0"]
     command += ["--slots", str(CONCURRENCY), "--log-level", "warning", "--log-format", "json"]
-    if has_workers:
+    if workers:
         command += ["--app", "holdfast.lab.pipeline.our_app:app"]
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder, (Path(folder) / "log").open("wb") as log:
         environment = {**os.environ, "HOLDFAST_DATABASE": database}
@@ -69,23 +70,26 @@ def ours(database: str, *, has_workers: bool) -> Iterator[Mapping[str, str]]:
         )
         with ended(process):
             assert process.stdout is not None
-            ready = json.loads(process.stdout.readline())
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"the pipeline does not start: {last_words(Path(folder) / 'log')}")
+            ready = json.loads(line)
             yield {place.GATEWAY: f"holdfast://{ready['grpc']}"}
 
 
 @contextlib.contextmanager
-def procrastinate(database: str, *, has_workers: bool) -> Iterator[Mapping[str, str]]:
-    """Its schema and, where they are wanted, its worker processes, by its own command."""
+def procrastinate(database: str, *, workers: int) -> Iterator[Mapping[str, str]]:
+    """Its schema and its worker processes, by its own command; as many slots in all, however many processes."""
     environment = {place.DATABASE: database}
     command = [sys.executable, "-m", "procrastinate", "--app=holdfast.lab.pipeline.procrastinate_app.app"]
     _run([*command, "schema", "--apply"], environment, errors=subprocess.DEVNULL)
-    worker = [*command, "--log-level=warning", "worker", f"--concurrency={CONCURRENCY}"]
+    slots = WORKERS * CONCURRENCY // max(1, workers)
+    worker = [*command, "--log-level=warning", "worker", f"--concurrency={slots}"]
     with contextlib.ExitStack() as stack:
-        if has_workers:
-            for _ in range(WORKERS):
-                environ = {**os.environ, **environment}
-                process = subprocess.Popen(worker, env=environ, stderr=subprocess.DEVNULL, text=True)
-                stack.enter_context(ended(process))
+        for _ in range(workers):
+            environ = {**os.environ, **environment}
+            process = subprocess.Popen(worker, env=environ, stderr=subprocess.DEVNULL, text=True)
+            stack.enter_context(ended(process))
         yield environment
 
 
