@@ -221,7 +221,7 @@ class Connection:
 
     def _give_up(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
-            future.set_exception(unknown(f"ZooKeeper did not answer within {_CALL_S:.0f} s"))
+            future.set_exception(unknown(f"ZooKeeper at {self.hosts} did not answer within {_CALL_S:.0f} s"))
 
     def _watch(self, bell: Bell | None) -> Callable[[object], None] | None:
         if bell is None:

@@ -18,11 +18,11 @@ from holdfast.backends.holding import Acknowledging, Holding, News
 from holdfast.backends.ports import Directive, Introduction
 from holdfast.backends.zookeeper.arriving import Arrival
 from holdfast.backends.zookeeper.bidding import Bidder, Taken
-from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.connection import Connection, Phase
 from holdfast.backends.zookeeper.introducing import kind_of
 from holdfast.backends.zookeeper.line import Line
+from holdfast.backends.zookeeper.listening import hear_cancels, until_superseded
 from holdfast.backends.zookeeper.records import Kept
 from holdfast.backends.zookeeper.settling import Settling
 from holdfast.backends.zookeeper.steward import Steward
@@ -91,7 +91,7 @@ class BidSession:
         self._connection.when_changed.append(self._changed)
         self._watch_time()
         self._bidding = self._spawn(self._bid())
-        self._spawn(self._listen())
+        self._spawn(hear_cancels(self._connection, self._worker, self._hear_cancels))
         self._spawn(self._attend())
         await self._steward.start()
 
@@ -289,21 +289,6 @@ class BidSession:
 
     # -- what comes from outside
 
-    async def _listen(self) -> None:
-        """Cancels: whoever asks leaves a word, and one watch hears them all."""
-        path, bell = self._paths.asked_of(self._worker), Bell()
-        while True:
-            bell.clear()
-            try:
-                names = await self._connection.children(path, bell)
-                self._hear_cancels(names or [])
-                for name in names or []:
-                    self._connection.transact([Delete(f"{path}/{name}")])
-            except UnavailableError:
-                await self._connection.back()
-                continue
-            await bell.wait()
-
     def _hear_cancels(self, job_ids: list[str]) -> None:
         """What is not held yet may be under way."""
         tokens = self._holding.of_jobs(job_ids)
@@ -315,23 +300,12 @@ class BidSession:
         self._asked.update(job_ids)
 
     async def _attend(self) -> None:
-        """Watches its own node: a newer session of this worker takes it away."""
-        path, bell = self._paths.worker(self._worker), Bell()
-        while True:
-            bell.clear()
-            try:
-                stat = await self._connection.exists(path, bell)
-            except UnavailableError:
-                await self._connection.back()
-                continue
-            if self._is_closed:
-                return
-            if stat is None or stat.owner != self._session_id:
-                self._log.warning("worker_superseded", message="two workers have this id")
-                message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
-                self._end(AbortedError(message, reason="WORKER_SUPERSEDED"))
-                return
-            await bell.wait()
+        await until_superseded(self._connection, self._worker, self._session_id)
+        if self._is_closed:
+            return
+        self._log.warning("worker_superseded", message="two workers have this id")
+        message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
+        self._end(AbortedError(message, reason="WORKER_SUPERSEDED"))
 
     def _changed(self, phase: Phase) -> None:
         if phase is Phase.LOST and not self._is_closed:
