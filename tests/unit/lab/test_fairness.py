@@ -18,15 +18,17 @@ def slots_of(command: list[str]) -> int:
     """How many jobs the process runs at a time, by its command line."""
     if "worker" not in command and "node" not in command:
         return 0
-    return int(command[command.index("--slots") + 1])
+    option = "--slots" if "--slots" in command else "--concurrency"
+    return int(command[command.index(option) + 1])
 
 
 @DESIGNS
 async def test_topologies_have_the_same_slots(topology: Topology) -> None:
-    """Six in all: in one worker, or one in each of six nodes."""
+    """Six in all: in one worker, in three, or one in each of six nodes."""
     slots = [count for command in await commands(topology) if (count := slots_of(command))]
     assert sum(slots) == SLOTS
-    assert slots == ([1] * SLOTS if topology.name == "monolith" else [SLOTS])
+    assert len(slots) == {"monolith": SLOTS, "pipeline": 3}.get(topology.name, 1)
+    assert len(set(slots)) == 1
 
 
 @DESIGNS
