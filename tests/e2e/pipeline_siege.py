@@ -163,11 +163,11 @@ class Siege:
 
     def stop_leader(self) -> None:
         """Whoever fires schedules stands still until another one has fired, and goes on as if nothing had been."""
+        self.wait_for("scheduler")
         leader = eventually(self._leader, lambda seat: seat is not None, what="a leader")
         assert leader is not None
         with self._standing_still([leader.program.pid]):
-            epoch = self.facts.epoch()
-            eventually(self.facts.epoch, lambda now: now > epoch, what="another leader")
+            eventually(self._leader, lambda seat: seat not in {None, leader}, what="another leader")
             ticks = self.facts.ticked()
             eventually(self.facts.ticked, lambda now: now > ticks + 1, what="ticks of another leader")
         self.faults["stop leader"] += 1
