@@ -1,7 +1,6 @@
 """A database that goes, comes back, loses an answer or says nothing: never a hang, never a job lost or doubled."""
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -206,8 +205,7 @@ def test_uvloop_carries_it(database: str) -> None:
             changes = store.rows.changes()
             assert await anext(changes) == frozenset()
             job_id = await ended(store)
-            heard = [await anext(changes) for _ in itertools.repeat(None, 2)]
-            assert heard == [{job_id}, {job_id}]
+            assert await anext(changes) == {job_id}
             await changes.aclose()  # type: ignore[attr-defined]
 
     uvloop.run(main())
