@@ -21,7 +21,7 @@ from tests.e2e.nodes import NodeSet
 
 SEED = seed(20_261_115)
 NODES = 3
-KILLS = kills_each(10)
+KILLS = kills_each(4)
 CLIENTS = 6
 TEMPLATES = [Template("echo", max_losses=100)]
 

@@ -13,7 +13,7 @@ from tests.e2e.waiting import eventually, pause
 from tests.e2e.wire import Wire
 
 SEED = 20_261_115
-KILLS = 10
+KILLS = 5
 SERVICE = "/holdfast.v1.ScheduleService"
 #: Name, rule of catching up, rule of overlap. Nobody runs their jobs, so what must not overlap is skipped.
 PLANS = (("none", "none", "allow"), ("latest", "latest", "allow"), ("all", "all", "allow"), ("alone", "all", "skip"))

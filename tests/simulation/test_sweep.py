@@ -9,7 +9,7 @@ from holdfast.testing.simulation.runner import Tally, run_seed, run_settings
 from holdfast.testing.simulation.swarm import Settings
 
 SEEDS_PER_CHUNK = 5
-CHUNKS = 30
+CHUNKS = 12
 REGRESSIONS = Path(__file__).parent / "regressions.txt"
 
 
