@@ -162,7 +162,7 @@ class Serving:
     def __call__(self, *, lease_ms: int = 0, heartbeat_ms: int = 0, slots: int = 0, nodes: int = 2) -> Served:
         """A fresh one that is ready; with a worker of so many slots, if any."""
         self._count += 1
-        data = f"served-{self._count}"
+        data = f"{self.topology.name.lower()}-{self._count}"
         if self.topology is Topology.MICROSERVICES:
             return self._services(data, lease_ms, heartbeat_ms, slots)
         timing = (

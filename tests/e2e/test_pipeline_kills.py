@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 
 from holdfast.proto import holdfast_pb2 as own
@@ -52,7 +53,17 @@ def set_schedules(wire: Wire) -> None:
     """One tick a second, of each."""
     for name in SCHEDULES:
         spec = own.ScheduleSpec(name=name, template=own.JobTemplate(type="tick", max_losses=20), every_ms=SECOND)
+        eventually(partial(_is_set, wire, spec), what=f"the schedule {name}")
+
+
+def _is_set(wire: Wire, spec: own.ScheduleSpec) -> bool:
+    """Whether it was taken; right after the start a gateway may not have found a scheduler yet."""
+    try:
         wire.raw("/holdfast.v1.ScheduleService/SetSchedule", spec.SerializeToString())
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.UNAVAILABLE, error
+        return False
+    return True
 
 
 def faults(siege: Siege, clients: list[Client], draw: random.Random) -> list[Callable[[], None]]:
