@@ -59,9 +59,10 @@ RULES = (
     Rule("backends/ledger/", ours=("backends", "coordinator", "core", "errors", "limits")),
     Rule("backends/microservices/", ours=("backends", "client", "core", "proto", "errors", "limits", "logs")),
     Rule("backends/pipeline/", ours=("backends", "core", "errors", "limits", "logs")),
+    Rule("backends/joining.py", ours=("backends.ports", "core", "errors", "limits")),
     Rule("backends/ports.py", ours=("core", "errors", "limits")),
     Rule("gateway/", ours=("gateway", "backends", "coordinator", "core", "proto", "errors", "limits", "logs")),
-    Rule("client/", ours=("client", "backends.ports", "core", "proto", "errors", "limits")),
+    Rule("client/", ours=("client", "backends.joining", "backends.ports", "core", "proto", "errors", "limits")),
     # Spans begin where jobs are submitted and where they run: of `observe`, both know them and nothing else.
     Rule("worker/", ours=("worker", "backends.ports", "core", "observe.tracing", "errors", "limits", "logs")),
     Rule(

@@ -20,7 +20,7 @@ from holdfast.core.overview import QueueView as QueueView  # noqa: PLC0414 - par
 from holdfast.core.progress import Progress as Progress  # noqa: PLC0414 - part of this port
 
 
-class JobDraft(msgspec.Struct, frozen=True):
+class JobDraft(msgspec.Struct, frozen=True, gc=False):
     """A job that somebody wants accepted. It is due after `delay_ms` or at `not_before_ms`, whichever is later."""
 
     template: int = 0

@@ -10,6 +10,7 @@ from typing import Self
 from google.protobuf.message import Message
 
 from holdfast import limits
+from holdfast.backends.joining import Joiner
 from holdfast.backends.ports import (
     Explanation,
     FeedPart,
@@ -48,9 +49,11 @@ _WALK_S = 60.0
 class RemoteJobs:
     """Everything that can be asked of one server. Use it as a context manager, or close it."""
 
-    def __init__(self, carrier: Carrier, retrying: Retrying | None = None) -> None:
+    def __init__(self, carrier: Carrier, retrying: Retrying | None = None, *, joins: bool = False) -> None:
+        """`joins`: single jobs with ids that are submitted while others are on their way travel together."""
         self._carrier = carrier
         self._retrying = retrying or Retrying()
+        self._joiner = Joiner(self._submit) if joins else None
         self.schedules = RemoteSchedules(carrier, self._retrying)
 
     async def __aenter__(self) -> Self:
@@ -61,12 +64,19 @@ class RemoteJobs:
 
     async def close(self) -> None:
         """Ends the connection."""
+        if self._joiner is not None:
+            await self._joiner.close()
         await self._carrier.close()
 
     # -- jobs
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Repeated by itself where every draft has an id or a request id, for then it finds the first one's jobs."""
+        if self._joiner is not None and len(drafts) == 1 and drafts[0].id:
+            return await self._joiner.submit(templates, drafts)
+        return await self._submit(templates, drafts)
+
+    async def _submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         if any(template.simulated for template in templates):
             raise InvalidArgumentError("simulated work is submitted over taskqueue.v1", reason="TEMPLATE_SIMULATED")
         with views.sendable():

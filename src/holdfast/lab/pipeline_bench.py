@@ -26,8 +26,8 @@ from holdfast.lab.pipeline.load import BATCH, BATCHES_AT_A_TIME, CALLERS
 
 #: How many jobs of each kind a side gets: about as many as it takes the same time for.
 COUNTS: dict[str, dict[str, int]] = {
-    "ours": {"together": 6_400, "alone": 500, "batched": 40_000, "idle": 200, "end_to_end": 20_000},
-    "procrastinate": {"together": 3_200, "alone": 500, "batched": 20_000, "idle": 200, "end_to_end": 4_000},
+    "ours": {"together": 12_800, "alone": 500, "batched": 120_000, "idle": 200, "end_to_end": 20_000},
+    "procrastinate": {"together": 4_800, "alone": 500, "batched": 40_000, "idle": 200, "end_to_end": 4_000},
 }
 #: What is measured with so many worker processes: for each the number that suits Procrastinate best.
 _PARTS = ((0, ("together", "alone", "batched")), (1, ("idle",)), (running.WORKERS, ("end_to_end",)))

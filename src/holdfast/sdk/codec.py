@@ -91,6 +91,8 @@ class Codec:
     # -- to the payload
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if not kwargs and self._is_plain and len(args) <= len(self._names):
+            return dict(zip(self._names, args, strict=False))
         if self._is_plain and len(args) <= len(self._names) and not kwargs.keys() & self._names[: len(args)]:
             # Unknown and missing names are found when the payload is read back.
             return {**dict(zip(self._names, args, strict=False)), **kwargs}

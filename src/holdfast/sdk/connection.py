@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.core.owner import uuid4
+from holdfast.core.owner import mint, uuid4
 from holdfast.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -81,6 +81,10 @@ class Connection:
     def mint(self) -> str:
         """An id that nobody else has."""
         return uuid4(os.urandom(16))
+
+    def mint_many(self, count: int) -> list[str]:
+        """So many of them, from one draw."""
+        return mint(os.urandom, count)
 
     def before_close(self, closer: Closer) -> None:
         """Has something ended first: what works for this app ends before what it works with."""

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from holdfast import limits
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 C = TypeVar("C")
 R = TypeVar("R")
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class FunctionInfo:
@@ -117,31 +120,38 @@ class JobFunction(Generic[P, C, R]):
 
         Raises SubmitManyError if some are refused; it has the handles of those that are not.
         """
-        return self._submitter.many([self._item_of(call) for call in calls])
+        item_of = self._item_maker()
+        return self._submitter.many([item_of(call) for call in calls])
 
     async def asubmit_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
         """The same, to be awaited."""
         import asyncio
 
-        items = []
+        items, item_of = [], self._item_maker()
         for call in calls:
-            items.append(self._item_of(call))
+            items.append(item_of(call))
             if len(items) % limits.BATCH_JOBS_MAX == 0:
                 await asyncio.sleep(0)  # others on the caller's loop have their turn
         return await self._submitter.amany(items)
 
-    def _item_of(self, call: Sequence[Any] | Mapping[str, Any]) -> Item:
-        if type(call) is tuple:  # by far the most common, and instance checks of abstract types are slow
-            return self._item(call, {})
-        if isinstance(call, Mapping):
-            return self._item((), call)
-        if isinstance(call, str | bytes) or not isinstance(call, Sequence):
-            raise InvalidArgumentError(
-                f"expected each call to be a tuple or a dict of arguments, got {type(call).__name__};"
-                " a single argument is (value,)",
-                reason="ARGUMENTS_INVALID",
-            )
-        return self._item(call, {})
+    def _item_maker(self) -> Callable[[Sequence[Any] | Mapping[str, Any]], Item]:
+        plan, codec = self._plan, self._info.codec
+        encode = codec().encode
+
+        def item_of(call: Sequence[Any] | Mapping[str, Any]) -> Item:
+            if type(call) is tuple:  # by far the most common, and instance checks of abstract types are slow
+                return Item(plan, encode(call, _NONE), codec)
+            if isinstance(call, Mapping):
+                return Item(plan, encode((), call), codec)
+            if isinstance(call, str | bytes) or not isinstance(call, Sequence):
+                raise InvalidArgumentError(
+                    f"expected each call to be a tuple or a dict of arguments, got {type(call).__name__};"
+                    " a single argument is (value,)",
+                    reason="ARGUMENTS_INVALID",
+                )
+            return Item(plan, encode(call, _NONE), codec)
+
+        return item_of
 
     def _item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Item:
         return Item(self._plan, self._info.codec().encode(args, kwargs), self._info.codec)

@@ -109,13 +109,16 @@ class Submitter:
     async def _batch(self, items: Sequence[Item], context: TraceContext | None) -> list[Job[Any] | HoldfastError]:
         templates: dict[Template, int] = {}
         drafts: list[JobDraft] = []
-        for plan, payload, _ in items:
+        for (plan, payload, _), job_id in zip(items, self._connection.mint_many(len(items)), strict=True):
             number = templates.setdefault(plan.template, len(templates))
-            drafts.append(plan.draft(self._connection.mint(), payload, number, context))
+            drafts.append(plan.draft(job_id, payload, number, context))
         try:
             submitted = await self._connection.call(lambda ports: ports.jobs.submit(list(templates), drafts))
         except HoldfastError as error:
             return [error] * len(items)
+        if not submitted.refusals and not submitted.existing:
+            connection = self._connection
+            return [Job(connection, job_id, item.codec) for job_id, item in zip(submitted.job_ids, items, strict=True)]
         return [self._outcome(submitted, index, item) for index, item in enumerate(items)]
 
     def _outcome(self, submitted: Submitted, index: int, item: Item) -> Job[Any] | HoldfastError:

@@ -88,16 +88,19 @@ class CountedJobs:
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Jobs that were there before are not counted again."""
         submitted = await self._timed("submit", self._jobs.submit(templates, drafts))
+        if len(templates) == 1 and not submitted.existing and not submitted.refusals:
+            self._add(templates[0], len(drafts))
+            return submitted
         for place, (job_id, draft) in enumerate(zip(submitted.job_ids, drafts, strict=True)):
             if job_id and place not in submitted.existing:
                 self._add(templates[draft.template])
         return submitted
 
-    def _add(self, template: Template) -> None:
+    def _add(self, template: Template, count: int = 1) -> None:
         pair = (template.queue, template.type)
         if pair not in self.submitted and len(self.submitted) >= SERIES_MAX:
             pair = (OTHER, OTHER)
-        self.submitted[pair] = self.submitted.get(pair, 0) + 1
+        self.submitted[pair] = self.submitted.get(pair, 0) + count
 
     async def get(self, job_id: str) -> JobView:
         """The job."""

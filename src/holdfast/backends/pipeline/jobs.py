@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 
-from holdfast.backends.pipeline.joining import Joiner
+from holdfast.backends.joining import Joiner
 from holdfast.backends.pipeline.store import Store
 from holdfast.backends.pipeline.waiting import Settled, Waiters
 from holdfast.backends.pipeline.why import why

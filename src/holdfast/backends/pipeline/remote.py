@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
+from holdfast.backends.joining import Joiner
 from holdfast.backends.pipeline.balancing import Balancer
-from holdfast.backends.pipeline.joining import Joiner
 from holdfast.backends.pipeline.wire import METHODS, WAIT_MS_MAX, Changed, Ended, answer_of, question
 from holdfast.backends.ports import (
     Explanation,

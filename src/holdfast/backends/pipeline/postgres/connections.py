@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool
 
+from holdfast.backends.pipeline.postgres.arrays import Packed, PackedDumper
 from holdfast.backends.pipeline.postgres.failures import UNDONE, in_our_words, meaning_of
 from holdfast.backends.pipeline.postgres.migrating import known_migrations, migrate
 from holdfast.backends.pipeline.postgres.synced_cursor import SyncedCursor
@@ -184,9 +185,13 @@ async def _read_clock(connection: Connection) -> int:
 
 
 async def configure(connection: Connection) -> None:
-    """Every integer is a bigint, so that a statement is prepared once and not for each width of its numbers."""
+    """Every integer is a bigint, so that a statement is prepared once and not for each width of its numbers.
+
+    Arrays that are packed are sent as they are.
+    """
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_dumper(int, Int8BinaryDumper)
+    connection.adapters.register_dumper(Packed, PackedDumper)
 
 
 def cut_off(connection: Connection) -> None:

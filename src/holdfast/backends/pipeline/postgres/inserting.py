@@ -5,8 +5,12 @@ statement, so that it may be repeated after a lost answer.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+from psycopg.errors import UniqueViolation
+
+from holdfast.backends.pipeline.postgres.arrays import byte_strings, uuids
 from holdfast.backends.pipeline.postgres.connections import Connection
 from holdfast.backends.pipeline.postgres.reading import (
     TEMPLATE_END,
@@ -50,32 +54,79 @@ class Intake:
     def _open(self) -> dict[int, New]:
         return {at: job for at, job in self._jobs.items() if at not in self.ids and at not in self.refusals}
 
-    async def make(self, connection: Connection, *, tells: bool = True) -> None:
-        """Makes those that are not there yet, and tells watchers unless the caller does."""
+    async def make_new(self, connection: Connection) -> None:
+        """Makes those that are not there yet. Each statement is a transaction of its own."""
+        if self._is_plain:
+            with suppress(UniqueViolation):  # one was there already, and none was made
+                await self._make_plain(connection)
+        if not self.is_settled:
+            await self._make(connection)
+
+    async def make(self, connection: Connection) -> None:
+        """Makes those that are not there yet, and tells watchers."""
+        if await self._make(connection):
+            await tell(connection, (), is_due=True)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether they have nothing but a payload, and nobody has looked for them yet."""
+        return (
+            len(self._templates) == 1
+            and not self.ids
+            and not self.refusals
+            and all(job.extra is None and not job.not_before_ms and not job.delay_ms for job in self._jobs.values())
+        )
+
+    async def _make_plain(self, connection: Connection) -> None:
+        jobs = list(self._jobs.values())
+        template = self._templates[0]
+        arguments = {
+            "ids": uuids([job.id for job in jobs]),
+            "payloads": byte_strings([job.payload for job in jobs]),
+            "type": template.type,
+            "queue": template.queue,
+            "route": "sim" if template.simulated else template.type,
+            "priority": template.priority,
+            "attempts": template.max_attempts,
+            "losses": template.max_losses,
+            "timeout": template.timeout_ms,
+            "kind": template.backoff.kind,
+            "base": template.backoff.base_ms,
+            "cap": template.backoff.max_ms,
+            "simulated": template.simulated,
+        }
+        cursor = await connection.execute(_SQL["insert_plain"], arguments, binary=True)
+        at_ms, count = await cursor.fetchone() or (0, 0)
+        if count:
+            self.at_ms = at_ms
+            self.ids = {at: job.id for at, job in self._jobs.items()}
+
+    async def _make(self, connection: Connection) -> bool:
+        """Whether any was made."""
         wanted = self._open()
         cursor = await connection.execute(_SQL["insert"], self._arguments(list(wanted.values())), binary=True)
         at_ms, count, ids = await cursor.fetchone() or (0, 0, None)
-        if count:
-            self.at_ms = at_ms
-            if tells:
-                await tell(connection, (), is_due=True)
+        if not count:
+            return False
+        self.at_ms = at_ms
         if count == len(wanted):
             self.ids |= {at: job.id for at, job in wanted.items()}
-            return
+            return True
         made = set(ids or ())
         for at, job in wanted.items():  # of twins, the first one was made
             if job.id in made:
                 made.discard(job.id)
                 self.ids[at] = job.id
+        return True
 
     def _arguments(self, jobs: Sequence[New]) -> dict[str, Any]:
         templates = self._templates
         extras = [job.extra for job in jobs]
         has_extra = any(extra is not None for extra in extras)
         return {
-            "ids": [job.id for job in jobs],
-            "templates": [job.template for job in jobs],
-            "payloads": [job.payload for job in jobs],
+            "ids": uuids([job.id for job in jobs]),
+            "templates": [job.template for job in jobs] if any(job.template for job in jobs) else None,
+            "payloads": byte_strings([job.payload for job in jobs]),
             "not_before": [job.not_before_ms for job in jobs] if any(job.not_before_ms for job in jobs) else None,
             "delays": [job.delay_ms for job in jobs] if any(job.delay_ms for job in jobs) else None,
             "extras": [packed(extra) for extra in extras] if has_extra else None,

@@ -53,7 +53,7 @@ class PostgresRows:
         for _ in range(_TRIES):
             if intake.is_settled:
                 break
-            await self._database.ask(lambda connection: intake.make(connection, tells=False))
+            await self._database.ask(intake.make_new)
             if not intake.is_settled:
                 await self._database.ask(intake.find)
         else:

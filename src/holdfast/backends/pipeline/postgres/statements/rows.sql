@@ -1,3 +1,26 @@
+-- name: insert_plain
+-- Most submissions: jobs of one template with nothing but a payload, all of them new. If one is not, or takes a place
+-- that is taken, nothing is made. They are numbered in the order of the arrays, which nothing here can change.
+WITH moment AS MATERIALIZED (
+    SELECT holdfast.now_ms() AS ms
+), made AS (
+    INSERT INTO holdfast.jobs (
+        id, created_ms, visible_ms, payload,
+        type, queue, route, priority, max_attempts, max_losses, timeout_ms,
+        backoff_kind, backoff_base_ms, backoff_max_ms, simulated
+    )
+    SELECT
+        d.id, m.ms, m.ms, d.payload,
+        %(type)s, %(queue)s, %(route)s, %(priority)s, %(attempts)s, %(losses)s, %(timeout)s,
+        %(kind)s, %(base)s, %(cap)s, %(simulated)s
+    FROM moment m CROSS JOIN unnest(%(ids)b::uuid[], %(payloads)b::bytea[]) AS d(id, payload)
+    WHERE NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = %(queue)s AND q.mode = 3)
+    RETURNING 1
+), counted AS (
+    INSERT INTO holdfast.tallies (queue, state, jobs) SELECT %(queue)s, 1, count(*) FROM made HAVING count(*) > 0
+)
+SELECT (SELECT ms FROM moment), count(*) FROM made;
+
 -- name: insert
 -- One statement, one commit. What is not made is there already, or its queue takes no new jobs.
 WITH moment AS MATERIALIZED (
@@ -14,7 +37,7 @@ WITH moment AS MATERIALIZED (
         t.priority, t.max_attempts, t.max_losses, t.timeout_ms,
         t.backoff_kind, t.backoff_base_ms, t.backoff_max_ms, t.simulated
     FROM unnest(
-        %(ids)b::text[]::uuid[], %(templates)b::bigint[], %(payloads)b::bytea[],
+        %(ids)b::uuid[], %(templates)b::bigint[], %(payloads)b::bytea[],
         %(not_before)b::bigint[], %(delays)b::bigint[],
         %(extras)b::bytea[], %(labels)b::text[], %(request_ids)b::text[], %(unique_keys)b::text[]
     ) WITH ORDINALITY AS d(
@@ -26,7 +49,7 @@ WITH moment AS MATERIALIZED (
     ) WITH ORDINALITY AS t(
         type, queue, priority, max_attempts, max_losses,
         timeout_ms, backoff_kind, backoff_base_ms, backoff_max_ms, simulated, place
-    ) ON t.place = d.template + 1
+    ) ON t.place = coalesce(d.template, 0) + 1
     CROSS JOIN moment m
     CROSS JOIN LATERAL (
         SELECT greatest(
@@ -43,7 +66,7 @@ WITH moment AS MATERIALIZED (
 -- Their ids are told only where some were not made.
 SELECT
     (SELECT ms FROM moment), count(*),
-    CASE WHEN count(*) < cardinality(%(ids)b::text[]) THEN array_agg(id::text) END
+    CASE WHEN count(*) < cardinality(%(ids)b::uuid[]) THEN array_agg(id::text) END
 FROM made;
 
 -- name: known

@@ -5,13 +5,13 @@ submitted hears of its own jobs alone, as if it had been alone; what one submiss
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.ledger.minting import RandomPool
 from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
@@ -32,14 +32,17 @@ class _Submission:
 
     __slots__ = ("answer", "drafts", "fresh", "size", "templates")
 
-    def __init__(self, templates: Sequence[Template], drafts: Sequence[JobDraft], random: RandomPool) -> None:
+    def __init__(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
         self.templates = templates
-        ids = iter(mint(random, sum(not draft.id for draft in drafts)))
         #: The ids that were made here.
         self.fresh: set[str] = set()
-        self.drafts = [draft if draft.id else self._with_id(draft, next(ids)) for draft in drafts]
+        self.drafts = drafts if all(draft.id for draft in drafts) else self._with_ids(drafts)
         self.size = sum(len(draft.payload) for draft in drafts)
         self.answer: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
+
+    def _with_ids(self, drafts: Sequence[JobDraft]) -> list[JobDraft]:
+        ids = iter(mint(os.urandom, sum(not draft.id for draft in drafts)))
+        return [draft if draft.id else self._with_id(draft, next(ids)) for draft in drafts]
 
     def _with_id(self, draft: JobDraft, job_id: str) -> JobDraft:
         self.fresh.add(job_id)
@@ -83,7 +86,6 @@ class Joiner:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._random = RandomPool()
         self._waiting: deque[_Submission] = deque()
         self._drafts = 0
         self._under_way: set[asyncio.Task[None]] = set()
@@ -92,14 +94,20 @@ class Joiner:
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """The answer to these drafts."""
-        submission = _Submission(templates, drafts, self._random)
+        submission = _Submission(templates, drafts)
         self._waiting.append(submission)
         self._drafts += len(submission.drafts)
         if not self._is_going:
             # Not at once: what comes in the same turn of the loop travels together.
             self._is_going = True
             asyncio.get_running_loop().call_soon(self._go_on)
-        return await submission.answer
+        try:
+            return await submission.answer
+        except asyncio.CancelledError:
+            if submission in self._waiting:  # nobody wants it any more, and it was not sent
+                self._waiting.remove(submission)
+                self._drafts -= len(submission.drafts)
+            raise
 
     async def close(self) -> None:
         """What is under way is given up as unanswered, and nothing else is sent."""
@@ -169,12 +177,12 @@ class Joiner:
             drafts += [_at(draft, places[draft.template]) for draft in one.drafts]
         try:
             submitted = await self._send(list(templates), drafts)
-        except UnavailableError as error:
+        except HoldfastError as error:
             for one in joined:
-                one.fail(error)
-        except HoldfastError:  # of one of them, and the others are not to blame
-            for one in joined:
-                await self._carry_alone(one)
+                if error.retryable:
+                    one.fail(error)
+                else:  # of one of them, and the others are not to blame
+                    await self._carry_alone(one)
         else:
             start = 0
             for one in joined:
