@@ -30,6 +30,8 @@ from holdfast.settings import (
 )
 
 ENVIRONMENT_PREFIX = "HOLDFAST_"
+#: Variables with our prefix that are no settings: those of `holdfast lab torture`.
+NO_SETTINGS = frozenset({"HOLDFAST_CLOCK_FILE", "HOLDFAST_TORTURE_RECORDS"})
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -112,7 +114,7 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> It
     for variable, value in sorted(environment.items()):
         if variable in known:
             yield Given(known[variable], value, f"environment {variable}", is_text=True)
-        elif variable.startswith(ENVIRONMENT_PREFIX):
+        elif variable.startswith(ENVIRONMENT_PREFIX) and variable not in NO_SETTINGS:
             problems.append(_unknown("environment variable", variable, [*known]))
 
 
