@@ -95,7 +95,7 @@ class _Attempt:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self.run = uuid.uuid4().hex
+        self.run = f"r{uuid.uuid4().hex}"  # so that it is no number in JSON, however it is drawn
 
     def begin(self, assignment: Assignment) -> None:
         record = Began(
