@@ -1,0 +1,1 @@
+"""Ways to break an arena, and what they break it with."""

@@ -1,0 +1,193 @@
+"""One connection through a proxy.
+
+- Bytes of a direction keep their order, and none is invented.
+- Where bytes were swallowed there is a hole: nothing is carried past it. Once nothing is swallowed any more, the next
+  thing that either side does resets the connection, as a router does that has forgotten about it.
+- An end goes the way of the bytes: after them, only in its direction, and swallowed with them.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from holdfast.lab.torture.faults.answers import Answers
+from holdfast.lab.torture.faults.weather import Traffic, Weather, reset
+
+_CHUNK_BYTES = 1 << 16
+#: How much may be on its way: when it is full, nothing more is read.
+_CHUNKS_MAX = 64
+#: A twin that does not listen is left behind rather than waited for.
+_TWIN_BUFFER_BYTES_MAX = 1 << 20
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class _Way:
+    """One direction of a connection."""
+
+    def __init__(self, *, is_towards_server: bool, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        self.is_towards_server = is_towards_server
+        self.source = source
+        self.sink = sink
+        #: When each is due, and what; nothing is the end.
+        self.carried: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_MAX)
+        self.has_hole = False
+
+
+class Road:
+    """Carries what two ends say to each other, as the weather lets it, until both have ended or it is cut."""
+
+    def __init__(self, client: Ends, server: Ends, twin: Ends | None, weather: Weather, traffic: Traffic) -> None:
+        self._weather = weather
+        self._traffic = traffic
+        self._out = _Way(is_towards_server=True, source=client[0], sink=server[1])
+        self._back = _Way(is_towards_server=False, source=server[0], sink=client[1])
+        self._twin = twin
+        self._answers = Answers()
+        self._is_over = asyncio.Event()
+        self._has_silent_end = False
+
+    async def run(self) -> None:
+        """Returns when it is over; nothing of it is open then."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._read(way)) for way in (self._out, self._back)]
+        if self._twin is not None:
+            tasks.append(loop.create_task(self._ignore(self._twin[0])))
+        carrying = loop.create_task(self._carry_both())
+        try:
+            await self._is_over.wait()
+        finally:
+            for task in (*tasks, carrying):
+                task.cancel()
+            ends = await asyncio.gather(carrying, *tasks, return_exceptions=True)
+            self._close()
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    def cut(self) -> None:
+        """Resets it, both ends."""
+        if not self._is_over.is_set():
+            self._traffic.resets += 1
+            reset(self._out.sink)
+            reset(self._back.sink)
+            self._is_over.set()
+
+    def leave_twin(self) -> None:
+        """What is said is said once from now on."""
+        if self._twin is not None:
+            self._twin[1].close()
+            self._twin = None
+
+    def mended(self) -> None:
+        """Nothing is swallowed any more: whoever had ended meanwhile is heard of now."""
+        if self._has_silent_end:
+            self.cut()
+
+    async def _carry_both(self) -> None:
+        try:
+            await asyncio.gather(self._carry(self._out), self._carry(self._back))
+        finally:
+            self._is_over.set()
+
+    async def _read(self, way: _Way) -> None:
+        loop = asyncio.get_running_loop()
+        is_open = True
+        while is_open:
+            try:
+                said = await way.source.read(_CHUNK_BYTES)
+            except OSError:
+                self._lose(way)
+                return
+            is_open = bool(said)
+            await way.carried.put((loop.time() + self._weather.delay_s, said))
+
+    async def _carry(self, way: _Way) -> None:
+        loop = asyncio.get_running_loop()
+        is_open = True
+        while is_open:
+            due, said = await way.carried.get()
+            if (left_s := due - loop.time()) > 0:
+                await asyncio.sleep(left_s)
+            is_open = bool(said)
+            try:
+                await self._deliver(way, said)
+            except OSError:
+                # Whoever it was for is gone; the way back hears of it by itself, and this one has no use any more.
+                self._lose(way)
+                return
+
+    async def _deliver(self, way: _Way, said: bytes) -> None:
+        if self._is_swallowed(way):
+            way.has_hole = True
+            self._has_silent_end = self._has_silent_end or not said
+            self._traffic.bytes_swallowed += len(said)
+            if not said:
+                await self._is_over.wait()
+            return
+        if way.has_hole or (self._has_hole and not self._weather.is_swallowing):
+            self.cut()
+            return
+        is_answer = not way.is_towards_server and bool(said) and self._answers.are_in(said)
+        if is_answer and self._weather.is_cutting_answers:
+            self._cut_answer()
+            return
+        await self._hand_over(way, said)
+
+    async def _hand_over(self, way: _Way, said: bytes) -> None:
+        if way.is_towards_server:
+            self._traffic.bytes_to_server += len(said)
+            self._tell_twin(said)
+        else:
+            self._traffic.bytes_to_client += len(said)
+        if said:
+            way.sink.write(said)
+            await way.sink.drain()
+        elif way.sink.can_write_eof():
+            way.sink.write_eof()
+
+    def _is_swallowed(self, way: _Way) -> bool:
+        weather = self._weather
+        return weather.is_swallowing_to_server if way.is_towards_server else weather.is_swallowing_to_client
+
+    @property
+    def _has_hole(self) -> bool:
+        return self._out.has_hole or self._back.has_hole
+
+    def _lose(self, way: _Way) -> None:
+        """One end is gone without a word: so is the other, unless that is swallowed."""
+        if self._is_swallowed(way):
+            self._has_silent_end = True
+        else:
+            self.cut()
+
+    def _cut_answer(self) -> None:
+        """All that was said has arrived, and the client never hears of it."""
+        self._traffic.resets += 1
+        while not self._out.carried.empty():
+            self._out.sink.write(self._out.carried.get_nowait()[1])
+        reset(self._back.sink)
+        self._out.sink.close()
+        self._is_over.set()
+
+    def _tell_twin(self, said: bytes) -> None:
+        if self._twin is None:
+            return
+        writer = self._twin[1]
+        if writer.is_closing() or writer.transport.get_write_buffer_size() > _TWIN_BUFFER_BYTES_MAX:
+            self._twin = None
+            reset(writer)
+        elif said:
+            writer.write(said)
+        else:
+            writer.write_eof()
+
+    async def _ignore(self, reader: asyncio.StreamReader) -> None:
+        """The answers to what was said twice."""
+        with suppress(OSError):
+            while await reader.read(_CHUNK_BYTES):
+                pass
+
+    def _close(self) -> None:
+        self.leave_twin()
+        for way in (self._out, self._back):
+            way.sink.close()
