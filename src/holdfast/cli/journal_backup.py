@@ -39,7 +39,7 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
 
     from holdfast.cli.journal import disk_of
     from holdfast.cli.places import parts_of
-    from holdfast.clock import SystemClock
+    from holdfast.clock import system_clock
     from holdfast.errors import FailedPreconditionError
     from holdfast.topology.backing_up import take_backup
     from holdfast.topology.whose_directory import holds_database
@@ -60,7 +60,7 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
         )
     disk_of(directory)
     with _watching() as watch:
-        made = take_backup(directory, target, now_ms=SystemClock().wall_ms(), watch=watch)
+        made = take_backup(directory, target, now_ms=system_clock().wall_ms(), watch=watch)
     if as_json:
         print_json(msgspec.to_builtins(made) | {"bytes": made.bytes, "target": str(target)})
         return
@@ -81,12 +81,12 @@ def restore(path: BackupPath, directory: Restored, at: At = "", as_json: Json = 
     import msgspec
 
     from holdfast.cli.journal import past_of
-    from holdfast.clock import SystemClock
+    from holdfast.clock import system_clock
     from holdfast.topology.restoring import restore_backup
 
     is_past, reaches = past_of(at) if at else None, int(at) if at.isdecimal() else 0
     with _watching() as watch:
-        made = restore_backup(path, directory, is_past, reaches=reaches, now_ms=SystemClock().wall_ms(), watch=watch)
+        made = restore_backup(path, directory, is_past, reaches=reaches, now_ms=system_clock().wall_ms(), watch=watch)
     if as_json:
         print_json(msgspec.to_builtins(made) | {"directory": str(directory)})
     else:

@@ -6,10 +6,10 @@ one that cannot be read changes nothing. A change is noticed within a second, by
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.clock import system_clock
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.gateway import tokens
 from holdfast.gateway.budgets import Budgets
@@ -21,18 +21,14 @@ _LOOK_S = 0.5
 _Seen = tuple[int, int, int]
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class TokenGuard:
     """Made, it knows the tokens (`FailedPreconditionError` if they cannot be used). `start`, then `stop`."""
 
-    def __init__(self, path: Path | None, budgets: Budgets, clock_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, path: Path | None, budgets: Budgets, clock_ms: Callable[[], int] | None = None) -> None:
         """Without a path there are no tokens."""
         self._path = path
         self._budgets = budgets
-        self._clock_ms = clock_ms
+        self._clock_ms = clock_ms or system_clock().wall_ms
         self._seen: _Seen | None = None
         self._table: TokenTable | None = None
         self._callers: dict[str, Caller] = {}

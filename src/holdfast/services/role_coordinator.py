@@ -4,7 +4,7 @@ import asyncio
 
 from holdfast.backends.microservices.owners import Owners
 from holdfast.client.channel import open_channel
-from holdfast.clock import SystemClock
+from holdfast.clock import system_clock
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.callers import credential
 from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
@@ -26,7 +26,7 @@ class CoordinatorRole:
             metadata=credential(environment.token),
         )
         terms = Terms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
-        self._coordinator = Coordinator(self._owners, terms, SystemClock())
+        self._coordinator = Coordinator(self._owners, terms, system_clock())
         self._server = ServiceServer(full_name("CoordinatorInternalService"), hashes_of(environment))
         rpc.add_CoordinatorInternalServiceServicer_to_server(
             CoordinatorService(self._coordinator), self._server.handlers

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.clock import SystemClock
+from holdfast.clock import system_clock
 from holdfast.errors import FailedPreconditionError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.services.keeper import Keeper
@@ -65,7 +65,7 @@ def opened(machine: Machine, data: Path | None, digest_version: int, fatal: Fata
     """What this directory keeps (None: in memory); errors say what to do, and change nothing."""
     loop = asyncio.get_running_loop()
     try:
-        return Keeper.open(machine, data, digest_version=digest_version, clock=SystemClock(), loop=loop, fatal=fatal)
+        return Keeper.open(machine, data, digest_version=digest_version, clock=system_clock(), loop=loop, fatal=fatal)
     except OSError as error:
         raise FailedPreconditionError(
             f"{str(data)!r} cannot be the data directory: {error.strerror or error};"

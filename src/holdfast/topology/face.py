@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast import __version__
-from holdfast.clock import SystemClock
+from holdfast.clock import system_clock
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.observe.endpoint import Endpoint
@@ -148,7 +148,7 @@ class Face:
         assert measures is not None, "what is served over HTTP is measured"
         probes = Probes(
             version=__version__,
-            started_at_ms=SystemClock().wall_ms(),
+            started_at_ms=system_clock().wall_ms(),
             is_ready=lambda: self.is_ready,
             metrics=measures.page,
             totals=measures.totals,

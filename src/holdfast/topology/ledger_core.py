@@ -16,7 +16,7 @@ from holdfast.backends.ledger.jobs import LedgerJobs
 from holdfast.backends.ledger.owning import OwnedJobs
 from holdfast.backends.ledger.schedules import LedgerSchedules
 from holdfast.backends.ledger.work import LedgerWork
-from holdfast.clock import SystemClock
+from holdfast.clock import system_clock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.coordinator.feed import JournalPast
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
@@ -56,7 +56,7 @@ class LedgerCore:
         self._ownership = ownership
         self._log = get_logger()
         self._fatal = fatal
-        self._clock = clock or SystemClock()
+        self._clock = clock or system_clock()
         self._disk: OsDisk | None = None
         self._maker: SnapshotProcess | None = None
         self._sync: SyncingThread | None = None

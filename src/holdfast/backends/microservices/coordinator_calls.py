@@ -1,7 +1,6 @@
 """The three unary calls of workers, with their deadlines and with our errors."""
 
 import secrets
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from holdfast import limits
 from holdfast.backends.microservices.owners import Metadata
 from holdfast.backends.ports import Introduction
 from holdfast.client.refusals import error_of
+from holdfast.clock import system_clock
 from holdfast.errors import (
     AbortedError,
     DeadlineExceededError,
@@ -45,6 +45,7 @@ class CoordinatorCalls:
         self._channel = channel
         self._stub: Any = rpc.CoordinatorInternalServiceStub(channel)
         self._metadata = metadata
+        self._clock = system_clock()
         self._worker_id = introduction.worker_id
         self._slots = introduction.slots
         #: Tells this session from another one under the same name.
@@ -57,7 +58,7 @@ class CoordinatorCalls:
         """A sign of life, which names every lease that is held."""
         request = pb.WorkerHeartbeatRequest(
             worker_id=self._worker_id,
-            heartbeat_at_ms=time.time_ns() // 1_000_000,
+            heartbeat_at_ms=self._clock.wall_ms(),
             capacity_hint=self._slots,
             running=pb.RunningJobs(jobs=_named(running)),
             released=_named(released or {}),

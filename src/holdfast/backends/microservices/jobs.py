@@ -5,7 +5,6 @@ an end. The gateway keeps nothing that cannot be lost.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from holdfast.backends.microservices.why import why
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.backends.repeating import refusal_to_repeat, repeated
 from holdfast.client.views import made
+from holdfast.clock import system_clock
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import CANCELED, TERMINAL, State
 from holdfast.core.model import Template
@@ -33,10 +33,6 @@ _POLL_MS_MIN, _POLL_MS_MAX, _POLL_FACTOR = 20, 200, 1.5
 T = TypeVar("T")
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 async def _sleep(delay_ms: float) -> None:
     await asyncio.sleep(delay_ms / 1_000)
 
@@ -47,11 +43,11 @@ class ServiceJobs:
     def __init__(
         self,
         owners: Owners,
-        now_ms: Callable[[], int] = _wall_ms,
+        now_ms: Callable[[], int] | None = None,
         sleep: Callable[[float], Awaitable[None]] = _sleep,
     ) -> None:
         self._owners = owners
-        self._now_ms = now_ms
+        self._now_ms = now_ms or system_clock().wall_ms
         self._sleep = sleep
         self._in_flight = InFlight()
         self._begun: set[asyncio.Task[Any]] = set()

@@ -116,6 +116,10 @@ class Arena(Protocol):
         """Every seat of ours. Whoever is killed is replaced without anybody's help."""
         ...
 
+    def expect(self, pid: int) -> None:
+        """Somebody is about to kill that process: its end is no surprise."""
+        ...
+
     def strange(self) -> list[str]:
         """What went wrong that no fault explains: bugs that were logged, processes that ended by themselves."""
         ...
