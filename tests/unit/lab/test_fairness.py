@@ -23,17 +23,13 @@ def slots_of(command: list[str]) -> int:
 
 
 @DESIGNS
-async def test_topologies_have_the_same_slots(topology: Topology) -> None:
-    """Six in all: in one worker, in three, or one in each of six nodes."""
-    slots = [count for command in await commands(topology) if (count := slots_of(command))]
+async def test_topologies_are_comparable(topology: Topology) -> None:
+    """Six slots in all: in one worker, in three, or one in each of six nodes; no process is given a directory for jobs."""
+    found = await commands(topology)
+    slots = [count for command in found if (count := slots_of(command))]
     assert sum(slots) == SLOTS
     assert len(slots) == {"monolith": SLOTS, "pipeline": 3}.get(topology.name, 1)
     assert len(set(slots)) == 1
-
-
-@DESIGNS
-async def test_all_topologies_keep_jobs_in_memory(topology: Topology) -> None:
-    """No process is given a directory for jobs."""
-    for command in await commands(topology):
+    for command in found:
         places = [command[index + 1] for index, word in enumerate(command) if word == "--data"]
         assert set(places) <= {"memory://"}, command
