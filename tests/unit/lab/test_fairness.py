@@ -24,7 +24,7 @@ def slots_of(command: list[str]) -> int:
 
 @DESIGNS
 async def test_topologies_are_comparable(topology: Topology) -> None:
-    """Six slots in all: in one worker, in three, or one in each of six nodes; no process is given a directory for jobs."""
+    """Six slots in all, in one worker, in three, or one in each of six nodes; no process has a directory for jobs."""
     found = await commands(topology)
     slots = [count for command in found if (count := slots_of(command))]
     assert sum(slots) == SLOTS
