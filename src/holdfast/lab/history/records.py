@@ -47,7 +47,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
+class Asked(msgspec.Struct, frozen=True, tag_field="record", tag="asked", omit_defaults=True):
     """A client is about to send a call. `op` is its own in the whole run."""
 
     at_us: int
@@ -61,10 +61,15 @@ class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
     wanted: list[Wanted] = []
     #: Of everything else.
     job_id: str = ""
+    #: How long the client waits for an answer; 0: whether it hangs is not judged.
+    deadline_ms: int = 0
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
-    """It was done. For a submit: for each job its id, or an empty one with the reason why it was refused."""
+class Answered(msgspec.Struct, frozen=True, tag_field="record", tag="answered", omit_defaults=True):
+    """It was done. For a submit: for each job its id, or an empty one with the reason why it was refused.
+
+    For a retry: the id of the new job, which has the name of the old one.
+    """
 
     at_us: int
     op: str
@@ -77,7 +82,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
     seen: list[Seen] = []
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused", omit_defaults=True):
+class Refused(msgspec.Struct, frozen=True, tag_field="record", tag="refused", omit_defaults=True):
     """It was not done, and never will be: an error that says so."""
 
     at_us: int
@@ -86,7 +91,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused", omit_defaults=True):
     reason: str = ""
 
 
-class Lost(msgspec.Struct, frozen=True, tag="lost", omit_defaults=True):
+class Lost(msgspec.Struct, frozen=True, tag_field="record", tag="lost", omit_defaults=True):
     """Nobody knows whether it was done: no answer, or one that says UNAVAILABLE or DEADLINE_EXCEEDED."""
 
     at_us: int
@@ -96,7 +101,7 @@ class Lost(msgspec.Struct, frozen=True, tag="lost", omit_defaults=True):
     has_hint: bool = False
 
 
-class Began(msgspec.Struct, frozen=True, tag="began", omit_defaults=True):
+class Began(msgspec.Struct, frozen=True, tag_field="record", tag="began", omit_defaults=True):
     """A worker has begun an attempt. `run` is the attempt's own in the whole run, and what a good one returns."""
 
     at_us: int
@@ -110,7 +115,7 @@ class Began(msgspec.Struct, frozen=True, tag="began", omit_defaults=True):
     wall_ms: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended", omit_defaults=True):
+class Ended(msgspec.Struct, frozen=True, tag_field="record", tag="ended", omit_defaults=True):
     """The function returned, raised, or was interrupted; what came of the report is not known here."""
 
     at_us: int
@@ -119,7 +124,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended", omit_defaults=True):
     outcome: str
 
 
-class Broken(msgspec.Struct, frozen=True, tag="broken", omit_defaults=True):
+class Broken(msgspec.Struct, frozen=True, tag_field="record", tag="broken", omit_defaults=True):
     """A fault that was fired: `kind` is its name, `target` whom it hit."""
 
     at_us: int
@@ -132,7 +137,7 @@ class Broken(msgspec.Struct, frozen=True, tag="broken", omit_defaults=True):
 # -- what the store says, once everything has ended
 
 
-class JobFact(msgspec.Struct, frozen=True, tag="job", omit_defaults=True):
+class JobFact(msgspec.Struct, frozen=True, tag_field="record", tag="job", omit_defaults=True):
     """A job that exists."""
 
     id: str
@@ -155,9 +160,11 @@ class JobFact(msgspec.Struct, frozen=True, tag="job", omit_defaults=True):
     run: str = ""
     #: Of the schedule that made it, if one did.
     schedule: str = ""
+    #: The job that it was made like, where a retry made it.
+    retry_of: str = ""
 
 
-class GrantFact(msgspec.Struct, frozen=True, tag="grant", omit_defaults=True):
+class GrantFact(msgspec.Struct, frozen=True, tag_field="record", tag="grant", omit_defaults=True):
     """A lease that was given. `place` orders all grants of one store; `at_ms` is by the store's clock."""
 
     job_id: str
@@ -167,24 +174,28 @@ class GrantFact(msgspec.Struct, frozen=True, tag="grant", omit_defaults=True):
     at_ms: int = 0
 
 
-class EndFact(msgspec.Struct, frozen=True, tag="end", omit_defaults=True):
+class EndFact(msgspec.Struct, frozen=True, tag_field="record", tag="end", omit_defaults=True):
     """A terminal result that was accepted; a job has one of these."""
 
     job_id: str
     state: int
     token: int = 0
+    #: In the same order as the places of grants; 0 where that is not kept.
+    place: int = 0
 
 
-class TickFact(msgspec.Struct, frozen=True, tag="tick", omit_defaults=True):
-    """What became of one tick of a schedule: `outcome` is fired, skipped or missed."""
+class TickFact(msgspec.Struct, frozen=True, tag_field="record", tag="tick", omit_defaults=True):
+    """What became of one tick of a schedule: `outcome` is fired, skipped, missed or triggered."""
 
     schedule: str
     tick_ms: int
     outcome: str
     job_id: str = ""
+    #: How many ticks beside it, before or after, the store says it passed over together with this one.
+    passed: int = 0
 
 
-class DamageFact(msgspec.Struct, frozen=True, tag="damage", omit_defaults=True):
+class DamageFact(msgspec.Struct, frozen=True, tag_field="record", tag="damage", omit_defaults=True):
     """Something that the store itself shows to be wrong, found by whoever read it."""
 
     text: str
@@ -219,6 +230,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     #: What the store can be asked for: grants, order, ticks. What it lacks is not judged, and said to be so.
     keeps: list[str] = []
     schedules: list[Schedule] = []
+    #: How clients can ask: grpc, http; empty: both. Where one is missing they are not compared, and said not to be.
+    interfaces: list[str] = []
     begun_us: int = 0
     faults_ended_us: int = 0
     #: When every job had ended; 0: they had not within the bound.
