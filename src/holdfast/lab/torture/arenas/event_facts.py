@@ -1,0 +1,135 @@
+"""Facts from the events of a ledger: jobs, leases, ends and ticks, in the order in which they were decided."""
+
+from collections.abc import Iterator
+
+from holdfast.core import events
+from holdfast.core.events import (
+    AnyEvent,
+    CancelAccepted,
+    Created,
+    Granted,
+    QueuedCanceled,
+    Reported,
+    Revoked,
+    ScheduleSet,
+    Ticked,
+)
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import CANCELED, TERMINAL
+from holdfast.core.model import Job, NewJob, Template
+from holdfast.core.ticks import FIRED, MISSED, TRIGGERED
+from holdfast.journal.port import Frame
+from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact, Record, TickFact
+from holdfast.lab.torture.jobs import run_of
+
+NAME = "name"
+
+
+class EventFacts:
+    """Takes frames in their order. What became of a job is read from the ledger after all of them."""
+
+    def __init__(self, ledger: Ledger, store: str) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._jobs: list[Record] = []
+        self._others: list[Record] = []
+        #: By token.
+        self._granted: dict[int, str] = {}
+        self._number = 0
+        self._every_ms: dict[str, int] = {}
+
+    def take(self, frame: Frame) -> None:
+        """All events of a frame."""
+        for event in events.decode(frame.body):
+            self._others += self._of(event)
+
+    def records(self) -> list[Record]:
+        """Jobs first."""
+        return [*self._jobs, *self._others]
+
+    def _of(self, event: AnyEvent) -> Iterator[Record]:
+        match event:
+            case Created():
+                for row in event.jobs:
+                    self._created(row, event.templates[row.template], event.at_ms)
+            case Granted():
+                yield from self._grants(event)
+            case ScheduleSet():
+                self._every_ms[event.spec.name] = event.spec.every_ms
+            case Ticked():
+                yield from self._tick(event)
+            case _:
+                for job_id, state, token in self._moves(event):
+                    yield from self._end(job_id, state, token)
+
+    def _moves(self, event: AnyEvent) -> list[tuple[str, int, int]]:
+        """Job, new state, and the token that it came under, if a worker said so."""
+        match event:
+            case Reported():
+                return [(self._granted.get(one.token, ""), one.state, one.token) for one in event.results]
+            case Revoked():
+                return [(self._granted.get(one.token, ""), one.state, 0) for one in event.rows]
+            case CancelAccepted():
+                return [(event.job_id, event.state, 0)]
+            case QueuedCanceled():
+                return [(job_id, CANCELED, 0) for job_id in event.job_ids]
+        return []
+
+    def _created(self, row: NewJob, template: Template, at_ms: int, schedule: str = "") -> None:
+        self._number += 1
+        job = self._ledger.book.jobs.get(row.id)
+        if job is None:
+            self._jobs.append(DamageFact(f"{self._store} was told to keep all jobs and has forgotten one", row.id))
+            return
+        self._jobs.append(
+            JobFact(
+                id=row.id,
+                name=dict(row.extra.labels).get(NAME, "") if row.extra else "",
+                state=job.state,
+                type=template.type,
+                queue=template.queue,
+                priority=template.priority,
+                number=self._number,
+                store=self._store,
+                key=row.extra.request_id if row.extra else "",
+                not_before_ms=row.not_before_ms,
+                created_ms=at_ms,
+                grants=job.grants,
+                token=job.result.token if job.result else 0,
+                run=_run(job),
+                schedule=schedule,
+            )
+        )
+
+    def _grants(self, event: Granted) -> Iterator[Record]:
+        for token, job_id in enumerate(event.job_ids, event.first_token):
+            self._granted[token] = job_id
+            yield GrantFact(job_id, token, len(self._granted), self._store, event.at_ms)
+
+    def _end(self, job_id: str, state: int, token: int = 0) -> Iterator[Record]:
+        if state in TERMINAL:
+            yield EndFact(job_id, state, token)
+
+    def _tick(self, event: Ticked) -> Iterator[Record]:
+        if event.job is not None and event.template is not None:
+            self._created(event.job, event.template, event.at_ms, event.name)
+        if event.canceled:
+            yield from self._end(event.canceled, event.canceled_state)
+        if event.outcome == TRIGGERED:
+            return
+        yield from self._missed(event)
+        if event.outcome != MISSED:
+            job_id = event.job.id if event.job is not None and event.outcome == FIRED else ""
+            yield TickFact(event.name, event.tick_ms, event.outcome, job_id)
+
+    def _missed(self, event: Ticked) -> Iterator[Record]:
+        """Those that were passed over: the first of several if this one was, too, else those right before it."""
+        every_ms = self._every_ms.get(event.name, 0)
+        first_ms = event.tick_ms if event.outcome == MISSED else event.tick_ms - event.missed * every_ms
+        for count in range(event.missed):
+            yield TickFact(event.name, first_ms + count * every_ms, MISSED)
+
+
+def _run(job: Job) -> str:
+    """The attempt that its result names."""
+    return run_of(job.result.output) if job.result is not None and job.result.output else ""

@@ -1,0 +1,60 @@
+"""What processes log, read once while it grows: who is ready, who has died, and what should not be there.
+
+Several processes may share a file; each line is written in one piece.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_WORDS_MAX = 400
+#: How a program says why it cannot begin.
+REFUSAL = "holdfast: "
+
+
+class Log:
+    """One file. `strange` are the lines that are no lines of the log, and bugs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_bytes = 0
+        self.lines: dict[str, list[dict[str, Any]]] = {}
+        self.refusals: list[str] = []
+        self.strange: list[str] = []
+
+    def read(self) -> None:
+        """Takes in what came since the last time."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read_bytes)
+                whole = file.read().rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return
+        self._read_bytes += len(whole) + bool(whole)
+        for line in whole.splitlines():
+            self._take(line)
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """All lines of one event so far."""
+        return self.lines.get(event, [])
+
+    def _take(self, line: bytes) -> None:
+        text = line.decode(errors="replace")[:_WORDS_MAX]
+        if text.startswith(REFUSAL):
+            self.refusals.append(text)
+            return
+        try:
+            record = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError:
+            self.strange.append(f"{self.path.name}: {text}")
+            return
+        event = str(record.get("event"))
+        if event == "bug":
+            self.strange.append(f"{self.path.name}: {text}")
+        if event in KEPT:
+            self.lines.setdefault(event, []).append(record)
+
+
+#: What is looked at again; all else would only take room.
+KEPT = frozenset({"role_ready", "role_died", "role_unstarted", "database_died", "ensemble_server_died"})
