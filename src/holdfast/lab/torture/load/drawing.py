@@ -1,0 +1,110 @@
+"""What a client asks for, drawn from its own randomness: the same seed and name draw the same orders."""
+
+import hashlib
+import random
+import uuid
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast import limits
+from holdfast.lab.history.records import Wanted
+from holdfast.lab.torture.jobs import POISON, WORK, Task
+from holdfast.lab.torture.load.faces import Order
+
+#: Where jobs wait.
+QUEUES = ("default", "torture-a", "torture-b")
+#: The one that is paused now and then.
+PAUSED_QUEUE = "torture-p"
+#: What clients of the frozen contract call their jobs.
+FROZEN_TYPE = "torture-frozen"
+_BATCH_MAX = 10
+_ATTEMPTS_MAX = 4
+
+#: Says whom of several nodes a key belongs to.
+Owner = Callable[[str], int]
+
+
+class Drawer:
+    """Draws the orders of one client."""
+
+    def __init__(self, seed: int, client: str, owner: Owner = lambda key: 0) -> None:  # noqa: ARG005 - one node has all
+        self.draw = random.Random(f"{seed} {client}")
+        self._client = client
+        self._owner = owner
+        self._count = 0
+
+    def orders(self, *, has_ids: bool, has_options: bool) -> list[Order]:
+        """One job, or now and then several that are asked for as one; all of them can be asked for again, or none."""
+        draw = self.draw
+        count = draw.randint(2, _BATCH_MAX) if has_options and draw.random() < 0.2 else 1  # noqa: PLR2004 - a share
+        kind = draw.choices(("plain", "key", "id"), (2, 4, 3))[0]
+        if kind == "id" and not has_ids:
+            kind = "key"
+        node = -1
+        made = []
+        for _ in range(count):
+            queue = draw.choice((QUEUES[0], *QUEUES, PAUSED_QUEUE))
+            order = self._order(queue) if has_options else self._frozen()
+            handle = self._handle(kind, order.wanted.name, node)
+            if handle:
+                node = self._owner(handle)
+                field = {"key": handle} if kind == "key" else {"id": handle}
+                order = msgspec.structs.replace(order, wanted=msgspec.structs.replace(order.wanted, **field))
+            made.append(order)
+        return made
+
+    def other_under(self, used: Order) -> Order:
+        """Something else under a key that is taken."""
+        is_frozen = used.wanted.type == FROZEN_TYPE
+        order = self._frozen() if is_frozen else self._order(QUEUES[0])
+        return msgspec.structs.replace(order, wanted=msgspec.structs.replace(order.wanted, key=used.wanted.key))
+
+    def key_beside(self, key: str) -> str:
+        """A fresh key that belongs where `key` does."""
+        return self._handle("key", self._name(), self._owner(key))
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"{self._client}-{self._count}"
+
+    def _handle(self, kind: str, name: str, node: int) -> str:
+        """A key or an id of this node's; of any node's if that is -1; nothing for what is plain."""
+        if kind == "plain":
+            return ""
+        while True:
+            number = self.draw.getrandbits(128)
+            handle = str(uuid.UUID(int=number, version=4)) if kind == "id" else f"{name}-{number & 0xFFFF:04x}"
+            if node in {-1, self._owner(handle)}:
+                return handle
+
+    def _order(self, queue: str) -> Order:
+        draw = self.draw
+        takes_ms = draw.choices((0, draw.randint(1, 30), draw.randint(100, 600)), (5, 10, 1))[0]
+        output_bytes = draw.choice((0, 0, 0, 100, 5_000))
+        priority = draw.choice((limits.PRIORITY_DEFAULT, limits.PRIORITY_DEFAULT, draw.randint(0, 9)))
+        delay_ms = draw.choices((0, draw.randint(50, 3_000)), (12, 1))[0]
+        kind = draw.choices((WORK, "failing", POISON), (20, 2, 1))[0]
+        attempts = draw.randint(2, _ATTEMPTS_MAX)
+        fails = draw.randint(1, attempts - 1) if kind == "failing" else attempts if kind == POISON else 0
+        wanted = Wanted(
+            self._name(),
+            type=POISON if kind == POISON else WORK,
+            queue=queue,
+            priority=priority,
+            delay_ms=delay_ms,
+            max_attempts=attempts,
+            fails=fails,
+        )
+        return _with_digest(wanted, Task(takes_ms, 0 if kind == POISON else fails, output_bytes))
+
+    def _frozen(self) -> Order:
+        wanted = Wanted(self._name(), type=FROZEN_TYPE, priority=limits.PRIORITY_DEFAULT, max_attempts=1)
+        return _with_digest(wanted, Task(self.draw.randint(0, 50), 0, self.draw.choice((0, 100))))
+
+
+def _with_digest(wanted: Wanted, task: Task) -> Order:
+    """Two orders are the same if this is."""
+    content = msgspec.json.encode([wanted, task])
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    return Order(msgspec.structs.replace(wanted, digest=digest), task)

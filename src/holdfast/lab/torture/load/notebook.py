@@ -1,0 +1,124 @@
+"""What a client asked and was told, written down around every call; and numbers of it for whoever watches."""
+
+import asyncio
+import collections
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.lab.history.files import Writer, now_us
+from holdfast.lab.history.records import TERMINAL, Answered, Asked, Lost, Refused, Seen, Wanted
+from holdfast.lab.torture.load.faces import LostError, Order, Page, RefusedError, StrangeError, Told
+
+T = TypeVar("T")
+_STRANGE_MAX = 50
+
+
+class Tally(msgspec.Struct):
+    """All clients together."""
+
+    #: Jobs that were acknowledged, and those that somebody saw ended.
+    acknowledged: int = 0
+    ended: int = 0
+    lost: int = 0
+    refused: int = 0
+    #: When the last of each was; steady microseconds.
+    acknowledged_us: int = 0
+    ended_us: int = 0
+    #: Calls that were answered, by name.
+    answered: collections.Counter[str] = msgspec.field(default_factory=collections.Counter)
+    strange: list[str] = msgspec.field(default_factory=list)
+
+
+class Notebook:
+    """One client's. `call` names what is asked, as in `Run.calls`."""
+
+    def __init__(self, client: str, via: str, writer: Writer, tally: Tally) -> None:
+        self._client = client
+        self._via = via
+        self._writer = writer
+        self._tally = tally
+        self._count = 0
+
+    async def submit(self, orders: Sequence[Order], asked: Awaitable[Told]) -> Told | None:
+        """What became of a submit; None if it was refused as a whole; `LostError` if nobody knows."""
+        op = self._ask("submit", [order.wanted for order in orders])
+        told = await self._outcome("submit", op, asked)
+        if told is not None:
+            self._writer.write(Answered(now_us(), op, told.ids, told.refusals, told.existing))
+            fresh = sum(map(bool, told.ids)) - len(told.existing)
+            if fresh:
+                self._tally.acknowledged += fresh
+                self._tally.acknowledged_us = now_us()
+        return told
+
+    async def look(self, call: str, job_id: str, asked: Awaitable[Seen]) -> Seen | None:
+        """A job as it was seen; None if it was refused, a state of 0 if there is nothing to see yet."""
+        op = self._ask(call, job_id=job_id)
+        seen = await self._outcome(call, op, asked)
+        if seen is not None:
+            self._writer.write(Answered(now_us(), op, seen=[seen] if seen.state else []))
+        return seen
+
+    async def page(self, asked: Awaitable[Page]) -> Page | None:
+        """A page of a list."""
+        op = self._ask("list")
+        page = await self._outcome("list", op, asked)
+        if page is not None:
+            self._writer.write(Answered(now_us(), op, seen=page.seen))
+        return page
+
+    async def retry(self, job_id: str, asked: Awaitable[str]) -> str | None:
+        """The id of the new job; None if it was refused."""
+        op = self._ask("retry", job_id=job_id)
+        new_id = await self._outcome("retry", op, asked)
+        if new_id is not None:
+            self._writer.write(Answered(now_us(), op, [new_id]))
+        return new_id
+
+    async def do(self, call: str, asked: Awaitable[object]) -> bool:
+        """Whatever has nothing to be seen; False if it was refused."""
+        op = self._ask(call)
+        is_done = await self._outcome(call, op, _done(asked)) is not None
+        if is_done:
+            self._writer.write(Answered(now_us(), op))
+        return is_done
+
+    def ended(self, seen: Seen) -> bool:
+        """Whether it has; counts those whom somebody saw for the first time."""
+        if seen.state not in TERMINAL:
+            return False
+        self._tally.ended += 1
+        self._tally.ended_us = now_us()
+        return True
+
+    def _ask(self, call: str, wanted: Sequence[Wanted] = (), job_id: str = "") -> str:
+        self._count += 1
+        op = f"{self._client}/{self._count}"
+        self._writer.write(Asked(now_us(), op, self._client, call, self._via, list(wanted), job_id))
+        return op
+
+    async def _outcome(self, call: str, op: str, asked: Awaitable[T]) -> T | None:
+        try:
+            answer = await asked
+        except RefusedError as error:
+            self._writer.write(Refused(now_us(), op, error.code, error.reason))
+            self._tally.refused += 1
+            return None
+        except LostError as error:
+            self._writer.write(Lost(now_us(), op, error.code, error.has_hint))
+            self._tally.lost += 1
+            if isinstance(error, StrangeError) and len(self._tally.strange) < _STRANGE_MAX:
+                self._tally.strange.append(f"{self._via} {call} ({op}): {error}")
+            raise
+        except asyncio.CancelledError:
+            self._writer.write(Lost(now_us(), op, "CANCELLED"))
+            raise
+        self._tally.answered[call] += 1
+        return answer
+
+
+async def _done(asked: Awaitable[object]) -> bool:
+    await asked
+    return True
