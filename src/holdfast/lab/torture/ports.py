@@ -7,7 +7,7 @@ again. The *load* asks, all the while, through the addresses that the arena give
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from holdfast.lab.history.records import Record
 
@@ -89,6 +89,26 @@ class Disk(Protocol):
     def free(self) -> None:
         """There is room again."""
         ...
+
+
+class Island(Protocol):
+    """A network of its own, in which a process of an arena lives."""
+
+    def cut(self, *, towards_server: bool, towards_client: bool) -> None:
+        """Packets of a direction vanish, and connections do not hear of it; a direction not named is whole again."""
+        ...
+
+    def mend(self) -> None:
+        """Both directions are whole; connections go on where they were."""
+        ...
+
+
+@runtime_checkable
+class WithIslands(Protocol):
+    """An arena some of whose processes live on islands."""
+
+    #: By the name of the process.
+    islands: Mapping[str, Island]
 
 
 class Arena(Protocol):

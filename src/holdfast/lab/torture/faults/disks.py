@@ -1,32 +1,29 @@
 """Small file systems that can be filled up.
 
-A file system is a tmpfs of its own, mounted where an arena keeps its data. It is unmounted by `close`, however the run
-went; what was on it is gone then, so facts are read before.
+A file system is a tmpfs of its own, mounted where an arena keeps its data. It is full once it is made as small as what
+is on it: that costs neither time nor memory, and leaves no file among the data. It is unmounted by `close`, however the
+run went; what was on it is gone then.
 """
 
 import os
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 _MOUNT, _UMOUNT = "/bin/mount", "/bin/umount"
-_BALLAST = ".ballast"
-_CHUNK_BYTES = 1 << 16
-#: Enough for a run of some minutes, little enough to be filled up in a moment.
-SIZE_BYTES = 64 << 20
+#: Others write while it is being filled up.
+_ATTEMPTS = 50
+SIZE_BYTES = 256 << 20
 
 
 class SmallDisk:
-    """A folder on a file system of `size_bytes`, or a plain one where that may not be. Implements the port `Disk`.
-
-    Data belongs into folders inside it: what fills it up lies beside them.
-    """
+    """A folder on a file system of `size_bytes`, or a plain one where that may not be. Implements the port `Disk`."""
 
     def __init__(self, path: Path, size_bytes: int = SIZE_BYTES) -> None:
         """Makes the folder and mounts the file system there."""
         self.path = path
+        self._size_bytes = size_bytes
         path.mkdir(parents=True, exist_ok=True)
         #: Why it cannot be filled up, if it cannot; else empty.
         self.no_filling = _mounted(path, size_bytes)
@@ -40,17 +37,26 @@ class SmallDisk:
         self.close()
 
     def fill(self) -> None:
-        """No room is left, not for a byte."""
+        """No room is left, but what is reserved already."""
         assert not self.no_filling, self.no_filling
-        with (self.path / _BALLAST).open("ab", buffering=0) as ballast:
-            for size in (_CHUNK_BYTES, 1):
-                with suppress(OSError):
-                    while ballast.write(bytes(size)):
-                        pass
+        for _ in range(_ATTEMPTS):
+            status = os.statvfs(self.path)
+            used = max(1, status.f_blocks - status.f_bfree) * status.f_frsize
+            # Refused if somebody has taken more meanwhile.
+            problem = _mount("-o", f"remount,size={used}", str(self.path))
+            if not problem and self.free_bytes() == 0:
+                return
+        raise OSError(f"{self.path} cannot be filled up: {problem or 'it has room again and again'}")
 
     def free(self) -> None:
         """There is room again."""
-        (self.path / _BALLAST).unlink(missing_ok=True)
+        if not self.no_filling and (problem := _mount("-o", f"remount,size={self._size_bytes}", str(self.path))):
+            raise OSError(f"{self.path} stays full: {problem}")
+
+    def free_bytes(self) -> int:
+        """How much room there is."""
+        status = os.statvfs(self.path)
+        return status.f_bavail * status.f_frsize
 
     def close(self) -> None:
         """Unmounts it, together with what is on it; a second time does nothing."""
@@ -65,9 +71,13 @@ def _mounted(path: Path, size_bytes: int) -> str:
     """Why it was not."""
     if os.geteuid() != 0:
         return "only root may mount a small file system"
-    command = [_MOUNT, "-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "holdfast-torture", str(path)]
+    return _mount("-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "holdfast-torture", str(path))
+
+
+def _mount(*words: str) -> str:
+    """Why it did not work; empty if it did."""
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        done = subprocess.run([_MOUNT, *words], check=False, capture_output=True, text=True)
     except FileNotFoundError:
         return "there is no mount command"
-    return done.stderr.strip() or f"mount ended with {done.returncode}" if done.returncode else ""
+    return (done.stderr.strip() or f"mount ended with {done.returncode}") if done.returncode else ""
