@@ -96,7 +96,8 @@ class KeptProcess:
                 self.settled.set()
                 return
             delay_s = _RESTART_S_MIN if was_ready else min(2 * delay_s, _RESTART_S_MAX)
-            get_logger().warning("role_died", role=self.role.name, status=status, message="starting another")
+            pid = self._process.pid if self._process is not None else 0
+            get_logger().warning("role_died", role=self.role.name, pid=pid, status=status, message="starting another")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_s)
 

@@ -1,5 +1,6 @@
 """Arenas: every topology as real processes in a folder, and what its store says once they have ended."""
 
+from importlib import import_module
 from pathlib import Path
 
 from holdfast.lab.torture.ports import Arena
@@ -8,10 +9,16 @@ from holdfast.lab.torture.ports import Arena
 APP = "holdfast.lab.torture.jobs:app"
 
 
+#: Where the arena of each topology is made.
+_MAKERS = {
+    "embedded": ("embedded", "EmbeddedArena"),
+    "monolith": ("monolith", "monolith"),
+}
+TOPOLOGIES = tuple(_MAKERS)
+
+
 def arena_of(topology: str, folder: Path, *, app: str = APP) -> Arena:
     """The arena of a topology, in a folder that it makes; only what it needs is loaded."""
-    if topology != "embedded":
-        raise ValueError(f"there is no arena of {topology!r}")
-    from holdfast.lab.torture.arenas.embedded import EmbeddedArena  # noqa: PLC0415 - only who needs it
-
-    return EmbeddedArena(folder, app)
+    module, maker = _MAKERS[topology]
+    made: Arena = getattr(import_module(f"{__name__}.{module}"), maker)(folder, app)
+    return made

@@ -1,26 +1,29 @@
-"""The embedded topology: one ledger server, and two workers that reach it over a road of their own.
+"""The embedded topology: one ledger server, and two workers that reach it over roads of their own.
 
 The server and the workers are the arena's own, so that each can be killed alone; the arena replaces whoever is killed.
+Where root may, the second worker lives on an island: in a network of its own.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.lab.history.records import Record
 from holdfast.lab.torture.arenas import ledger_facts
+from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
-from holdfast.lab.torture.arenas.logs import Log
 from holdfast.lab.torture.arenas.options import LEDGER, LOGGING, UNLIMITED, WORKER, options_of
 from holdfast.lab.torture.arenas.places import HOST, row_of_ports
-from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+from holdfast.lab.torture.arenas.roads import Roads
+from holdfast.lab.torture.faults import namespaces
+from holdfast.lab.torture.faults.namespaces import Namespace
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
 
-WORKERS = 2
+_ISLANDER = "worker-2"
 
 
 class EmbeddedArena:
-    """Implements the port `Arena`."""
+    """Implements the ports `Arena` and `WithIslands`."""
 
     topology = "embedded"
     keeps = frozenset({"grants", "order", "ticks"})
@@ -29,34 +32,43 @@ class EmbeddedArena:
     def __init__(self, folder: Path, app: str) -> None:
         self._grounds = Grounds(folder, app, has_small_disk=True)
         self.folder = self._grounds.folder
-        port = row_of_ports()
-        http_port = row_of_ports(but=[port])
-        self._server = f"{HOST}:{port}"
-        self.grpc, self.http = self._server, f"{HOST}:{http_port}"
-        self.proxies: Mapping[str, Proxy] = {}
+        first = row_of_ports(6)
+        self._server, self._http, *roads = (f"{HOST}:{port}" for port in range(first, first + 6))
+        self._namespace = None if namespaces.lacking() else Namespace()
+        self.islands: Mapping[str, Island] = {}
+        if self._namespace is not None:
+            self.islands = {_ISLANDER: self._namespace}
+            roads[3] = f"{self._namespace.outside}:{first + 5}"
+        self._clients, self._workers = Roads(roads[:2]), Roads(roads[2:])
+        self.grpc, self.http = roads[:2]
+        self.proxies: Mapping[str, Proxy] = {"clients": self._clients, "workers": self._workers}
         self.engines: Sequence[Engine] = ()
         self.clock: Clockwork | None = self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
-        arguments = [
-            *("server", "--data", str(self._grounds.data), "--port", str(port), "--http-port", str(http_port)),
-            *options_of(LEDGER, UNLIMITED, LOGGING),
-        ]
-        self._programs = [self._grounds.program("server", "server", arguments)]
+        self._company = Company(self._grounds.deaths)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
-        await self._programs[0].start()
-        for number in range(1, WORKERS + 1):
-            worker = self._grounds.program("worker", f"worker-{number}", self._worker_arguments())
-            self._programs.append(worker)
-            await worker.start()
+        await self._clients.open([self._server, self._http])
+        await self._workers.open([self._server] * len(self._workers.places))
+        port, http_port = (address.rpartition(":")[2] for address in (self._server, self._http))
+        arguments = [
+            *("server", "--data", str(self._grounds.data), "--port", port, "--http-port", http_port),
+            *options_of(LEDGER, UNLIMITED, LOGGING),
+        ]
+        await self._company.add(self._grounds.program("server", "server", arguments))
+        await self._company.add(*(self._worker(number, road) for number, road in enumerate(self._workers.places, 1)))
 
-    def _worker_arguments(self) -> list[str]:
-        return ["worker", "-A", self._grounds.app, "--connect", self._server, *options_of(WORKER, LOGGING)]
+    def _worker(self, number: int, road: str) -> KeptProgram:
+        name = f"worker-{number}"
+        arguments = ["worker", "-A", self._grounds.app, "--connect", road, *options_of(WORKER, LOGGING)]
+        if self._namespace is not None and name == _ISLANDER:
+            return self._grounds.program("worker", name, arguments, self._namespace.command)
+        return self._grounds.program("worker", name, arguments)
 
     def processes(self) -> list[Process]:
         """The server and the workers."""
-        return list(self._programs)
+        return list(self._company.programs)
 
     def expect(self, pid: int) -> None:
         """A fault is about to kill this process."""
@@ -64,26 +76,19 @@ class EmbeddedArena:
 
     def strange(self) -> list[str]:
         """What went wrong that no fault explains."""
-        return [*self._grounds.deaths.strange, *_odd_lines(self._programs)]
+        return self._company.strange()
 
     async def stop(self) -> None:
         """Workers first, so that they are heard; what is on the small disk is kept."""
         try:
-            for program in reversed(self._programs):
-                self._grounds.deaths.strange += await program.stop()
+            await self._company.stop()
         finally:
+            await self._clients.close()
+            await self._workers.close()
+            if self._namespace is not None:
+                self._namespace.close()
             self._grounds.close()
 
     def facts(self) -> list[Record]:
         """What the journal says."""
         return ledger_facts.read(self._grounds.data, "ledger")
-
-
-def _odd_lines(programs: Sequence[KeptProgram]) -> list[str]:
-    found: list[str] = []
-    for program in programs:
-        log = Log(program.log)
-        with contextlib.suppress(FileNotFoundError):
-            log.read()
-        found += [*log.strange, *log.refusals]
-    return found

@@ -5,15 +5,17 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast.lab.torture.arenas.deaths import Deaths
-from holdfast.lab.torture.arenas.kept_program import KeptProgram
+from holdfast.lab.torture.arenas.kept_program import HOLDFAST, KeptProgram, Part
 from holdfast.lab.torture.faults.clockwork import FileClock
 from holdfast.lab.torture.faults.disks import SmallDisk
 from holdfast.lab.torture.jobs import RECORDS
 
+#: Makes another command of a command.
+Wrap = Callable[[Sequence[str]], Sequence[str]]
 #: Large enough for all that half an hour of jobs leaves behind.
 _DISK_BYTES = 768 << 20
 
@@ -39,9 +41,13 @@ class Grounds:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         return {**kept, **self.clock.environment, RECORDS: str(self.records)}
 
-    def program(self, role: str, name: str, arguments: Sequence[str]) -> KeptProgram:
+    def program(
+        self, role: str, name: str, arguments: Sequence[str], wrap: Wrap = list, *, may_refuse: bool = False
+    ) -> KeptProgram:
         """A program of the arena's own, which logs into a file of its name."""
-        return KeptProgram(role, name, arguments, self.environment(), self.logs / f"{name}.log", self.deaths)
+        part = Part(role, name, wrap([*HOLDFAST, *arguments]), may_refuse)
+        log = self.logs / f"{name}.log"
+        return KeptProgram(part, environment=self.environment(), log=log, deaths=self.deaths)
 
     def close(self) -> None:
         """What is on the small disk stays, on the large one; a second time does nothing."""

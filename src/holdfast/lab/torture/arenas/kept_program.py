@@ -9,9 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import ExitCode
 from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.torture.arenas.deaths import Deaths
 from holdfast.topology.kept_process import ready_line
@@ -25,6 +27,19 @@ _RESTART_S = 0.1
 _WORDS_BYTES = 400
 
 
+@dataclass(frozen=True)
+class Part:
+    """What a program is started with, and what it is called.
+
+    One that `may_refuse` may find nobody when it begins, and say so: it is started again until somebody is there.
+    """
+
+    role: str
+    name: str
+    command: Sequence[str]
+    may_refuse: bool = False
+
+
 class ArenaError(Exception):
     """An arena could not be started."""
 
@@ -32,12 +47,10 @@ class ArenaError(Exception):
 class KeptProgram:
     """One seat. Implements the port `Process`."""
 
-    def __init__(
-        self, role: str, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, deaths: Deaths
-    ) -> None:
-        self.role = role
-        self.name = name
-        self._arguments = arguments
+    def __init__(self, part: Part, *, environment: Mapping[str, str], log: Path, deaths: Deaths) -> None:
+        self.role = part.role
+        self.name = part.name
+        self._part = part
         self._environment = environment
         self.log = log
         self._deaths = deaths
@@ -97,10 +110,11 @@ class KeptProgram:
             reading = asyncio.create_task(self._read(process))
             status = await process.wait()
             reading.cancel()
-            self._line = None
+            was_ready, self._line = self._line is not None, None
             if self._stopping.is_set():
                 return
-            self._deaths.ended(self.name, process.pid, status, self._last_words() if status > 0 else "")
+            if not (self._part.may_refuse and not was_ready and status == ExitCode.UNREACHABLE):
+                self._deaths.ended(self.name, process.pid, status, self._last_words() if status > 0 else "")
             if not self._was_ready.is_set():
                 return
             await asyncio.sleep(_RESTART_S)
@@ -108,8 +122,7 @@ class KeptProgram:
     async def _spawn(self) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *HOLDFAST,
-                *self._arguments,
+                *self._part.command,
                 cwd=self.log.parent,
                 env=self._environment,
                 stdin=asyncio.subprocess.DEVNULL,

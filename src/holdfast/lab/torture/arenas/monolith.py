@@ -1,0 +1,51 @@
+"""The monolith topology: three equal nodes, each with slots of its own, and HTTP over all of them."""
+
+from pathlib import Path
+
+from holdfast.core.owner import owner_index
+from holdfast.lab.history.records import DamageFact, JobFact, Record
+from holdfast.lab.torture.arenas import ledger_facts
+from holdfast.lab.torture.arenas.options import LEDGER, SLOTS, options_of
+from holdfast.lab.torture.arenas.up_arena import Plan, UpArena
+
+NODES = 3
+
+
+def monolith(folder: Path, app: str) -> UpArena:
+    """Three nodes; clients find the owner of a job by its id, and so do they here."""
+    return UpArena(
+        folder,
+        app,
+        Plan(
+            topology="monolith",
+            keeps=frozenset({"grants", "order", "ticks"}),
+            has_schedules=True,
+            arguments=["--nodes", str(NODES), "--slots", str(SLOTS), *options_of(LEDGER)],
+            ports=NODES,
+            doors=NODES,
+            seat_of=_seat_of,
+            read=_read,
+        ),
+    )
+
+
+def _seat_of(words: list[str]) -> tuple[str, str] | None:
+    if words[:1] == ["front"]:
+        return "front", "front"
+    if words[:2] == ["node", "--index"]:
+        return "node", f"node-{words[2]}"
+    return None
+
+
+def _read(data: Path) -> list[Record]:
+    """What each node says; what a node has that is another's is damage."""
+    found: list[Record] = []
+    for index in range(NODES):
+        facts = ledger_facts.read(data / f"node-{index}", f"node-{index}")
+        found += facts
+        found += [
+            DamageFact(f"node {index} has a job of node {owner_index(fact.id, NODES)}", fact.id)
+            for fact in facts
+            if isinstance(fact, JobFact) and owner_index(fact.id, NODES) != index
+        ]
+    return found

@@ -1,0 +1,132 @@
+"""Topologies that `holdfast up` supervises: it replaces whoever is killed, and the arena looks on.
+
+`up` itself is no seat: who keeps the others has nobody who keeps it, and all of them end with it by their lifelines, so
+that killing it says nothing of them but what killing them says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.lab.compare.process_tree import argv, tree
+from holdfast.lab.history.records import Record
+from holdfast.lab.torture.arenas.company import Company
+from holdfast.lab.torture.arenas.grounds import Grounds
+from holdfast.lab.torture.arenas.kept_program import KeptProgram
+from holdfast.lab.torture.arenas.options import LOGGING, UNLIMITED, options_of
+from holdfast.lab.torture.arenas.places import HOST, row_of_ports
+from holdfast.lab.torture.arenas.roads import Roads
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+
+#: Role and name, of the words after `holdfast`; None for whoever has no seat.
+SeatOf = Callable[[list[str]], tuple[str, str] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is special about one topology."""
+
+    topology: str
+    keeps: frozenset[str]
+    has_schedules: bool
+    arguments: Sequence[str]
+    #: How many ports in a row it takes, and behind how many of them clients find gRPC.
+    ports: int
+    doors: int
+    seat_of: SeatOf
+    #: What the data says, once nobody changes it any more.
+    read: Callable[[Path], list[Record]]
+
+
+class Seat:
+    """A process that `up` keeps. Implements the port `Process`."""
+
+    def __init__(self, arena: "UpArena", role: str, name: str) -> None:
+        self.role = role
+        self.name = name
+        self._arena = arena
+
+    def pid(self) -> int:
+        """The process; 0 while there is none."""
+        return self._arena.seated().get((self.role, self.name), 0)
+
+    def is_ready(self) -> bool:
+        """Whether `up` has heard of it that it works."""
+        pid = self.pid()
+        return pid != 0 and pid in self._arena.ready()
+
+
+class UpArena:
+    """Implements the port `Arena`."""
+
+    def __init__(self, folder: Path, app: str, plan: Plan) -> None:
+        self._plan = plan
+        self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
+        self._grounds = Grounds(folder, app, has_small_disk=True)
+        self.folder = self._grounds.folder
+        first = row_of_ports(plan.ports + 1)
+        http = first + plan.ports
+        self._doors = [f"{HOST}:{port}" for port in (*range(first, first + plan.doors), http)]
+        roads_first = row_of_ports(plan.doors + 1, but=range(first, http + 1))
+        self._roads = Roads([f"{HOST}:{port}" for port in range(roads_first, roads_first + plan.doors + 1)])
+        self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
+        self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
+        self.engines: Sequence[Engine] = ()
+        self.clock: Clockwork | None = self._grounds.clock
+        self.disk: Disk | None = self._grounds.disk
+        self._company = Company(self._grounds.deaths)
+        arguments = [
+            *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
+            *("--port", str(first), "--http-port", str(http)),
+            *plan.arguments,
+            *options_of(UNLIMITED, LOGGING),
+        ]
+        self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
+        self._seats: list[Process] = []
+
+    async def start(self) -> None:
+        """Returns once jobs can be submitted and are run."""
+        await self._roads.open(self._doors)
+        await self._company.add(self._up)
+        self._seats = [Seat(self, role, name) for role, name in sorted(self.seated())]
+
+    def processes(self) -> list[Process]:
+        """All that `up` keeps."""
+        return self._seats
+
+    def seated(self) -> dict[tuple[str, str], int]:
+        """Who has which seat now."""
+        up = self._up.pid()
+        found = {}
+        for pid in tree(up)[1:] if up else ():
+            words = argv(pid)
+            seat = self._plan.seat_of(words[words.index("holdfast") + 1 :]) if "holdfast" in words else None
+            if seat is not None:
+                found[seat] = pid
+        return found
+
+    def ready(self) -> set[int]:
+        """All processes that were ever ready."""
+        return {line["pid"] for line in self._company.log(self._up).of("role_ready")}
+
+    def expect(self, pid: int) -> None:
+        """A fault is about to kill this process."""
+        self._grounds.deaths.expect(pid)
+
+    def strange(self) -> list[str]:
+        """What went wrong that no fault explains."""
+        dead = self._company.log(self._up).of("role_died")
+        alone = [line for line in dead if not self._grounds.deaths.is_expected(line["pid"])]
+        return [*self._company.strange(), *(f"{line['role']} ended by itself with {line['status']}" for line in alone)]
+
+    async def stop(self) -> None:
+        """In good order; what is on the small disk is kept."""
+        try:
+            await self._company.stop()
+        finally:
+            await self._roads.close()
+            self._grounds.close()
+
+    def facts(self) -> list[Record]:
+        """What the data says."""
+        return self._plan.read(self._grounds.data)

@@ -1,0 +1,14 @@
+"""The monolith arena: three nodes, and HTTP over them."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.torture.arenas import arena_of
+from tests.integration.torture_arenas.trying import try_out
+
+
+@pytest.mark.slow
+async def test_kill_in_the_monolith_arena_loses_nothing(tmp_path: Path) -> None:
+    """A node is killed, every job ends once, and nobody is left behind."""
+    await try_out(arena_of("monolith", tmp_path), "node")
