@@ -159,7 +159,7 @@ class Client:
         job_id = self._open[0] if self._draw.random() < 0.7 else self._draw.choice(self._open)  # noqa: PLR2004 - a share
         if self._draw.random() < 0.5:  # noqa: PLR2004 - a share
             wait_s = 0.5 if len(self._open) >= OPEN_MAX else 0.0
-            seen = await self._book.look("result", job_id, self._face.result(job_id, wait_s))
+            seen = await self._book.look("result", job_id, self._face.result(job_id, wait_s), wait_s)
         else:
             seen = await self._book.look("get", job_id, self._face.get(job_id))
         self._note(job_id, seen)
@@ -214,12 +214,12 @@ class Client:
     async def _pause(self) -> None:
         """For a moment; if nobody answers, until somebody does."""
         self._is_paused = True
-        if not await self._book.do("pause", self._face.set_paused(PAUSED_QUEUE, is_paused=True)):
+        if not await self._book.do("pause", self._face.set_paused(PAUSED_QUEUE, is_paused=True), 0):
             self._is_paused = False
             return
         await asyncio.sleep(self._draw.random() * _PAUSED_S)
         await self._resume()
 
     async def _resume(self) -> None:
-        if await self._book.do("resume", self._face.set_paused(PAUSED_QUEUE, is_paused=False)):
+        if await self._book.do("resume", self._face.set_paused(PAUSED_QUEUE, is_paused=False), 0):
             self._is_paused = False

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.lab.history.files import Writer, now_us
 from holdfast.lab.history.records import TERMINAL, Answered, Asked, Lost, Refused, Seen, Wanted
-from holdfast.lab.torture.load.faces import LostError, Order, Page, RefusedError, StrangeError, Told
+from holdfast.lab.torture.load.faces import DEADLINE_S, LostError, Order, Page, RefusedError, StrangeError, Told
 
 T = TypeVar("T")
 _STRANGE_MAX = 50
@@ -53,9 +53,9 @@ class Notebook:
                 self._tally.acknowledged_us = now_us()
         return told
 
-    async def look(self, call: str, job_id: str, asked: Awaitable[Seen]) -> Seen | None:
+    async def look(self, call: str, job_id: str, asked: Awaitable[Seen], wait_s: float = 0.0) -> Seen | None:
         """A job as it was seen; None if it was refused, a state of 0 if there is nothing to see yet."""
-        op = self._ask(call, job_id=job_id)
+        op = self._ask(call, job_id=job_id, deadline_s=DEADLINE_S + wait_s)
         seen = await self._outcome(call, op, asked)
         if seen is not None:
             self._writer.write(Answered(now_us(), op, seen=[seen] if seen.state else []))
@@ -77,9 +77,9 @@ class Notebook:
             self._writer.write(Answered(now_us(), op, [new_id]))
         return new_id
 
-    async def do(self, call: str, asked: Awaitable[object]) -> bool:
-        """Whatever has nothing to be seen; False if it was refused."""
-        op = self._ask(call)
+    async def do(self, call: str, asked: Awaitable[object], deadline_s: float = DEADLINE_S) -> bool:
+        """Whatever has nothing to be seen; False if it was refused. A deadline of 0 is none: several may be asked."""
+        op = self._ask(call, deadline_s=deadline_s)
         is_done = await self._outcome(call, op, _done(asked)) is not None
         if is_done:
             self._writer.write(Answered(now_us(), op))
@@ -93,10 +93,11 @@ class Notebook:
         self._tally.ended_us = now_us()
         return True
 
-    def _ask(self, call: str, wanted: Sequence[Wanted] = (), job_id: str = "") -> str:
+    def _ask(self, call: str, wanted: Sequence[Wanted] = (), job_id: str = "", deadline_s: float = DEADLINE_S) -> str:
         self._count += 1
         op = f"{self._client}/{self._count}"
-        self._writer.write(Asked(now_us(), op, self._client, call, self._via, list(wanted), job_id))
+        deadline_ms = round(deadline_s * 1_000)
+        self._writer.write(Asked(now_us(), op, self._client, call, self._via, list(wanted), job_id, deadline_ms))
         return op
 
     async def _outcome(self, call: str, op: str, asked: Awaitable[T]) -> T | None:

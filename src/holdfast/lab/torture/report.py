@@ -1,0 +1,140 @@
+"""The report of a run, in Markdown: the verdict, what was asked and broken, and how to run it again."""
+
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.lab.history.files import read_records, read_run
+from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Lost, Record, Refused, Run
+from holdfast.lab.torture.timeline import timeline_of
+
+REPORT = "report.md"
+PICTURE = "timeline.svg"
+_DAMAGE_MAX = 20
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What the records add up to."""
+
+    #: By call and interface: answered, refused, lost.
+    calls: dict[tuple[str, str], collections.Counter[str]]
+    jobs: int
+    attempts: int
+    faults: list[Broken]
+    damage: list[str]
+
+    def fired(self) -> collections.Counter[str]:
+        """How often each kind of fault was."""
+        return collections.Counter(one.kind for one in self.faults)
+
+
+def numbers_of(records: Iterable[Record]) -> Numbers:
+    """In one pass."""
+    asked: dict[str, Asked] = {}
+    calls: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    jobs: set[str] = set()
+    attempts = 0
+    faults: list[Broken] = []
+    damage: list[str] = []
+    for record in records:
+        match record:
+            case Asked():
+                asked[record.op] = record
+                calls[record.call, record.via]["asked"] += 1
+            case Answered() | Refused() | Lost():
+                call = asked.pop(record.op)
+                calls[call.call, call.via][type(record).__name__.lower()] += 1
+                if isinstance(record, Answered) and record.ids:
+                    jobs.update(filter(None, record.ids))
+            case Began():
+                attempts += 1
+            case Broken():
+                faults.append(record)
+            case DamageFact():
+                damage.append(record.text)
+            case _:
+                pass
+    return Numbers(dict(calls), len(jobs), attempts, faults, damage)
+
+
+def write(folder: Path, verdict: str, *, is_drawn: bool) -> None:
+    """`report.md`, and beside it the picture, where it can be drawn."""
+    run = read_run(folder)
+    numbers = numbers_of(read_records(folder))
+    if is_drawn:
+        from holdfast.lab.torture.picture import draw  # noqa: PLC0415 - it needs matplotlib
+
+        title = f"{run.topology}, seed {run.seed}: {numbers.jobs} jobs, {len(numbers.faults)} faults"
+        draw(timeline_of(run, read_records(folder)), title, folder / PICTURE)
+    lines = report(run, numbers, verdict, has_picture=is_drawn)
+    (folder / REPORT).write_text("\n".join(lines) + "\n")
+
+
+def report(run: Run, numbers: Numbers, verdict: str, *, has_picture: bool) -> list[str]:
+    """The lines of the report."""
+    long_s = ((run.faults_ended_us or run.begun_us) - run.begun_us) / 1e6
+    lines = [
+        f"# Torture of {run.topology}, seed {run.seed}",
+        "",
+        f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s; "
+        + _drained(run),
+        "",
+        *(["![what happened when](timeline.svg)", ""] if has_picture else []),
+        "## Verdict",
+        "",
+        "```",
+        *verdict.rstrip().splitlines(),
+        "```",
+        "",
+        "## Faults",
+        "",
+        *_table(("fault", "fired", "whom it hit", "seconds in all"), _fault_rows(run, numbers)),
+        "",
+        "## Calls",
+        "",
+        *_table(("call", "over", "asked", "answered", "refused", "lost"), _call_rows(numbers)),
+        "",
+    ]
+    if run.left_out:
+        lines += ["## Left out", "", *(f"- {name}: {why}" for name, why in sorted(run.left_out.items())), ""]
+    if numbers.damage:
+        shown = numbers.damage[:_DAMAGE_MAX]
+        more = [f"- and {len(numbers.damage) - len(shown)} more"] if len(numbers.damage) > len(shown) else []
+        lines += ["## What no fault explains", "", *(f"- {text}" for text in shown), *more, ""]
+    return [*lines, "## Again", "", "```console", f"$ {run.command}", "$ holdfast lab check .", "```"]
+
+
+def _drained(run: Run) -> str:
+    if not run.drained_us:
+        return f"not everything had ended {run.drain_bound_s:g} s after the last fault."
+    return f"everything had ended {(run.drained_us - run.faults_ended_us) / 1e6:.1f} s after the last fault."
+
+
+def _fault_rows(run: Run, numbers: Numbers) -> Iterator[Sequence[object]]:
+    for kind in run.faults:
+        ours = [one for one in numbers.faults if one.kind == kind]
+        hit = collections.Counter(one.target for one in ours)
+        whom = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in hit.most_common(6))
+        more = f", and {len(hit) - 6} others" if len(hit) > 6 else ""  # noqa: PLR2004 - as many as are shown
+        yield kind, len(ours), whom + more, f"{sum(one.until_us - one.at_us for one in ours) / 1e6:.1f}"
+
+
+def _call_rows(numbers: Numbers) -> Iterator[Sequence[object]]:
+    for (call, via), counts in sorted(numbers.calls.items()):
+        yield call, via, counts["asked"], counts["answered"], counts["refused"], counts["lost"]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+        *(f"| {' | '.join(map(str, row))} |" for row in rows),
+    ]
+
+
+def size_of(folder: Path) -> str:
+    """How much room it takes, in words."""
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return f"{total / 1e6:.0f} MB" if total >= 10**6 else f"{total / 1e3:.0f} kB"

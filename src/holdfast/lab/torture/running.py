@@ -1,0 +1,221 @@
+"""One run: an arena, clients that ask all the while, faults one after the other, then peace, and what it left behind.
+
+Whatever happens, what was broken is mended, the arena is stopped, and `run.json` says what was run: a run that is ended
+early can be judged like any other.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.lab.history.files import Writer, now_us, write_run
+from holdfast.lab.history.records import Broken, DamageFact, Run
+from holdfast.lab.torture.load.running import Load, Place
+from holdfast.lab.torture.plan import Strike, drawer, strikes
+from holdfast.lab.torture.ports import Arena, Fault, NotNowError
+
+#: Everything has to have ended so long after the last fault.
+DRAIN_BOUND_S = 120.0
+#: Without a fault under way, something has to be acknowledged and something has to end within this time.
+STALL_S = 60.0
+#: How long a strike waits for its jobs.
+_PROGRESS_S = 15.0
+#: A fault that has not mended itself by then never will.
+_FAULT_S = 180.0
+_NOT_NOW_TRIES = 20
+_LOOK_S = 0.1
+_AGAIN_S = 0.5
+_TELL_S = 5.0
+
+Tell = Callable[[str], None]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run."""
+
+    topology: str
+    minutes: float
+    seed: int
+    folder: Path
+    #: The names of the faults.
+    faults: Sequence[str]
+    clients: int = 6
+    version: str = ""
+    command: str = ""
+
+
+class TortureError(Exception):
+    """The run could not go on, and that proves nothing: the lab itself failed."""
+
+
+class Torture:
+    """`run` once; what it says is in the folder."""
+
+    def __init__(self, settings: Settings, arena: Arena, faults: Mapping[str, Fault], tell: Tell) -> None:
+        self._settings = settings
+        self._arena = arena
+        self._tell = tell
+        self._reasons = {kind: faults[kind].lacking(arena) for kind in settings.faults}
+        self._faults = {kind: faults[kind] for kind, reason in self._reasons.items() if not reason}
+        self._load = Load(
+            Place(
+                grpc=arena.grpc,
+                http=arena.http,
+                folder=settings.folder,
+                seed=settings.seed,
+                clients=settings.clients,
+                has_schedules=arena.has_schedules,
+            )
+        )
+        self._run = Run(
+            settings.topology,
+            settings.seed,
+            faults=sorted(self._faults),
+            left_out={kind: reason for kind, reason in self._reasons.items() if reason},
+            keeps=sorted(arena.keeps),
+            drain_bound_s=DRAIN_BOUND_S,
+            version=settings.version,
+            command=settings.command,
+        )
+        self._writer = Writer(settings.folder / "faults.jsonl")
+        #: What no fault explains and no record shows otherwise.
+        self.findings: list[str] = []
+        self._under_way = 0
+        self._fired: dict[str, int] = {}
+        self._quiet_since_us = 0
+        self._told_s = 0.0
+
+    async def run(self) -> None:
+        """All of it, up to what the store says at the end."""
+        self._tell(f"starting {self._settings.topology} in {self._arena.folder}")
+        self._save()
+        try:
+            await self._arena.start()
+            await self._under_load()
+            await self._in_peace()
+        finally:
+            try:
+                await self._load.close()
+            finally:
+                await self._arena.stop()
+            if self._run.begun_us:
+                self._close()
+
+    async def _under_load(self) -> None:
+        await self._load.begin()
+        self._save(begun_us=now_us(), calls=self._load.calls, left_out=self._run.left_out | self._load.left_out)
+        self._load.run()
+        self._quiet_since_us = now_us()
+        end_s = time.monotonic() + self._settings.minutes * 60
+        try:
+            for strike in strikes(self._settings.seed, list(self._faults)):
+                if not await self._progress(strike.jobs, end_s):
+                    break
+                await self._strike(strike)
+            else:
+                await self._progress(math.inf, end_s)
+        finally:
+            self._save(faults_ended_us=now_us())
+
+    async def _in_peace(self) -> None:
+        self._tell(f"no more faults; waiting up to {DRAIN_BOUND_S:g} s until all jobs have ended")
+        drained_us = await self._load.settle(DRAIN_BOUND_S)
+        self._save(drained_us=drained_us, schedules=self._load.schedules())
+        if drained_us:
+            count = await self._load.look_again()
+            self._tell(f"all jobs have ended; {count} of them were read once more, over gRPC and over HTTP")
+        else:
+            self._tell("there are still jobs that have not ended")
+
+    def _save(self, **changes: object) -> None:
+        self._run = msgspec.structs.replace(self._run, **changes)
+        write_run(self._settings.folder, self._run)
+
+    # -- faults
+
+    async def _strike(self, strike: Strike) -> None:
+        """Returns once everything is mended."""
+        self._under_way += 1
+        try:
+            fires = [
+                self._fire(strike, kind, strike.later_ms * place / 1_000) for place, kind in enumerate(strike.kinds)
+            ]
+            watcher = asyncio.create_task(self._telling())
+            try:
+                await asyncio.gather(*fires)
+            finally:
+                watcher.cancel()
+        finally:
+            self._under_way -= 1
+            self._quiet_since_us = now_us()
+
+    async def _fire(self, strike: Strike, kind: str, later_s: float) -> None:
+        await asyncio.sleep(later_s)
+        draw = drawer(self._settings.seed, strike, kind)
+        for _ in range(_NOT_NOW_TRIES):
+            at_us = now_us()
+            try:
+                async with asyncio.timeout(_FAULT_S):
+                    target = await self._faults[kind].fire(self._arena, draw)
+            except NotNowError:
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            except TimeoutError:
+                raise TortureError(f"the fault {kind} was not over after {_FAULT_S:g} s") from None
+            self._writer.write(Broken(at_us, now_us(), kind, target))
+            self._fired[kind] = self._fired.get(kind, 0) + 1
+            self._tell(f"{self._numbers()}; {kind}: {target}, {(now_us() - at_us) / 1e6:.1f} s")
+            return
+
+    async def _telling(self) -> None:
+        while True:
+            await asyncio.sleep(_TELL_S)
+            self._tell(self._numbers())
+
+    async def _progress(self, jobs: float, end_s: float) -> bool:
+        """Waits until so many more were acknowledged, for a while at most; False if the run is over."""
+        tally = self._load.tally
+        enough = tally.acknowledged + jobs
+        until_s = end_s if jobs == math.inf else min(end_s, time.monotonic() + _PROGRESS_S)
+        while time.monotonic() < until_s and tally.acknowledged < enough:
+            await asyncio.sleep(_LOOK_S)
+            if error := self._load.problem():
+                raise TortureError(f"a client ended: {error!r}") from error
+            if tally.strange or self._is_stalled():
+                return False
+            if time.monotonic() > self._told_s + _TELL_S:
+                self._told_s = time.monotonic()
+                self._tell(self._numbers())
+                if self._arena.strange():
+                    return False
+        return time.monotonic() < end_s
+
+    def _is_stalled(self) -> bool:
+        tally = self._load.tally
+        for what, at_us in (("acknowledged", tally.acknowledged_us), ("seen to end", tally.ended_us)):
+            if now_us() - max(at_us, self._quiet_since_us) > STALL_S * 1e6:
+                self.findings.append(f"no job was {what} for {STALL_S:g} s, although nothing was broken just then")
+                return True
+        return False
+
+    def _numbers(self) -> str:
+        tally = self._load.tally
+        fired = sum(self._fired.values())
+        return f"{tally.acknowledged} jobs, {tally.ended} seen to end, {tally.lost} calls lost, {fired} faults"
+
+    # -- what is left
+
+    def _close(self) -> None:
+        """What nobody else writes down."""
+        self.findings += [f"an answer that the contract does not know: {text}" for text in self._load.tally.strange]
+        self.findings += self._arena.strange()
+        for text in self.findings:
+            self._writer.write(DamageFact(text))
+        self._writer.close()
+        with Writer(self._settings.folder / "facts.jsonl") as writer:
+            for fact in self._arena.facts():
+                writer.write(fact)
