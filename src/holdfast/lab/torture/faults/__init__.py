@@ -1,1 +1,5 @@
 """Ways to break an arena, and what they break it with."""
+
+from holdfast.lab.torture.faults.kinds import FAULTS
+
+__all__ = ["FAULTS"]

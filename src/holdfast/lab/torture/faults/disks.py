@@ -39,13 +39,14 @@ class SmallDisk:
     def fill(self) -> None:
         """No room is left, but what is reserved already."""
         assert not self.no_filling, self.no_filling
+        problem = ""
         for _ in range(_ATTEMPTS):
+            if self.free_bytes() == 0:
+                return
             status = os.statvfs(self.path)
             used = max(1, status.f_blocks - status.f_bfree) * status.f_frsize
             # Refused if somebody has taken more meanwhile.
             problem = _mount("-o", f"remount,size={used}", str(self.path))
-            if not problem and self.free_bytes() == 0:
-                return
         raise OSError(f"{self.path} cannot be filled up: {problem or 'it has room again and again'}")
 
     def free(self) -> None:
