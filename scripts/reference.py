@@ -17,10 +17,11 @@ from scripts.python_reference import python
 
 _EXIT_MEANINGS = {
     ExitCode.DONE: "done",
-    ExitCode.JOB_FAILED: "the job that was waited for failed or was canceled",
+    ExitCode.JOB_FAILED: "the job that was waited for failed or was canceled; a history shows a broken promise",
     ExitCode.USAGE: "the command, an option or a setting is wrong",
     ExitCode.UNREACHABLE: "no server answers, or not in time",
     ExitCode.REFUSED: "the server, the directory or the system refused",
+    ExitCode.UNKNOWN: "a history proves nothing: not everything was put to the test",
 }
 _LIMIT = re.compile(r"^([A-Z][A-Z0-9_]+): Final = ")
 

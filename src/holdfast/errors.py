@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     REFUSED = 4
+    UNKNOWN = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def test_exit_codes_are_the_documented_ones() -> None:
         ("USAGE", 2),
         ("UNREACHABLE", 3),
         ("REFUSED", 4),
+        ("UNKNOWN", 5),
     ]
     assert {row.exit_code for row in MAPPED.values()}.isdisjoint({ExitCode.DONE, ExitCode.JOB_FAILED})
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from holdfast.cli.text import say
-from holdfast.errors import FailedPreconditionError
+from holdfast.cli.text import Json, print_json, say
+from holdfast.errors import ExitCode, FailedPreconditionError
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,6 +99,27 @@ def report(
     _need_matplotlib()
     results = load(Path(folder))
     _finish(results, Path(folder))
+
+
+@app.command()
+def check(
+    folder: Annotated[str, typer.Argument(metavar="DIRECTORY", help="A recorded history: run.json and *.jsonl.")],
+    is_json: Json = False,
+    evidence: Annotated[int, typer.Option(min=0, metavar="N", help="Lines of evidence for each finding.")] = 40,
+) -> None:
+    """Judge a recorded history: 0 every promise was kept, 1 one was broken, 5 not all were put to the test."""
+    from holdfast.lab.check import Status, judge, render
+    from holdfast.lab.check.rendering import as_json
+
+    verdict = judge(Path(folder))
+    if is_json:
+        print_json(as_json(verdict, evidence))
+    else:
+        print(render(verdict, evidence))
+    if verdict.status is Status.BROKEN:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+    if verdict.status is Status.UNKNOWN:
+        raise typer.Exit(ExitCode.UNKNOWN)
 
 
 def _run(plan: "Plan", folder: Path) -> "Results":

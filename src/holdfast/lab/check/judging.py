@@ -1,0 +1,55 @@
+"""Every rule, applied to a history."""
+
+from itertools import chain
+from pathlib import Path
+
+from holdfast.lab.check import coverage, ends, existence, interfaces, leases, order, schedules, soundness, timing
+from holdfast.lab.check.history import History
+from holdfast.lab.check.ruling import Finding, Rule, Ruling, Status, Suspect, Tally, Verdict
+from holdfast.lab.check.story import story
+from holdfast.lab.history.files import read_records, read_run
+
+RULES: tuple[Rule, ...] = tuple(
+    chain.from_iterable(
+        module.RULES for module in (existence, ends, leases, order, timing, schedules, interfaces, soundness, coverage)
+    )
+)
+#: So many findings of a rule are kept with their evidence; the others are counted.
+_FINDINGS_MAX = 100
+
+
+def judge(folder: Path) -> Verdict:
+    """What became of every promise in the run of this folder; `FailedPreconditionError` if it holds no history."""
+    return judge_history(History(read_run(folder), read_records(folder)))
+
+
+def judge_history(history: History) -> Verdict:
+    """The same of a history that is in memory."""
+    return Verdict(history.run, tuple(_apply(rule, history) for rule in RULES), dict(history.read))
+
+
+def _apply(rule: Rule, history: History) -> Ruling:
+    tally, count, kept = Tally(), 0, []
+    for suspect in rule.look(history, tally):
+        count += 1
+        if count <= _FINDINGS_MAX:
+            kept.append(_found(rule, suspect, history))
+    status, reason = _status(rule, tally, count)
+    return Ruling(rule.name, rule.promise, status, tally.cases, reason, count, tuple(kept))
+
+
+def _found(rule: Rule, suspect: Suspect, history: History) -> Finding:
+    evidence = story(history, (suspect.job_id, *suspect.also), suspect.names, suspect.ops, suspect.records)
+    return Finding(rule.name, suspect.job_id, suspect.text, tuple(evidence))
+
+
+def _status(rule: Rule, tally: Tally, count: int) -> tuple[Status, str]:
+    if count:
+        return Status.BROKEN, ""
+    if tally.not_offered:
+        return Status.NOT_OFFERED, tally.not_offered
+    if tally.doubt:
+        return Status.UNKNOWN, tally.doubt
+    if not tally.cases:
+        return Status.UNKNOWN, rule.idle
+    return Status.KEPT, tally.note

@@ -1,0 +1,122 @@
+"""A verdict for people, for a report, and for programs."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.text import printable
+from holdfast.lab.check.ruling import Finding, Ruling, Status, Verdict
+from holdfast.lab.check.story import Line
+
+#: How many lines of evidence are shown of a finding, unless somebody wants another number.
+EVIDENCE_LINES = 40
+_COLUMNS = ("RULE", "VERDICT", "CASES", "WHY")
+
+
+def render(verdict: Verdict, evidence: int = EVIDENCE_LINES) -> str:
+    """The table of all rules, every finding with its evidence, and the verdict."""
+    rows = [(one.rule, _verdict(one), str(one.cases), one.reason or one.promise) for one in verdict.rulings]
+    parts = [_title(verdict), _aligned([_COLUMNS, *rows])]
+    parts += ["\n".join(_finding(verdict, one, evidence)) for one in verdict.findings]
+    parts += [_more(one) for one in verdict.broken if one.count > len(one.findings)]
+    parts.append(f"verdict: {_sentence(verdict)}")
+    return "\n\n".join(parts)
+
+
+def markdown(verdict: Verdict) -> str:
+    """The table of all rules, for a report."""
+    lines = ["| rule | promise | verdict | cases | why |", "|---|---|---|---:|---|"]
+    lines += [
+        f"| {one.rule} | {one.promise} | {_verdict(one)} | {one.cases} | {_cell(one.reason)} |"
+        for one in verdict.rulings
+    ]
+    return "\n".join([*lines, "", f"Verdict: **{verdict.status.value}**. {_sentence(verdict)}"])
+
+
+def as_json(verdict: Verdict, evidence: int = EVIDENCE_LINES) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "topology": verdict.run.topology,
+        "seed": verdict.run.seed,
+        "verdict": verdict.status.value,
+        "records": verdict.read,
+        "rules": [
+            {
+                "rule": one.rule,
+                "promise": one.promise,
+                "verdict": one.status.value,
+                "cases": one.cases,
+                "why": one.reason,
+                "findings": one.count,
+            }
+            for one in verdict.rulings
+        ],
+        "findings": [
+            {
+                "rule": one.rule,
+                "job_id": one.job_id,
+                "text": one.text,
+                "evidence": [
+                    {
+                        "at_us": line.at_us,
+                        "who": line.who,
+                        "what": line.what,
+                        "record": msgspec.to_builtins(line.record),
+                    }
+                    for line in one.evidence[:evidence]
+                ],
+            }
+            for one in verdict.findings
+        ],
+    }
+
+
+def _title(verdict: Verdict) -> str:
+    run = verdict.run
+    return printable(f"{run.topology}, seed {run.seed}: {sum(verdict.read.values())} records")
+
+
+def _sentence(verdict: Verdict) -> str:
+    if verdict.status is Status.BROKEN:
+        return f"broken: {', '.join(one.rule for one in verdict.broken)}"
+    if verdict.status is Status.UNKNOWN:
+        return f"unknown: {'; '.join(f'{one.rule} ({printable(one.reason)})' for one in verdict.unknown)}"
+    return "kept: every promise that the topology makes was put to the test, and kept"
+
+
+def _verdict(ruling: Ruling) -> str:
+    return f"broken {ruling.count}" if ruling.status is Status.BROKEN else ruling.status.value
+
+
+def _cell(text: str) -> str:
+    return printable(text).replace("|", "\\|")
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> str:
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(_COLUMNS) - 1)]
+    lines = []
+    for *cells, last in shown:
+        left = [
+            cell.rjust(width) if _COLUMNS[column] == "CASES" else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append("  ".join([*left, last]))
+    return "\n".join(lines)
+
+
+def _finding(verdict: Verdict, finding: Finding, evidence: int) -> list[str]:
+    lines = [printable(f"{finding.rule}: {finding.job_id} {finding.text}".replace(":  ", ": "))]
+    lines += [f"  {_line(line, verdict.run.begun_us)}" for line in finding.evidence[:evidence]]
+    left = len(finding.evidence) - evidence
+    return [*lines, f"  … and {left} more"] if left > 0 else lines
+
+
+def _line(line: Line, begun_us: int) -> str:
+    at = "at the end" if line.at_us is None else f"{(line.at_us - begun_us) / 1e6:.6f}"
+    return printable(f"{at:>14}  {line.who:<14}  {line.what}")
+
+
+def _more(ruling: Ruling) -> str:
+    return f"{ruling.rule}: {ruling.count - len(ruling.findings)} more, which are not shown"

@@ -1,0 +1,86 @@
+"""Rules about time: nothing too early, no call too long.
+
+- Wall clocks count only where none was ever stepped: what was created under a wrong one keeps a wrong time. The store's
+  own clock counts always, for it is what the store went by.
+- Steady time is the same in all processes.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.lab.check.calls import Call
+from holdfast.lab.check.history import History
+from holdfast.lab.check.ruling import Rule, Suspect, Tally
+from holdfast.lab.history.records import JobFact
+
+#: What rounding may take off a time.
+_ROUNDING_MS = 2
+#: How much later than its deadline a call may end, on a machine that has a lot to do.
+_GRACE_US = 10_000_000
+
+
+def early(history: History, tally: Tally) -> Iterator[Suspect]:
+    """An attempt began before its time."""
+    has_clocks, delayed, is_true = False, 0, not history.has_stepped_clocks
+    for job in history.jobs.values():
+        due_ms = _due_ms(history, job)
+        times = [one.wall_ms for one in history.begun.get(job.id, ()) if one.wall_ms and is_true]
+        grants = [one.at_ms for one in history.grants.get(job.id, ()) if one.at_ms]
+        has_clocks |= bool(times or grants)
+        if not due_ms:
+            continue
+        delayed += 1
+        tally.cases += bool(times or grants)
+        first_ms = min(times + grants, default=due_ms)
+        if first_ms < due_ms - _ROUNDING_MS:
+            yield Suspect(job.id, f"was begun {due_ms - first_ms} ms before it was due, at {due_ms} ms")
+    if delayed and not has_clocks:
+        tally.not_offered = "clocks were stepped, and the store keeps no times of grants"
+
+
+def _due_ms(history: History, job: JobFact) -> int:
+    """When it could begin at the earliest; 0 where it was not to wait, or where that is not known.
+
+    A store may keep a later time instead, that of another attempt; so the earlier of the two counts.
+    """
+    asks = [ask for ask in history.asks_of.get(job.name, ()) if not ask.is_refused]
+    delays = [ask.wanted.delay_ms for ask in asks]
+    if not delays or not min(delays) or job.retry_of or job.id in history.retried:
+        return 0
+    known = [job.created_ms + min(delays)] if job.created_ms else []
+    if job.not_before_ms and (known or len(history.begun.get(job.id, ())) == 1):
+        known.append(job.not_before_ms)
+    return min(known, default=0)
+
+
+def hung(history: History, tally: Tally) -> Iterator[Suspect]:
+    """A call got no answer within its deadline and a grace."""
+    last_us: dict[str, float] = {}
+    for call in history.calls.values():
+        heard_us = call.asked_us if call.answer is None else call.heard_us
+        last_us[call.asked.client] = max(last_us.get(call.asked.client, 0), heard_us)
+    hit = {one.target for one in history.broken}
+    for call in history.calls.values():
+        if not call.asked.deadline_ms:
+            continue
+        until_us = call.asked_us + call.asked.deadline_ms * 1_000 + _GRACE_US
+        if call.answer is None:
+            # Whoever asked may have been killed; who goes on asking was not.
+            is_judged = call.asked.client not in hit and last_us[call.asked.client] > until_us
+        else:
+            is_judged = True
+        tally.cases += is_judged
+        if is_judged and call.heard_us > until_us:
+            yield Suspect(call.asked.job_id, _late(call), ops=(call.asked.op,))
+
+
+def _late(call: Call) -> str:
+    text = f"a {call.asked.call} over {call.asked.via} with a deadline of {call.asked.deadline_ms} ms"
+    if call.answer is None:
+        return f"{text} was never answered, while its client went on"
+    return f"{text} took {(call.heard_us - call.asked_us) / 1e6:.1f} s"
+
+
+RULES = (
+    Rule("early", "nothing begins before its time", "no delayed job was begun under a clock that is true", early),
+    Rule("hung", "every call ends within its deadline", "no call had a deadline", hung),
+)
