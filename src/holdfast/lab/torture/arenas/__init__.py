@@ -12,6 +12,7 @@ APP = "holdfast.lab.torture.jobs:app"
 #: Where the arena of each topology is made.
 _MAKERS = {
     "embedded": ("embedded", "EmbeddedArena"),
+    "microservices": ("microservices", "microservices"),
     "monolith": ("monolith", "monolith"),
 }
 TOPOLOGIES = tuple(_MAKERS)

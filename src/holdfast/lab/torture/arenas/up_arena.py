@@ -5,9 +5,11 @@ that killing it says nothing of them but what killing them says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.journal import OsDisk, pin
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.history.records import Record
 from holdfast.lab.torture.arenas.company import Company
@@ -36,6 +38,8 @@ class Plan:
     seat_of: SeatOf
     #: What the data says, once nobody changes it any more.
     read: Callable[[Path], list[Record]]
+    #: Folders of journals in the data that are kept from their first event on.
+    pinned: Sequence[str] = ()
 
 
 class Seat:
@@ -83,11 +87,14 @@ class UpArena:
         ]
         self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
         self._seats: list[Process] = []
+        self._pins = ExitStack()
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._roads.open(self._doors)
         await self._company.add(self._up)
+        for name in self._plan.pinned:
+            self._pins.enter_context(pin(OsDisk(self._grounds.data / name), 1))
         self._seats = [Seat(self, role, name) for role, name in sorted(self.seated())]
 
     def processes(self) -> list[Process]:
@@ -124,6 +131,7 @@ class UpArena:
         try:
             await self._company.stop()
         finally:
+            self._pins.close()
             await self._roads.close()
             self._grounds.close()
 

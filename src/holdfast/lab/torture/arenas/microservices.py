@@ -1,0 +1,90 @@
+"""The microservices topology: six services, three of which own what is kept.
+
+Their journals are pinned while they run: an owner would give up what its snapshots hold, and leases are told by the
+whole journal alone.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from holdfast.core import envelopes, line, records
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.core.model import Job
+from holdfast.errors import HoldfastError
+from holdfast.lab.history.records import DamageFact, JobFact, Record
+from holdfast.lab.torture.arenas.options import HEARTBEAT_MS, SLOTS, WORKER_TIMEOUT_MS, options_of
+from holdfast.lab.torture.arenas.owner_journals import Owned, read_owner
+from holdfast.lab.torture.arenas.record_facts import RecordFacts
+from holdfast.lab.torture.arenas.up_arena import Plan, UpArena
+from holdfast.lab.torture.jobs import run_of
+
+_STORE = "services"
+_PORTS = 5
+_AGING_MS = 60_000
+_EVERYTHING = envelopes.Retention(age_ms=1 << 45, envelopes=1 << 40, bytes=1 << 50)
+
+
+def microservices(folder: Path, app: str) -> UpArena:
+    """Six services; order between a record and its place in the line is nowhere kept, so it is not promised here."""
+    options = {
+        "slots": str(SLOTS),
+        "heartbeat-ms": str(HEARTBEAT_MS),
+        "worker-timeout-ms": str(WORKER_TIMEOUT_MS),
+    }
+    return UpArena(
+        folder,
+        app,
+        Plan(
+            topology="microservices",
+            keeps=frozenset({"grants"}),
+            has_schedules=False,
+            arguments=options_of(options),
+            ports=_PORTS,
+            doors=1,
+            seat_of=_seat_of,
+            read=_read,
+            pinned=("job",),
+        ),
+    )
+
+
+def _seat_of(words: list[str]) -> tuple[str, str] | None:
+    return (words[1], words[1]) if words[:1] == ["service"] else None
+
+
+def _read(data: Path) -> list[Record]:
+    """What the three owners say, and whether they say the same."""
+    try:
+        kept = read_owner(data / "job", records.Records, records.DIGEST_VERSION)
+        stored = read_owner(data / "result", lambda: envelopes.Envelopes(_EVERYTHING), envelopes.DIGEST_VERSION)
+        waiting = read_owner(data / "queue", lambda: line.Line(_AGING_MS), line.DIGEST_VERSION)
+    except (HoldfastError, AssertionError) as error:
+        return [DamageFact(f"an owner cannot be read: {error}")]
+    facts = RecordFacts(kept.machine, _STORE, partial(_run_in, stored))
+    for event in kept.events:
+        facts.take(event)
+    damage = [*kept.damage, *stored.damage, *waiting.damage, *facts.damage]
+    return [*facts.records(), *(DamageFact(text) for text in damage), *_differences(facts, stored, waiting)]
+
+
+def _run_in(stored: Owned[envelopes.Envelopes], job: Job) -> str:
+    envelope = stored.machine.find(job.id)
+    return run_of(envelope.output) if envelope is not None and envelope.output else ""
+
+
+def _differences(
+    facts: RecordFacts,
+    stored: Owned[envelopes.Envelopes],
+    waiting: Owned[line.Line],
+) -> list[Record]:
+    """Where the owners contradict each other, once every job has ended."""
+    found: list[Record] = []
+    jobs = [fact for fact in facts.records() if isinstance(fact, JobFact)]
+    for fact in jobs:
+        envelope = stored.machine.find(fact.id)
+        if fact.state in TERMINAL and (envelope is None or envelope.state != fact.state):
+            said = "nothing" if envelope is None else f"the state {envelope.state}"
+            found.append(DamageFact(f"its record has the state {fact.state}, its result {said}", fact.id))
+    if len(waiting.machine) and all(fact.state in TERMINAL for fact in jobs):
+        found.append(DamageFact(f"every job has ended, and {len(waiting.machine)} wait in line"))
+    return found

@@ -1,0 +1,50 @@
+"""What an owner of the microservices keeps, read from a copy: its state, and every event that led there."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import Frame, JournalConfig
+from holdfast.lab.torture.arenas.ledger_facts import FAR_FUTURE_MS, copy_of
+from holdfast.services.keeping_journal import Machine, Recovered, split
+
+M = TypeVar("M", bound=Machine)
+
+
+@dataclass(frozen=True)
+class Owned(Generic[M]):
+    """The machine as its owner would start from it, the events in order, and what is wrong with them."""
+
+    machine: M
+    events: list[Any]
+    damage: list[str]
+
+
+def read_owner(directory: Path, new: Callable[[], M], digest_version: int) -> Owned[M]:
+    """All that a directory holds; raises what keeps its owner from starting."""
+    machine, config = new(), JournalConfig(digest_version=digest_version)
+    with copy_of(directory) as copy:
+        recovered = Recovered.of(machine, OsDisk(copy), config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16))
+        try:
+            journal = recovered.journal
+            frames = list(journal.replay(journal.first_position - 1))
+        finally:
+            recovered.journal.close()
+    events = [machine.decode(data) for frame in frames for data in split(frame.body)[1]]
+    is_whole = not frames or frames[0].first_position == 1
+    damage = list(_replayed(new(), machine, frames)) if is_whole else []
+    return Owned(machine, events, [f"{directory.name}: {text}" for text in damage])
+
+
+def _replayed(whole: Machine, machine: Machine, frames: list[Frame]) -> Iterator[str]:
+    """Where the whole journal does not give what was written with it, or not the state that its owner starts from."""
+    for frame in frames:
+        for data in split(frame.body)[1]:
+            whole.apply(whole.decode(data))
+        if frame.digest not in (None, whole.digest):
+            yield f"replaying up to {frame.last_position} gives {whole.digest:016x}, written was {frame.digest:016x}"
+            return
+    if whole.digest != machine.digest:
+        yield f"the journal gives the state {whole.digest:016x}, its newest snapshot {machine.digest:016x}"
