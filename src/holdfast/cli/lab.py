@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = typer.Typer(help="Compare topologies under load.", no_args_is_help=True)
+app = typer.Typer(help="Compare topologies under load, and break them.", no_args_is_help=True)
 
 _OWN = "a workload of your own: its kinds, submit-only, read-heavy, life-cycle, with commas"
 
@@ -120,6 +120,55 @@ def check(
         raise typer.Exit(ExitCode.JOB_FAILED)
     if verdict.status is Status.UNKNOWN:
         raise typer.Exit(ExitCode.UNKNOWN)
+
+
+@app.command()
+def torture(
+    topology: Annotated[str, typer.Option(metavar="NAME", help="Which design to break.")] = "embedded",
+    minutes: Annotated[float, typer.Option(min=0.05, metavar="N", help="How long faults are fired.")] = 1.0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="What the load and the faults are drawn from (default: any).")
+    ] = None,
+    faults: Annotated[str, typer.Option(metavar="A,B", help="Which faults, with commas; all; or nothing.")] = "all",
+    clients: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Who ask at the same time.")] = 6,
+    out: Annotated[
+        str, typer.Option(metavar="DIRECTORY", help="Where the history and the report go (default: below lab-results).")
+    ] = "",
+) -> None:
+    """Run real processes under load, break them, and judge by the records whether every promise was kept.
+
+    Ends with 0 if all were kept, with 1 if one was broken, with 5 if the run does not prove enough.
+    """
+    import secrets
+    import shlex
+    from importlib.metadata import version
+
+    import uvloop
+
+    from holdfast.lab.check.rendering import render
+    from holdfast.lab.check.ruling import Status
+    from holdfast.lab.torture import performing, report
+    from holdfast.lab.torture.running import Settings
+
+    _need_matplotlib()
+    drawn = seed if seed is not None else secrets.randbelow(1_000_000)
+    options = ["--minutes", f"{minutes:g}", "--seed", str(drawn), "--faults", faults, "--clients", str(clients)]
+    settings = Settings(
+        topology=performing.checked_topology(topology),
+        minutes=minutes,
+        seed=drawn,
+        folder=(folder := _folder(out)),
+        faults=performing.faults_of(faults),
+        clients=clients,
+        version=version("holdfast"),
+        command=shlex.join(["holdfast", "lab", "torture", "--topology", topology, *options]),
+    )
+    say(f"SEED={drawn}: {topology} for {minutes:g} minutes, into {folder}")
+    uvloop.run(_until_stopped(performing.perform(settings, say)))
+    verdict = performing.conclude(folder)
+    print(render(verdict))
+    print(f"report: {folder / report.REPORT}; the folder has {report.size_of(folder)}")
+    raise typer.Exit({Status.KEPT: 0, Status.BROKEN: 1}.get(verdict.status, 5))
 
 
 def _run(plan: "Plan", folder: Path) -> "Results":

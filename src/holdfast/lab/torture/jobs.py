@@ -23,8 +23,6 @@ from holdfast.worker.handlers import AttemptFailedError, Handler
 
 #: The variable that names the folder of the records.
 RECORDS = "HOLDFAST_TORTURE_RECORDS"
-#: Stepped clocks, if they are: the file that says by how much.
-CLOCK_FILE = "HOLDFAST_CLOCK_FILE"
 #: The types of the jobs.
 WORK, POISON, TICK = "torture.work", "torture.poison", "torture.tick"
 #: What a worker calls jobs of the frozen contract, whatever type they have.
@@ -33,8 +31,6 @@ SIMULATED = "sim"
 BY_REQUEST = "BY_REQUEST"
 #: What follows the run in a result, if anything does.
 _GAP = b" "
-#: A clock that was stepped so long ago has nothing to do with an attempt that begins now.
-_SETTLED_S = 120.0
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,7 +101,7 @@ class _Attempt:
             token=assignment.token,
             worker=str(os.getpid()),
             attempt=assignment.attempt,
-            wall_ms=_wall_ms(),
+            wall_ms=time.time_ns() // 1_000_000,
         )
         self._writer.write(record)
 
@@ -138,20 +134,6 @@ def _writer() -> Writer:
     folder = Path(os.environ[RECORDS])
     folder.mkdir(parents=True, exist_ok=True)
     return Writer(folder / f"worker-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl")
-
-
-def _wall_ms() -> int:
-    """The true time; 0 where the clock that delays and schedules go by is, or was just now, another one."""
-    file = os.environ.get(CLOCK_FILE)
-    now_s = time.time()
-    if file:
-        try:
-            is_stepped = any(Path(file).read_bytes()) or now_s - Path(file).stat().st_mtime < _SETTLED_S
-        except OSError:
-            is_stepped = True
-        if is_stepped:
-            return 0
-    return int(now_s * 1_000)
 
 
 class App:

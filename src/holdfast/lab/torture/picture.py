@@ -48,6 +48,18 @@ def _rates(panel: Any, times: list[float], timeline: Timeline) -> None:  # noqa:
     panel.plot(times, timeline.ended, color=_ENDED, linewidth=1.4, label="attempts ended", linestyle=(0, (4, 1.5)))
     panel.set_ylabel("per second", color=_INK, fontsize=9)
     panel.set_ylim(bottom=0)
+    if timeline.peace_s:
+        panel.annotate(
+            "no more faults",
+            (timeline.peace_s, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4, -2),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=8,
+            color=_INK,
+        )
     panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=9, labelcolor=_INK)
 
 
@@ -60,7 +72,7 @@ def _lanes(panel: Any, timeline: Timeline) -> None:  # noqa: ANN401 - matplotlib
         width = max(bar.until_s - bar.from_s, thinnest_s)
         panel.broken_barh([(bar.from_s, width)], (rows[bar.lane] - 0.36, 0.72), color=colors[bar.kind], alpha=0.85)
     panel.set_yticks(range(len(timeline.lanes)), timeline.lanes)
-    panel.set_ylim(len(timeline.lanes) - 0.5, -0.5)
+    panel.set_ylim(max(1, len(timeline.lanes)) - 0.5, -0.5)
     if kinds:
         handles = [Patch(color=colors[kind], label=kind) for kind in kinds]
         columns = min(len(kinds), 7)

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.lab.history.files import read_records, read_run
 from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Lost, Record, Refused, Run
-from holdfast.lab.torture.timeline import timeline_of
+from holdfast.lab.torture.timeline import lanes_of, timeline_of
 
 REPORT = "report.md"
 PICTURE = "timeline.svg"
@@ -59,20 +59,18 @@ def numbers_of(records: Iterable[Record]) -> Numbers:
     return Numbers(dict(calls), len(jobs), attempts, faults, damage)
 
 
-def write(folder: Path, verdict: str, *, is_drawn: bool) -> None:
-    """`report.md`, and beside it the picture, where it can be drawn."""
+def write(folder: Path, verdict: str) -> None:
+    """`report.md`, and the picture beside it."""
+    from holdfast.lab.torture.picture import draw  # noqa: PLC0415 - it needs matplotlib
+
     run = read_run(folder)
     numbers = numbers_of(read_records(folder))
-    if is_drawn:
-        from holdfast.lab.torture.picture import draw  # noqa: PLC0415 - it needs matplotlib
-
-        title = f"{run.topology}, seed {run.seed}: {numbers.jobs} jobs, {len(numbers.faults)} faults"
-        draw(timeline_of(run, read_records(folder)), title, folder / PICTURE)
-    lines = report(run, numbers, verdict, has_picture=is_drawn)
-    (folder / REPORT).write_text("\n".join(lines) + "\n")
+    title = f"{run.topology}, seed {run.seed}: {numbers.jobs} jobs, {len(numbers.faults)} faults"
+    draw(timeline_of(run, read_records(folder)), title, folder / PICTURE)
+    (folder / REPORT).write_text("\n".join(report(run, numbers, verdict)) + "\n")
 
 
-def report(run: Run, numbers: Numbers, verdict: str, *, has_picture: bool) -> list[str]:
+def report(run: Run, numbers: Numbers, verdict: str) -> list[str]:
     """The lines of the report."""
     long_s = ((run.faults_ended_us or run.begun_us) - run.begun_us) / 1e6
     lines = [
@@ -81,7 +79,8 @@ def report(run: Run, numbers: Numbers, verdict: str, *, has_picture: bool) -> li
         f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s; "
         + _drained(run),
         "",
-        *(["![what happened when](timeline.svg)", ""] if has_picture else []),
+        f"![what happened when]({PICTURE})",
+        "",
         "## Verdict",
         "",
         "```",
@@ -115,7 +114,7 @@ def _drained(run: Run) -> str:
 def _fault_rows(run: Run, numbers: Numbers) -> Iterator[Sequence[object]]:
     for kind in run.faults:
         ours = [one for one in numbers.faults if one.kind == kind]
-        hit = collections.Counter(one.target for one in ours)
+        hit = collections.Counter(name for one in ours for name in lanes_of(one))
         whom = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in hit.most_common(6))
         more = f", and {len(hit) - 6} others" if len(hit) > 6 else ""  # noqa: PLR2004 - as many as are shown
         yield kind, len(ours), whom + more, f"{sum(one.until_us - one.at_us for one in ours) / 1e6:.1f}"

@@ -59,8 +59,7 @@ class Torture:
         self._settings = settings
         self._arena = arena
         self._tell = tell
-        self._reasons = {kind: faults[kind].lacking(arena) for kind in settings.faults}
-        self._faults = {kind: faults[kind] for kind, reason in self._reasons.items() if not reason}
+        self._faults = {kind: faults[kind] for kind in settings.faults}
         self._load = Load(
             Place(
                 grpc=arena.grpc,
@@ -74,8 +73,6 @@ class Torture:
         self._run = Run(
             settings.topology,
             settings.seed,
-            faults=sorted(self._faults),
-            left_out={kind: reason for kind, reason in self._reasons.items() if reason},
             keeps=sorted(arena.keeps),
             drain_bound_s=DRAIN_BOUND_S,
             version=settings.version,
@@ -106,8 +103,14 @@ class Torture:
                 self._close()
 
     async def _under_load(self) -> None:
+        reasons = {kind: fault.lacking(self._arena) for kind, fault in self._faults.items()}
+        left_out = {kind: reason for kind, reason in reasons.items() if reason}
+        self._faults = {kind: fault for kind, fault in self._faults.items() if not reasons[kind]}
         await self._load.begin()
-        self._save(begun_us=now_us(), calls=self._load.calls, left_out=self._run.left_out | self._load.left_out)
+        left_out |= self._load.left_out
+        self._save(begun_us=now_us(), faults=sorted(self._faults), calls=self._load.calls, left_out=left_out)
+        for name, why in left_out.items():
+            self._tell(f"without {name}: {why}")
         self._load.run()
         self._quiet_since_us = now_us()
         end_s = time.monotonic() + self._settings.minutes * 60

@@ -1,5 +1,6 @@
 """What the picture of a run shows: what was acknowledged, ended and lost in each moment, and who was broken when."""
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -10,6 +11,9 @@ _BINS = 240
 _BIN_S_MIN = 0.5
 _LANES_MAX = 16
 OTHERS = "others"
+_ROAD = re.compile(r"road of the (\S+)")
+#: A name, perhaps after its role.
+_SOMEBODY = re.compile(r"(?:[a-z]\S* )?([a-z]\S*)")
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -87,7 +91,11 @@ def timeline_of(run: Run, records: Iterable[Record]) -> Timeline:
         return found
 
     bars, lanes = _in_lanes(
-        [Bar(lane_of(one), one.kind, since_s(one.at_us), since_s(one.until_us)) for one in collected.broken]
+        [
+            Bar(lane, one.kind, since_s(one.at_us), since_s(one.until_us))
+            for one in collected.broken
+            for lane in lanes_of(one)
+        ]
     )
     return Timeline(
         bin_s=bin_s,
@@ -110,7 +118,12 @@ def _in_lanes(bars: list[Bar]) -> tuple[list[Bar], list[str]]:
     return [bar if bar.lane in kept else msgspec.structs.replace(bar, lane=OTHERS) for bar in bars], [*kept, OTHERS]
 
 
-def lane_of(broken: Broken) -> str:
-    """Whom it hit: the name alone, without what else is said of it."""
-    words = broken.target.replace(",", " ").replace(":", " ").split()
-    return words[0] if words else broken.kind
+def lanes_of(broken: Broken) -> list[str]:
+    """Whom it hit, by name, without what else is said of them; its kind where it hit nobody in particular."""
+    found = []
+    for part in broken.target.partition(":")[0].split(", "):
+        if road := _ROAD.fullmatch(part):
+            found.append(f"road of {road[1]}")
+        elif somebody := _SOMEBODY.fullmatch(part):
+            found.append(somebody[1])
+    return found or [broken.kind]
