@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.torture.arenas.deaths import Deaths
@@ -18,26 +17,20 @@ _LOOK_S = 0.05
 
 
 class Company:
-    """`add` stages, then `stop`; `strange` is what was wrong with any of them."""
+    """`start`, then `stop`; `strange` is what was wrong with any of them."""
 
-    def __init__(self, deaths: Deaths, *, may_refuse: bool = False) -> None:
+    def __init__(self, deaths: Deaths, *stages: Sequence[KeptProgram], may_refuse: bool = False) -> None:
         """Where there is an engine, who finds it away may say so instead of beginning."""
         self._deaths = deaths
         self._may_refuse = may_refuse
-        self._stages: list[Sequence[KeptProgram]] = []
-        self._logs: dict[Path, Log] = {}
+        self._stages = stages
+        self.programs = [program for stage in stages for program in stage]
+        self._logs = {program.log: Log(program.log) for program in self.programs}
 
-    @property
-    def programs(self) -> list[KeptProgram]:
-        """In the order in which they were started."""
-        return [program for stage in self._stages for program in stage]
-
-    async def add(self, *stage: KeptProgram) -> None:
-        """Starts one more stage; returns once all of it are ready."""
-        self._stages.append(stage)
-        for program in stage:
-            self._logs.setdefault(program.log, Log(program.log))
-        await asyncio.gather(*(program.start() for program in stage))
+    async def start(self) -> None:
+        """Stage by stage; returns once all are ready."""
+        for stage in self._stages:
+            await asyncio.gather(*(program.start() for program in stage))
 
     def log(self, program: KeptProgram) -> Log:
         """What it has logged so far."""

@@ -45,19 +45,22 @@ class EmbeddedArena:
         self.engines: Sequence[Engine] = ()
         self.clock: Clockwork | None = self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
-        self._company = Company(self._grounds.deaths)
+        workers = [self._worker(number, road) for number, road in enumerate(self._workers.places, 1)]
+        self._company = Company(self._grounds.deaths, [self._serving()], workers)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._clients.open([self._server, self._http])
         await self._workers.open([self._server] * len(self._workers.places))
+        await self._company.start()
+
+    def _serving(self) -> KeptProgram:
         port, http_port = (address.rpartition(":")[2] for address in (self._server, self._http))
         arguments = [
             *("server", "--data", str(self._grounds.data), "--port", port, "--http-port", http_port),
             *options_of(LEDGER, UNLIMITED, LOGGING),
         ]
-        await self._company.add(self._grounds.program("server", "server", arguments))
-        await self._company.add(*(self._worker(number, road) for number, road in enumerate(self._workers.places, 1)))
+        return self._grounds.program("server", "server", arguments)
 
     def _worker(self, number: int, road: str) -> KeptProgram:
         name = f"worker-{number}"

@@ -11,13 +11,12 @@ from holdfast.core.events import (
     QueuedCanceled,
     Reported,
     Revoked,
-    ScheduleSet,
     Ticked,
 )
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, TERMINAL
 from holdfast.core.model import Job, NewJob, Template
-from holdfast.core.ticks import FIRED, MISSED, TRIGGERED
+from holdfast.core.ticks import MISSED
 from holdfast.journal.port import Frame
 from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact, Record, TickFact
 from holdfast.lab.torture.jobs import run_of
@@ -36,7 +35,8 @@ class EventFacts:
         #: By token.
         self._granted: dict[int, str] = {}
         self._number = 0
-        self._every_ms: dict[str, int] = {}
+        #: Of grants and ends.
+        self._place = 0
 
     def take(self, frame: Frame) -> None:
         """All events of a frame."""
@@ -54,8 +54,6 @@ class EventFacts:
                     self._created(row, event.templates[row.template], event.at_ms)
             case Granted():
                 yield from self._grants(event)
-            case ScheduleSet():
-                self._every_ms[event.spec.name] = event.spec.every_ms
             case Ticked():
                 yield from self._tick(event)
             case _:
@@ -98,36 +96,29 @@ class EventFacts:
                 token=job.result.token if job.result else 0,
                 run=_run(job),
                 schedule=schedule,
+                retry_of=row.extra.retry_of if row.extra else "",
             )
         )
 
     def _grants(self, event: Granted) -> Iterator[Record]:
         for token, job_id in enumerate(event.job_ids, event.first_token):
             self._granted[token] = job_id
-            yield GrantFact(job_id, token, len(self._granted), self._store, event.at_ms)
+            self._place += 1
+            yield GrantFact(job_id, token, self._place, self._store, event.at_ms)
 
     def _end(self, job_id: str, state: int, token: int = 0) -> Iterator[Record]:
         if state in TERMINAL:
-            yield EndFact(job_id, state, token)
+            self._place += 1
+            yield EndFact(job_id, state, token, self._place)
 
     def _tick(self, event: Ticked) -> Iterator[Record]:
         if event.job is not None and event.template is not None:
             self._created(event.job, event.template, event.at_ms, event.name)
         if event.canceled:
             yield from self._end(event.canceled, event.canceled_state)
-        if event.outcome == TRIGGERED:
-            return
-        yield from self._missed(event)
-        if event.outcome != MISSED:
-            job_id = event.job.id if event.job is not None and event.outcome == FIRED else ""
-            yield TickFact(event.name, event.tick_ms, event.outcome, job_id)
-
-    def _missed(self, event: Ticked) -> Iterator[Record]:
-        """Those that were passed over: the first of several if this one was, too, else those right before it."""
-        every_ms = self._every_ms.get(event.name, 0)
-        first_ms = event.tick_ms if event.outcome == MISSED else event.tick_ms - event.missed * every_ms
-        for count in range(event.missed):
-            yield TickFact(event.name, first_ms + count * every_ms, MISSED)
+        # The count of those that were missed has this one in it if it was.
+        passed = event.missed - (event.outcome == MISSED)
+        yield TickFact(event.name, event.tick_ms, event.outcome, event.job.id if event.job else "", passed)
 
 
 def _run(job: Job) -> str:

@@ -19,6 +19,8 @@ from holdfast.lab.torture.arenas.up_arena import Plan, UpArena
 from holdfast.lab.torture.jobs import run_of
 
 _STORE = "services"
+_ROLES = ("gateway", "job", "queue", "coordinator", "result", "worker")
+#: All but the worker listen.
 _PORTS = 5
 _AGING_MS = 60_000
 _EVERYTHING = envelopes.Retention(age_ms=1 << 45, envelopes=1 << 40, bytes=1 << 50)
@@ -41,6 +43,7 @@ def microservices(folder: Path, app: str) -> UpArena:
             arguments=options_of(options),
             ports=_PORTS,
             doors=1,
+            seats=[(role, role) for role in _ROLES],
             seat_of=_seat_of,
             read=_read,
             pinned=("job",),

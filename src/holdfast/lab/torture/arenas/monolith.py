@@ -23,6 +23,7 @@ def monolith(folder: Path, app: str) -> UpArena:
             arguments=["--nodes", str(NODES), "--slots", str(SLOTS), *options_of(LEDGER)],
             ports=NODES,
             doors=NODES,
+            seats=[("front", "front"), *(("node", f"node-{index}") for index in range(NODES))],
             seat_of=_seat_of,
             read=_read,
         ),

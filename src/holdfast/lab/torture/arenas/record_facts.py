@@ -26,6 +26,8 @@ class RecordFacts:
         self._tokens: dict[str, int] = {}
         self._last_token = 0
         self._number = 0
+        #: Of grants and ends.
+        self._place = 0
         self.damage: list[str] = []
 
     def records(self) -> list[Record]:
@@ -70,16 +72,18 @@ class RecordFacts:
             grants=job.grants,
             token=job.result.token if job.result else 0,
             run=self._run_of(job),
+            retry_of=row.extra.retry_of if row.extra else "",
         )
 
     def _moved(self, event: Moved) -> None:
         self._states[event.job_id] = State(event.state)
+        self._place += 1
         if event.state == RUNNING:
             self._last_token = self._tokens[event.job_id] = event.token
-            self._moves.append(GrantFact(event.job_id, event.token, event.token, self._store, event.at_ms))
+            self._moves.append(GrantFact(event.job_id, event.token, self._place, self._store, event.at_ms))
         elif event.state in TERMINAL:
             token = 0 if event.spends == Spends.LOSS else event.token
-            self._moves.append(EndFact(event.job_id, event.state, token))
+            self._moves.append(EndFact(event.job_id, event.state, token, self._place))
 
     def _wrong(self, event: Moved) -> Iterator[str]:
         """What was not lawful about a move."""

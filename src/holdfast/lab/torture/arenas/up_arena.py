@@ -35,6 +35,7 @@ class Plan:
     #: How many ports in a row it takes, and behind how many of them clients find gRPC.
     ports: int
     doors: int
+    seats: Sequence[tuple[str, str]]
     seat_of: SeatOf
     #: What the data says, once nobody changes it any more.
     read: Callable[[Path], list[Record]]
@@ -78,7 +79,6 @@ class UpArena:
         self.engines: Sequence[Engine] = ()
         self.clock: Clockwork | None = self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
-        self._company = Company(self._grounds.deaths)
         arguments = [
             *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
             *("--port", str(first), "--http-port", str(http)),
@@ -86,16 +86,17 @@ class UpArena:
             *options_of(UNLIMITED, LOGGING),
         ]
         self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
-        self._seats: list[Process] = []
+        self._company = Company(self._grounds.deaths, [self._up])
+        self._seats: list[Process] = [Seat(self, role, name) for role, name in plan.seats]
         self._pins = ExitStack()
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._roads.open(self._doors)
-        await self._company.add(self._up)
+        await self._company.start()
         for name in self._plan.pinned:
             self._pins.enter_context(pin(OsDisk(self._grounds.data / name), 1))
-        self._seats = [Seat(self, role, name) for role, name in sorted(self.seated())]
+        assert self.seated().keys() == set(self._plan.seats), "every seat is taken, and there is no other"
 
     def processes(self) -> list[Process]:
         """All that `up` keeps."""
