@@ -139,11 +139,10 @@ def torture(
 
     Ends with 0 if all were kept, with 1 if one was broken, with 5 if the run does not prove enough.
     """
+    import asyncio
     import secrets
     import shlex
     from importlib.metadata import version
-
-    import uvloop
 
     from holdfast.lab.check.rendering import render
     from holdfast.lab.check.ruling import Status
@@ -164,7 +163,7 @@ def torture(
         command=shlex.join(["holdfast", "lab", "torture", "--topology", topology, *options]),
     )
     say(f"SEED={drawn}: {topology} for {minutes:g} minutes, into {folder}")
-    uvloop.run(_until_stopped(performing.perform(settings, say)))
+    asyncio.run(_until_stopped(performing.perform(settings, say)))
     verdict = performing.conclude(folder)
     print(render(verdict))
     print(f"report: {folder / report.REPORT}; the folder has {report.size_of(folder)}")

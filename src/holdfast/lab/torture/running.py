@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.lab.history.files import Writer, now_us, write_run
 from holdfast.lab.history.records import Broken, DamageFact, Run
+from holdfast.lab.torture.faults.surroundings import ClockStep
 from holdfast.lab.torture.load.running import Load, Place
 from holdfast.lab.torture.plan import Strike, drawer, strikes
 from holdfast.lab.torture.ports import Arena, Fault, NotNowError
@@ -68,6 +69,7 @@ class Torture:
                 seed=settings.seed,
                 clients=settings.clients,
                 has_schedules=arena.has_schedules,
+                has_true_clocks=ClockStep.kind not in settings.faults,
             )
         )
         self._run = Run(

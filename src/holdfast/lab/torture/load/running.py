@@ -39,6 +39,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     clients: int = 6
     has_schedules: bool = True
+    #: Whether nobody sets the clocks that schedules go by.
+    has_true_clocks: bool = True
 
 
 class Load:
@@ -73,7 +75,11 @@ class Load:
             self._clients.append(self._client(f"{kind}-{number}", kind, has_pause=not number and "pause" in self.calls))
         if self._place.has_schedules and "schedules" not in missing:
             self.calls.append("schedule")
-            self._ticking = Ticking(Channels(self._place.grpc), self._book("ticking", "grpc"))
+            self._ticking = Ticking(
+                Channels(self._place.grpc),
+                self._book("ticking", "grpc"),
+                has_true_clocks=self._place.has_true_clocks,
+            )
             await self._ticking.set()
         else:
             self.left_out["schedule"] = missing.get("schedules", "this topology has no schedules")

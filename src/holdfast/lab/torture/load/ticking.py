@@ -18,7 +18,9 @@ _AGAIN_S = 0.2
 class Ticking:
     """Sets the schedule, and pauses it at the end."""
 
-    def __init__(self, channels: Channels, book: Notebook) -> None:
+    def __init__(self, channels: Channels, book: Notebook, *, has_true_clocks: bool) -> None:
+        """Where clocks are set ahead, ticks of days are not caught up with."""
+        self._catch_up = "all" if has_true_clocks else "latest"
         self._channels = channels
         self._stub = channels.stubs(rpc.ScheduleServiceStub)[channels.owner(NAME)]
         self._book = book
@@ -31,7 +33,7 @@ class Ticking:
             name=NAME,
             template=pb.JobTemplate(type=TICK),
             every_ms=_EVERY_MS,
-            catch_up="all",
+            catch_up=self._catch_up,
             overlap="allow",
         )
         made: list[pb.Schedule] = []
