@@ -8,19 +8,15 @@ Invariants:
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from holdfast import limits
-from holdfast.backends.holding import Acknowledging, Holding, News
+from holdfast.backends.kept_session import KeptSession
 from holdfast.backends.microservices.coordinator_calls import CoordinatorCalls, NoAnswerError
 from holdfast.backends.microservices.mapping import assignment_of, report_request
-from holdfast.backends.ports import Directive, Introduction
+from holdfast.backends.ports import Introduction
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import TERMINAL
-from holdfast.core.model import Note
-from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.logs import get_logger
+from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 
 #: Calls of one kind that are under way at a time.
@@ -28,32 +24,21 @@ _FETCHES_MAX = 16
 _REPORTS_MAX = 16
 
 
-class UnarySession:
+class UnarySession(KeptSession):
     """One session. Made by `start`; what it fetches, reports and keeps time with are tasks of its own."""
 
     def __init__(self, calls: CoordinatorCalls, introduction: Introduction, heartbeat_ms: int = 0) -> None:
         """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
+        super().__init__(introduction.worker_id)
         self._calls = calls
         self._introduction = introduction
         self._heartbeat_ms = heartbeat_ms
-        self._log = get_logger().bind(worker_id=introduction.worker_id)
-        self._loop = asyncio.get_running_loop()
-        self._holding = Holding()
         self._lease_s = 0.0
-        self._news = News()
-        self._heard = asyncio.Event()
         #: Leases that are wanted and were not granted yet.
         self._room = 0
         self._stirred = asyncio.Event()
-        self._is_draining = False
-        #: Calls that are not answered; others may be, while an owner behind the coordinator is away.
-        self._silent: set[str] = set()
-        self._reports = Acknowledging()
         self._reporting = asyncio.Semaphore(_REPORTS_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._filling: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._failure: HoldfastError | None = None
 
     async def start(self) -> None:
         """Says who is there and what is still held."""
@@ -66,22 +51,9 @@ class UnarySession:
         self._news.lease_ms = answer.lease_ms
         self._news.heartbeat_ms = min(self._heartbeat_ms or beat_ms, beat_ms)
         self._take(answer, held, sent_s)
-        self._filling = self._begin(self._fill())
+        self._filling = self._spawn(self._fill())
 
     # -- what the holder does
-
-    async def next(self) -> Directive:
-        """All that has come since the last one; waits if that is nothing."""
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            if self._news.is_any:
-                news, self._news = self._news, News()
-                directive = news.directive()
-                self._holding.deliver(lease.token for lease in directive.leases)
-                return directive
-            self._heard.clear()
-            await self._heard.wait()
 
     async def want(self, count: int) -> None:
         """More room."""
@@ -91,20 +63,9 @@ class UnarySession:
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """One call a row, side by side."""
-        self._refuse_if_over()
+        self._begin_report(report_id, rows)
         for row in rows:
-            if row.state not in TERMINAL:
-                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
-                raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
-        self._reports.begin(report_id, len(rows))
-        for row in rows:
-            self._begin(self._send(report_id, row))
-        if not rows:
-            self._acknowledge(report_id, 0)
-
-    async def note(self, notes: Sequence[Note]) -> None:
-        """Nobody takes them down here."""
-        self._refuse_if_over()
+            self._spawn(self._send(report_id, row))
 
     async def extend(self) -> None:
         """A heartbeat; its answer says what should stop and what is lost."""
@@ -224,11 +185,6 @@ class UnarySession:
         self._holding.drop([row.token])
         self._acknowledge(report_id, 1)
 
-    def _acknowledge(self, report_id: int, rows: int) -> None:
-        self._news.reported = max(self._news.reported, self._reports.answered(report_id, rows))
-        if self._news.reported:
-            self._heard.set()
-
     # -- keeping time
 
     async def _beat(self, released: dict[int, str]) -> None:
@@ -254,52 +210,9 @@ class UnarySession:
         self._heard.set()
         self._watch_time()
 
-    def _revoke(self, tokens: Collection[int]) -> None:
-        gone = self._holding.drop(tokens)
-        if gone:
-            self._news.revoked += gone
-            self._heard.set()
-
-    def _watch_time(self) -> None:
-        """Sees to it that what runs out is noticed."""
-        next_s = self._holding.next_s()
-        if self._timer is None and next_s is not None:
-            self._timer = self._loop.call_later(max(0.0, next_s - time.monotonic()), self._look_at_time)
-
-    def _look_at_time(self) -> None:
-        self._timer = None
-        expired = self._holding.expired(time.monotonic())
-        if expired:
-            self._log.warning("leases_over", leases=len(expired), message="no heartbeat was answered in their time")
-            self._revoke(expired)
-        self._watch_time()
-
-    def _miss(self, call: str, error: NoAnswerError) -> None:
-        """Said once, until every kind of call is answered again."""
-        if not self._silent:
-            self._log.warning("coordinator_silent", message=error.message)
-        self._silent.add(call)
-
-    def _hit(self, call: str) -> None:
-        if call in self._silent:
-            self._silent.remove(call)
-            if not self._silent:
-                self._log.info("coordinator_answers")
-
     # -- ending
 
     def _end(self, error: HoldfastError) -> None:
-        self._failure = self._failure or error
+        super()._end(error)
         self._is_draining = True
         self._stirred.set()
-        self._heard.set()
-
-    def _refuse_if_over(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _begin(self, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task

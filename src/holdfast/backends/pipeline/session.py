@@ -9,10 +9,9 @@ Invariants:
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-from holdfast.backends.holding import Acknowledging, Holding, News
+from holdfast.backends.kept_session import KeptSession
 from holdfast.backends.pipeline.attending import Attendance
 from holdfast.backends.pipeline.discarding import Discarding
 from holdfast.backends.pipeline.ending import ended
@@ -22,44 +21,31 @@ from holdfast.backends.pipeline.pulling import Found, Puller
 from holdfast.backends.pipeline.reporting import Numbered, Reporter
 from holdfast.backends.pipeline.store import Runs
 from holdfast.backends.pipeline.work_stats import WorkConfig, WorkStats
-from holdfast.backends.ports import Directive, Introduction
+from holdfast.backends.ports import Introduction
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import TERMINAL
-from holdfast.core.model import Note
-from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.logs import get_logger
+from holdfast.errors import AbortedError, HoldfastError, UnavailableError
 
 #: How long to wait before the store is asked to start something again.
 _START_PAUSE_S = 0.25
 
 
-class PipelineSession:
+class PipelineSession(KeptSession):
     """One session. Made by `start`; what it pulls, reports and keeps time with are tasks of its own."""
+
+    _other = "store"
 
     def __init__(
         self, runs: Runs, lines: Lines, introduction: Introduction, config: WorkConfig, stats: WorkStats
     ) -> None:
+        super().__init__(introduction.worker_id)
         self._runs = runs
         self._introduction = introduction
-        self._worker = introduction.worker_id
         self._config = config
         self._stats = stats
-        self._log = get_logger().bind(worker_id=introduction.worker_id)
-        self._loop = asyncio.get_running_loop()
-        self._holding = Holding()
-        self._news = News()
-        self._heard = asyncio.Event()
-        self._reports = Acknowledging()
         #: Leases whose outcome is on its way.
         self._reporting: set[int] = set()
         #: The store may have started what this session does not know of.
         self._is_unsure = False
-        #: Calls of the store that are not answered.
-        self._silent: set[str] = set()
-        self._is_draining = False
-        self._failure: HoldfastError | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._attending: asyncio.Task[None] | None = None
         self._deleting = Discarding(lines, "/queue/delete")
         self._puller = Puller(lines, introduction, self._begin_jobs)
@@ -87,19 +73,6 @@ class PipelineSession:
 
     # -- what the holder does
 
-    async def next(self) -> Directive:
-        """All that has come since the last one; waits if that is nothing."""
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            if self._news.is_any:
-                news, self._news = self._news, News()
-                directive = news.directive()
-                self._holding.deliver(lease.token for lease in directive.leases)
-                return directive
-            self._heard.clear()
-            await self._heard.wait()
-
     async def want(self, count: int) -> None:
         """More room."""
         self._refuse_if_over()
@@ -107,20 +80,9 @@ class PipelineSession:
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """With whatever else is to be reported."""
-        self._refuse_if_over()
-        for row in rows:
-            if row.state not in TERMINAL:
-                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
-                raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
-        self._reports.begin(report_id, len(rows))
+        self._begin_report(report_id, rows)
         self._reporting.update(row.token for row in rows)
         self._reporter.add(report_id, rows)
-        if not rows:
-            self._acknowledge(report_id, 0)
-
-    async def note(self, notes: Sequence[Note]) -> None:
-        """Nobody takes them down here."""
-        self._refuse_if_over()
 
     async def extend(self) -> None:
         """Extends every lease; the answer says what should stop and what is lost."""
@@ -253,67 +215,3 @@ class PipelineSession:
         self._reporting.discard(row.token)
         self._holding.drop([row.token])
         self._acknowledge(report_id, 1)
-
-    def _acknowledge(self, report_id: int, rows: int) -> None:
-        self._news.reported = max(self._news.reported, self._reports.answered(report_id, rows))
-        if self._news.reported:
-            self._heard.set()
-
-    # -- keeping time
-
-    def _revoke(self, tokens: Collection[int]) -> None:
-        gone = self._holding.drop(tokens)
-        if gone:
-            self._news.revoked += gone
-            self._heard.set()
-
-    def _watch_time(self) -> None:
-        """Sees to it that what runs out is noticed."""
-        next_s = self._holding.next_s()
-        if self._timer is None and next_s is not None:
-            self._timer = self._loop.call_later(max(0.0, next_s - time.monotonic()), self._look_at_time)
-
-    def _look_at_time(self) -> None:
-        self._timer = None
-        expired = self._holding.expired(time.monotonic())
-        if expired:
-            self._log.warning("leases_over", leases=len(expired), message="no heartbeat was answered in their time")
-            self._revoke(expired)
-        self._watch_time()
-
-    def _miss(self, call: str, error: HoldfastError) -> None:
-        """Said once, until every kind of call is answered again."""
-        if not self._silent:
-            self._log.warning("store_silent", call=call, message=error.message)
-        self._silent.add(call)
-
-    def _hit(self, call: str) -> None:
-        if call in self._silent:
-            self._silent.remove(call)
-            if not self._silent:
-                self._log.info("store_answers")
-
-    # -- ending
-
-    def _end(self, error: HoldfastError) -> None:
-        self._failure = self._failure or error
-        self._heard.set()
-
-    def _refuse_if_over(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _spawn(self, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        """What ends with an error ends the session; a bug is one, too."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, HoldfastError):
-                self._log.error("bug", exc_info=error)
-                error = UnavailableError("the session broke; the worker's log says why", reason="SESSION_BROKEN")
-            self._end(error)

@@ -10,12 +10,11 @@ Invariants:
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from holdfast import limits
-from holdfast.backends.holding import Acknowledging, Holding, News
-from holdfast.backends.ports import Directive, Introduction
+from holdfast.backends.kept_session import KeptSession
+from holdfast.backends.ports import Introduction
 from holdfast.backends.zookeeper.arriving import Arrival
 from holdfast.backends.zookeeper.bidding import Bidder, Taken
 from holdfast.backends.zookeeper.changing import Changing
@@ -29,11 +28,8 @@ from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.taking import Taking
 from holdfast.backends.zookeeper.transactions import Delete
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import TERMINAL
-from holdfast.core.model import Note
 from holdfast.core.workers import beat_ms
-from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.logs import get_logger
+from holdfast.errors import AbortedError, UnavailableError
 
 #: Cancels that are remembered; most are of jobs that have ended.
 _ASKED_MAX = 10_000
@@ -41,33 +37,23 @@ _ASKED_MAX = 10_000
 _CLOSE_S = 3.0
 
 
-class BidSession:
+class BidSession(KeptSession):
     """One session. Made by `BidWork`."""
 
     def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int, process: str) -> None:
+        super().__init__(introduction.worker_id)
         self._connection, self._paths = connection, connection.paths
         self._changing = Changing(connection)
         self._introduction = introduction
         self._arrival = Arrival(self._changing, introduction, process)
-        self._worker = introduction.worker_id
         self._session_id = connection.session_id
         self._lease_ms = min(lease_ms, connection.session_ms)
-        self._log = get_logger().bind(worker_id=introduction.worker_id)
-        self._loop = asyncio.get_running_loop()
-        self._holding = Holding()
         #: What is held, as it was last written or read.
         self._running: dict[int, Kept] = {}
         self._reporting: set[int] = set()
         #: Jobs whose cancel was heard before the answer to the bid for them.
         self._asked: set[str] = set()
-        self._news = News()
-        self._heard = asyncio.Event()
-        self._reports = Acknowledging()
-        self._is_draining = False
         self._is_closed = self._is_lost = False
-        self._failure: HoldfastError | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._bidding: asyncio.Task[None] | None = None
         kind = kind_of(introduction)
         self._bidder = Bidder(self._changing, kind, self._worker)
@@ -106,19 +92,6 @@ class BidSession:
 
     # -- what the holder does
 
-    async def next(self) -> Directive:
-        """All that has come since the last one; waits if that is nothing."""
-        while True:
-            if self._news.is_any and not self._is_closed:
-                news, self._news = self._news, News()
-                directive = news.directive()
-                self._holding.deliver(lease.token for lease in directive.leases)
-                return directive
-            if self._failure is not None:
-                raise self._failure
-            self._heard.clear()
-            await self._heard.wait()
-
     async def want(self, count: int) -> None:
         """More room."""
         self._refuse_if_over()
@@ -126,20 +99,9 @@ class BidSession:
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Each row is a transaction; all are under way at once."""
-        self._refuse_if_over()
-        for row in rows:
-            if row.state not in TERMINAL:
-                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
-                raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
-        self._reports.begin(report_id, len(rows))
-        if not rows:
-            self._acknowledge(report_id, 0)
+        self._begin_report(report_id, rows)
         for row in rows:
             self._spawn(self._finish(report_id, row))
-
-    async def note(self, notes: Sequence[Note]) -> None:
-        """Nobody takes them down here."""
-        self._refuse_if_over()
 
     async def extend(self) -> None:
         """An answer proves that the session lived when it was asked for; without one, time runs on."""
@@ -250,11 +212,6 @@ class BidSession:
             self._asked.discard(row.job_id)
         self._acknowledge(report_id, 1)
 
-    def _acknowledge(self, report_id: int, rows: int) -> None:
-        self._news.reported = max(self._news.reported, self._reports.answered(report_id, rows))
-        if self._news.reported:
-            self._heard.set()
-
     # -- giving up
 
     async def _hand_back(self, tokens: Collection[int], why: str, *, is_spent: bool) -> None:
@@ -262,30 +219,29 @@ class BidSession:
         self._bidder.forget()
         await asyncio.gather(*(self._settling.give_back(kept, why, is_spent=is_spent) for kept in held))
 
-    def _revoke(self, tokens: Collection[int], why: str) -> list[int]:
-        gone = self._holding.drop(tokens)
+    def _lose(self, tokens: Collection[int], why: str) -> list[int]:
+        gone = self._revoke(tokens)
         if gone:
             self._log.warning("leases_over", leases=len(gone), message=why)
-            self._news.revoked += gone
-            self._heard.set()
         return gone
 
+    def _may_tell(self) -> bool:
+        """What an expired session has to say is heard before its failure is."""
+        return not self._is_closed
+
     def _watch_time(self) -> None:
-        """Sees to it that what runs out is noticed."""
-        next_s = self._holding.next_s()
-        if self._timer is None and next_s is not None and self._failure is None:
-            self._timer = self._loop.call_later(max(0.0, next_s - time.monotonic()), self._look_at_time)
+        if self._failure is None:
+            super()._watch_time()
 
     def _look_at_time(self) -> None:
-        self._timer = None
-        now_s = time.monotonic()
         # What is being reported is decided by the ensemble: by the bid, if it still is one.
-        self._holding.extend(self._reporting, now_s + self._lease_s)
-        expired = self._holding.expired(now_s)
-        over = self._revoke(expired, "no heartbeat was answered in their time")
+        self._holding.extend(self._reporting, time.monotonic() + self._lease_s)
+        super()._look_at_time()
+
+    def _give_up(self, expired: Collection[int]) -> None:
+        over = self._lose(expired, "no heartbeat was answered in their time")
         if over:
             self._spawn(self._hand_back(over, "no heartbeat", is_spent=True))
-        self._watch_time()
 
     # -- what comes from outside
 
@@ -310,32 +266,7 @@ class BidSession:
     def _changed(self, phase: Phase) -> None:
         if phase is Phase.LOST and not self._is_closed:
             self._is_lost = True
-            self._revoke(list(self._holding.named()), "the session with ZooKeeper has expired")
+            self._lose(list(self._holding.named()), "the session with ZooKeeper has expired")
             self._end(UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED"))
             for task in self._tasks:
                 task.cancel()
-
-    # -- ending
-
-    def _end(self, error: HoldfastError) -> None:
-        self._failure = self._failure or error
-        self._heard.set()
-
-    def _refuse_if_over(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _spawn(self, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        """What ends with an error ends the session; a bug is one, too."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, HoldfastError):
-                self._log.error("bug", exc_info=error)
-                error = UnavailableError("the session broke; the worker's log says why", reason="SESSION_BROKEN")
-            self._end(error)
