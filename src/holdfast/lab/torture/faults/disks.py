@@ -37,16 +37,16 @@ class SmallDisk:
         self.close()
 
     def fill(self) -> None:
-        """No room is left, but what is reserved already."""
+        """No room is left, but what is reserved already; the least that an empty one can be is a page."""
         assert not self.no_filling, self.no_filling
         problem = ""
         for _ in range(_ATTEMPTS):
-            if self.free_bytes() == 0:
-                return
             status = os.statvfs(self.path)
-            used = max(1, status.f_blocks - status.f_bfree) * status.f_frsize
+            used_blocks = max(1, status.f_blocks - status.f_bfree)
+            if status.f_blocks == used_blocks:
+                return
             # Refused if somebody has taken more meanwhile.
-            problem = _mount("-o", f"remount,size={used}", str(self.path))
+            problem = _mount("-o", f"remount,size={used_blocks * status.f_frsize}", str(self.path))
         raise OSError(f"{self.path} cannot be filled up: {problem or 'it has room again and again'}")
 
     def free(self) -> None:

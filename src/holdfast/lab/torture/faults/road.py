@@ -99,6 +99,7 @@ class Road:
                 self._lose(way)
                 return
             is_open = bool(said)
+            self._traffic.bytes_said += len(said)
             await way.carried.put((loop.time() + self._weather.delay_s, said))
 
     async def _carry(self, way: _Way) -> None:

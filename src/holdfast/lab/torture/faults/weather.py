@@ -32,6 +32,8 @@ class Traffic:
     connections: int = 0
     #: Of them, those that reached the other end twice.
     doubled: int = 0
+    #: What either end has said; the others are what became of it.
+    bytes_said: int = 0
     bytes_to_server: int = 0
     bytes_to_client: int = 0
     bytes_swallowed: int = 0

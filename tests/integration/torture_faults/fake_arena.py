@@ -1,0 +1,172 @@
+"""An arena of real processes that do nothing: what faults do to it can be seen in them."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from holdfast.lab.history.records import Record
+from holdfast.lab.torture.faults.clockwork import FileClock
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
+
+SLEEPING = ("sleep", "1000")
+#: Writes a journal: a line and a sync, for ever.
+SYNCING = """
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+while True:
+    os.write(file, b"line")
+    os.fdatasync(file)
+"""
+
+
+class Seat:
+    """Whoever is killed is replaced."""
+
+    def __init__(self, role: str, name: str, command: tuple[str, ...] = SLEEPING) -> None:
+        self.role = role
+        self.name = name
+        self.pids: list[int] = []
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._task = asyncio.create_task(self._keep())
+
+    def pid(self) -> int:
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else 0
+
+    def is_ready(self) -> bool:
+        return self.pid() != 0
+
+    async def _keep(self) -> None:
+        try:
+            while True:
+                self._process = await asyncio.create_subprocess_exec(*self._command)
+                self.pids.append(self._process.pid)
+                await self._process.wait()
+        finally:
+            if self.pid():
+                assert self._process is not None
+                self._process.kill()
+                await self._process.wait()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+class FakeEngine:
+    """One process that can crash."""
+
+    name = "engine"
+
+    def __init__(self) -> None:
+        self.crashes = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.process = subprocess.Popen(SLEEPING)
+
+    def pids(self) -> list[int]:
+        return [self.process.pid]
+
+    async def crash(self) -> None:
+        self.crashes += 1
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class BareArena:
+    """Nothing but processes; implements the port `Arena`."""
+
+    topology = "fake"
+    keeps = frozenset[str]()
+    has_schedules = False
+    grpc = ""
+    http = ""
+
+    def __init__(self, folder: Path, seats: list[Seat]) -> None:
+        self.folder = folder
+        self.seats = seats
+        self.proxies: Mapping[str, Proxy] = {}
+        self.engines: Sequence[Engine] = []
+        self.clock: Clockwork | None = None
+        self.disk: Disk | None = None
+        self.expected: list[int] = []
+
+    async def start(self) -> None:
+        """It has been."""
+
+    def processes(self) -> list[Process]:
+        return list(self.seats)
+
+    def expect(self, pid: int) -> None:
+        self.expected.append(pid)
+
+    def strange(self) -> list[str]:
+        return []
+
+    async def stop(self) -> None:
+        for seat in self.seats:
+            await seat.close()
+
+    def facts(self) -> list[Record]:
+        return []
+
+
+class SteppedClock:
+    """A clock that remembers how it was set."""
+
+    def __init__(self, path: Path) -> None:
+        self._clock = FileClock(path)
+        self.steps: list[int] = []
+
+    def step(self, ms: int) -> None:
+        self.steps.append(ms)
+        self._clock.step(ms)
+
+    @property
+    def offset_ms(self) -> int:
+        return self._clock.offset_ms
+
+
+class NotedIsland:
+    """A network that remembers what was done to it."""
+
+    def __init__(self) -> None:
+        self.cuts: list[tuple[bool, bool]] = []
+
+    def cut(self, *, towards_server: bool, towards_client: bool) -> None:
+        self.cuts.append((towards_server, towards_client))
+
+    def mend(self) -> None:
+        self.cuts.append((False, False))
+
+
+class FullArena(BareArena):
+    """Something for every fault to break."""
+
+    def __init__(self, folder: Path, seats: list[Seat]) -> None:
+        super().__init__(folder, seats)
+        self.islands: dict[str, Island] = {"w-1": NotedIsland()}
+
+
+def syncing(folder: Path) -> tuple[str, ...]:
+    """The command of a process that writes a journal there."""
+    return (sys.executable, "-c", SYNCING, str(folder / "journal"))
+
+
+@asynccontextmanager
+async def seated(folder: Path, *roles: str) -> AsyncIterator[BareArena]:
+    """An arena with a process of each role, in that order."""
+    arena = BareArena(folder, [Seat(role, f"{role}-{number}") for number, role in enumerate(roles)])
+    try:
+        yield arena
+    finally:
+        await arena.stop()

@@ -1,0 +1,86 @@
+"""Every fault fires on an arena that has something for it, and says why not on one that has nothing."""
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from holdfast.lab.torture.faults import FAULTS
+from holdfast.lab.torture.faults.disks import SmallDisk
+from holdfast.lab.torture.faults.targets import state
+from tests.integration.torture_faults.fake_arena import (
+    FakeEngine,
+    FullArena,
+    NotedIsland,
+    Seat,
+    SteppedClock,
+    seated,
+    syncing,
+)
+from tests.integration.torture_faults.talking import proxied, serving, until
+
+KINDS = {
+    *("kill", "kill-starting", "kill-many", "stop", "stop-short", "delay", "cut", "cut-after-send", "duplicate"),
+    *("swallow-to-server", "swallow-to-client", "partition", "full-disk", "slow-disk", "clock", "engine-crash"),
+    "engine-stop",
+}
+#: What needs more than processes.
+NEEDY = KINDS - {"kill", "kill-starting", "kill-many", "stop", "stop-short", "slow-disk"}
+
+
+class Hasty(random.Random):
+    """Draws whom as always, and hardly any time."""
+
+    def random(self) -> float:
+        return super().random() / 10
+
+    def getrandbits(self, k: int, /) -> int:
+        return super().getrandbits(k)
+
+
+@pytest.fixture
+async def arena(tmp_path: Path) -> AsyncIterator[FullArena]:
+    """Two sleepers, one that writes, an engine, a road, an island, a clock, and a disk where there may be one."""
+    engine = FakeEngine()
+    seats = [Seat("server", "s-1", syncing(tmp_path)), Seat("worker", "w-1"), Seat("worker", "w-2")]
+    made = FullArena(tmp_path, seats)
+    try:
+        async with serving() as server, proxied(server.port) as proxy:
+            with SmallDisk(tmp_path / "small", 1 << 20) as disk:
+                made.proxies, made.engines, made.disk = {"clients": proxy}, [engine], disk
+                made.clock = SteppedClock(tmp_path / "clock")
+                await until(lambda: all(seat.is_ready() for seat in seats) and (tmp_path / "journal").exists())
+                yield made
+    finally:
+        await made.stop()
+        engine.close()
+
+
+def test_all_kinds_are_there() -> None:
+    """Each is found by the name that it has itself."""
+    assert set(FAULTS) == KINDS
+    assert all(fault.kind == kind for kind, fault in FAULTS.items())
+
+
+@pytest.mark.parametrize("kind", sorted(FAULTS))
+async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str) -> None:
+    """It says whom it hit, and leaves everything as it was: nobody stopped, nothing full, the clock true."""
+    if reason := FAULTS[kind].lacking(arena):
+        pytest.skip(reason)
+    assert await FAULTS[kind].fire(arena, Hasty(5))
+    await until(lambda: all(seat.is_ready() and state(seat.pid()) not in {"T", "t"} for seat in arena.seats))
+    await until(lambda: state(arena.engines[0].pids()[0]) == "S")
+    disk = cast("SmallDisk", arena.disk)
+    assert disk.no_filling or disk.free_bytes() > 0
+    clock, island = cast("SteppedClock", arena.clock), cast("NotedIsland", arena.islands["w-1"])
+    assert clock.offset_ms == 0
+    assert (kind == "clock") == (len(clock.steps) == 2)
+    assert [sum(cut) for cut in island.cuts] == ([1, 1, 0] if kind == "partition" else [])
+
+
+async def test_fault_says_why_it_cannot_be_fired(tmp_path: Path) -> None:
+    """Where there is nothing but a process, what needs more says so in a sentence."""
+    async with seated(tmp_path, "server") as bare:
+        assert {kind for kind, fault in FAULTS.items() if len(fault.lacking(bare).split()) > 3} >= NEEDY

@@ -1,0 +1,133 @@
+"""Kills and stops, on real processes."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.torture.faults.killing import Kill, KillMany, KillStarting
+from holdfast.lab.torture.faults.stopping import EngineCrash, EngineStop, Stop, stopped
+from holdfast.lab.torture.faults.targets import Held, state
+from holdfast.lab.torture.ports import NotNowError
+from tests.integration.torture_faults.fake_arena import SLEEPING, FakeEngine, seated
+from tests.integration.torture_faults.talking import until
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(SLEEPING)
+
+
+async def test_kills_give_every_role_its_turn(tmp_path: Path) -> None:
+    """Within a few kills every role was hit, whatever the seed, and each kill was announced before."""
+    async with seated(tmp_path, "server", "worker", "worker", "gateway") as arena:
+        await until(lambda: all(seat.is_ready() for seat in arena.seats))
+        draw = random.Random(3)
+        told = [await Kill().fire(arena, draw) for _ in range(12)]
+        assert {words.split()[0] for words in told} == {"server", "worker", "gateway"}
+        gone = [pid for seat in arena.seats for pid in seat.pids if pid != seat.pid()]
+        assert sorted(gone) == sorted(arena.expected)
+        assert len(gone) == 12
+
+
+async def test_starting_successor_is_killed_too(tmp_path: Path) -> None:
+    """The seat had as many processes as were killed, and one that lives."""
+    async with seated(tmp_path, "server") as arena:
+        await until(arena.seats[0].is_ready)
+        told = await KillStarting().fire(arena, random.Random(1))
+        times = int(told.split(", ")[1].split()[0])
+        assert times >= 2
+        assert len(arena.seats[0].pids) == times + 1
+
+
+async def test_everybody_of_a_role_is_killed_at_once(tmp_path: Path) -> None:
+    """Others are left alone."""
+    async with seated(tmp_path, "worker", "worker", "worker") as arena:
+        await until(lambda: all(seat.is_ready() for seat in arena.seats))
+        told = await KillMany().fire(arena, random.Random(1))
+        assert told == "worker worker-0, worker worker-1, worker worker-2"
+        assert all(seat.pids[0] in arena.expected for seat in arena.seats)
+
+
+async def test_nobody_to_kill_is_not_now(tmp_path: Path) -> None:
+    """A fault that found nobody was not fired."""
+    async with seated(tmp_path) as arena:
+        assert Kill().lacking(arena)
+        with pytest.raises(NotNowError):
+            await Kill().fire(arena, random.Random(1))
+
+
+@pytest.mark.parametrize("fault", [Stop.long(), Stop.short()], ids=lambda fault: fault.kind)
+async def test_stopped_process_goes_on_although_the_fault_was_given_up(tmp_path: Path, fault: Stop) -> None:
+    """It stands still until the fault is canceled, and no longer."""
+    async with seated(tmp_path, "worker") as arena:
+        await until(arena.seats[0].is_ready)
+        pid = arena.seats[0].pid()
+        firing = asyncio.create_task(fault.fire(arena, random.Random(1)))
+        await until(lambda: state(pid) == "T")
+        firing.cancel()
+        await asyncio.gather(firing, return_exceptions=True)
+        assert firing.cancelled()
+        await until(lambda: state(pid) == "S")
+        assert arena.seats[0].pids == [pid]
+
+
+async def test_process_that_ends_while_it_is_stopped_is_no_trouble() -> None:
+    """Whoever is killed meanwhile is not there to go on."""
+    with sleeper() as process:
+        async with stopped([process.pid], "a process"):
+            process.kill()
+        assert process.wait() == -signal.SIGKILL
+        with pytest.raises(NotNowError):
+            async with stopped([process.pid], "a process"):
+                pass
+
+
+def test_ended_process_gets_no_signal() -> None:
+    """A descriptor stands for the process itself: nobody else gets what was meant for it."""
+    with sleeper() as process, Held([process.pid, os.getpid()]) as held:
+        process.kill()
+        process.wait()
+        assert held.send(signal.SIGCONT) == 1
+
+
+async def test_engine_stands_still_and_goes_on(tmp_path: Path) -> None:
+    """All its processes do, while the fault lasts."""
+    engine = FakeEngine()
+    try:
+        async with seated(tmp_path) as arena:
+            assert EngineStop().lacking(arena)
+            arena.engines = [engine]
+            firing = asyncio.create_task(EngineStop().fire(arena, random.Random(1)))
+            await until(lambda: state(engine.process.pid) == "T")
+            assert (await firing).startswith("engine, ")
+            await until(lambda: state(engine.process.pid) == "S")
+    finally:
+        engine.close()
+
+
+async def test_crashed_engine_is_brought_back_although_the_fault_was_given_up(tmp_path: Path) -> None:
+    """Canceling waits until it is there again."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    class SlowEngine(FakeEngine):
+        async def crash(self) -> None:
+            begun.set()
+            await may_end.wait()
+            await super().crash()
+
+    engine = SlowEngine()
+    try:
+        async with seated(tmp_path) as arena:
+            arena.engines = [engine]
+            firing = asyncio.create_task(EngineCrash().fire(arena, random.Random(1)))
+            await begun.wait()
+            firing.cancel()
+            may_end.set()
+            await asyncio.gather(firing, return_exceptions=True)
+            assert (firing.cancelled(), engine.crashes, engine.process.poll()) == (True, 1, None)
+    finally:
+        engine.close()

@@ -1,0 +1,257 @@
+"""Disks, syncs, clocks and networks, on this machine: what is not allowed here is skipped with its reason."""
+
+import asyncio
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import SystemClock, system_clock
+from holdfast.lab.torture.faults import namespaces, tracing
+from holdfast.lab.torture.faults.clockwork import FileClock
+from holdfast.lab.torture.faults.disks import SmallDisk
+from holdfast.lab.torture.faults.namespaces import Namespace
+from holdfast.lab.torture.faults.proxy import TcpProxy
+from holdfast.lab.torture.faults.surroundings import SlowDisk
+from holdfast.lab.torture.ports import NotNowError
+from tests.e2e.waiting import eventually
+from tests.integration.conftest import Start
+from tests.integration.torture_faults.fake_arena import BareArena, Seat, seated, syncing
+from tests.integration.torture_faults.talking import DEADLINE_S, Server, serving, until
+
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+
+TELLING = """
+from holdfast.clock import system_clock
+clock = system_clock()
+while input():
+    print(clock.wall_ms(), clock.steady_ms(), flush=True)
+"""
+#: Connects, and says every line that it is given; prints every byte that it hears.
+SPEAKING = """
+import socket, sys, threading
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def hear():
+    while heard := line.recv(1):
+        print(heard.decode(), flush=True)
+threading.Thread(target=hear, daemon=True).start()
+for said in sys.stdin:
+    line.sendall(said.strip().encode())
+"""
+
+
+def skip_if(reason: str) -> None:
+    """As root on a machine of CI, nothing of this may be missing."""
+    if reason and os.environ.get("CI") == "true" and os.geteuid() == 0:
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+
+
+# -- clocks
+
+
+def test_clock_of_a_process_is_stepped_while_it_runs(tmp_path: Path) -> None:
+    """Its wall clock follows the file at once, both ways; its steady clock never does."""
+    clock = FileClock(tmp_path / "clock")
+    ours = SystemClock()
+    with subprocess.Popen(
+        [sys.executable, "-c", TELLING],
+        env={**os.environ, **clock.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for step_ms in (0, DAY_MS, -DAY_MS, 3_600_000, 0):
+            clock.step(step_ms)
+            process.stdin.write("now\n")
+            process.stdin.flush()
+            wall_ms, steady_ms = map(int, process.stdout.readline().split())
+            assert abs(wall_ms - ours.wall_ms() - step_ms) < MINUTE_MS
+            assert abs(steady_ms - ours.steady_ms()) < MINUTE_MS
+        process.stdin.close()
+
+
+def test_clock_is_true_unless_the_environment_names_a_file(tmp_path: Path) -> None:
+    """Without the variable, or with an empty one, it is the machine's; a file that is not there is an error."""
+    assert [type(system_clock(told)) for told in ({}, {"HOLDFAST_CLOCK_FILE": ""})] == [SystemClock, SystemClock]
+    with pytest.raises(FileNotFoundError):
+        system_clock({"HOLDFAST_CLOCK_FILE": str(tmp_path / "none")})
+
+
+async def test_server_decides_by_the_stepped_clock(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was started with the variable has the time of the file."""
+    clock = FileClock(tmp_path / "clock")
+    clock.step(DAY_MS)
+    monkeypatch.setenv("HOLDFAST_CLOCK_FILE", str(clock.path))
+    server = await start()
+    now_ms = (await server.admin.stats()).now_ms
+    assert abs(now_ms - SystemClock().wall_ms() - DAY_MS) < MINUTE_MS
+
+
+# -- disks
+
+
+def test_small_disk_is_full_and_heals(tmp_path: Path) -> None:
+    """New bytes are refused, what was reserved can be written, and afterwards there is room; nothing stays mounted."""
+    with SmallDisk(tmp_path / "small", 4 << 20) as disk:
+        skip_if(disk.no_filling)
+        with (disk.path / "journal").open("wb", buffering=0) as journal:
+            os.posix_fallocate(journal.fileno(), 0, 1 << 20)
+            for _ in range(2):
+                disk.fill()
+                with pytest.raises(OSError, match="No space left") as caught:
+                    (disk.path / "new").write_bytes(b"x")
+                assert caught.value.errno == errno.ENOSPC
+                assert journal.write(bytes(65_536)) == 65_536
+            (disk.path / "new").unlink()
+            disk.free()
+            assert (disk.path / "new").write_bytes(bytes(1 << 20)) == 1 << 20
+    assert not os.path.ismount(disk.path)
+    disk.close()
+
+
+def test_disk_that_is_still_in_use_is_unmounted(tmp_path: Path) -> None:
+    """Whoever keeps a file open after a failure does not keep the mount."""
+    disk = SmallDisk(tmp_path / "small", 1 << 20)
+    skip_if(disk.no_filling)
+    with (disk.path / "open").open("wb"):
+        disk.close()
+        assert not os.path.ismount(disk.path)
+
+
+# -- syncs
+
+
+def is_traced(pid: int) -> bool:
+    return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def ended_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+async def test_syncs_of_a_process_are_held_up(tmp_path: Path) -> None:
+    """The tracer notes each sync that it delays; afterwards the process runs on, untraced."""
+    skip_if(tracing.lacking())
+    arena = BareArena(tmp_path, [Seat("server", "s-1", syncing(tmp_path))])
+    try:
+        await until(lambda: arena.seats[0].is_ready() and (tmp_path / "journal").exists())
+        pid, notes = arena.seats[0].pid(), tmp_path / "notes"
+        async with tracing.slow_syncs([pid], 0.01, notes):
+            await until(lambda: notes.exists() and notes.read_text().count("(DELAYED)") >= 3)
+        assert not is_traced(pid)
+        written = (tmp_path / "journal").stat().st_size
+        await until(lambda: (tmp_path / "journal").stat().st_size > written)
+    finally:
+        await arena.stop()
+
+
+async def test_only_those_who_write_data_have_a_slow_disk(tmp_path: Path) -> None:
+    """Who keeps no file of the arena open is not traced, and nobody at all is not now."""
+    skip_if(tracing.lacking())
+    async with seated(tmp_path, "worker") as arena:
+        await until(arena.seats[0].is_ready)
+        with pytest.raises(NotNowError):
+            await SlowDisk().fire(arena, random.Random(1))
+
+
+async def test_process_that_is_gone_cannot_be_traced() -> None:
+    """The fault was not fired then."""
+    skip_if(tracing.lacking())
+    with pytest.raises(NotNowError):
+        async with tracing.slow_syncs([ended_pid()], 0.01):
+            pass
+
+
+# -- networks
+
+
+@asynccontextmanager
+async def speaker(namespace: Namespace, proxy: TcpProxy) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process inside, which is connected to us."""
+    command = namespace.command([sys.executable, "-c", SPEAKING, namespace.outside, str(proxy.port)])
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+async def test_network_loses_one_direction_and_then_the_other() -> None:
+    """What is sent in a lost direction comes after the mending, on the same connection; the other works meanwhile."""
+    skip_if(namespaces.lacking())
+    with Namespace() as namespace:
+        async with serving() as server:
+            proxy = await TcpProxy.open("127.0.0.1", server.port, host=namespace.outside)
+            try:
+                async with speaker(namespace, proxy) as process:
+                    await _directions(namespace, server, process)
+            finally:
+                await proxy.close()
+
+
+async def _directions(namespace: Namespace, server: Server, process: asyncio.subprocess.Process) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"a\n")
+    heard = await server.heard(b"a")
+    # It cannot speak, and hears.
+    namespace.cut(towards_server=True, towards_client=False)
+    process.stdin.write(b"b\n")
+    heard.writer.write(b"1")
+    assert await asyncio.wait_for(process.stdout.readline(), DEADLINE_S) == b"1\n"
+    assert bytes(heard.said) == b"a"
+    namespace.mend()
+    await server.heard(b"ab")
+    # What was sent is acknowledged, so that the next word need not wait for that.
+    heard.writer.write(b"2")
+    assert await asyncio.wait_for(process.stdout.readline(), DEADLINE_S) == b"2\n"
+    # It cannot hear, and speaks.
+    namespace.cut(towards_server=False, towards_client=True)
+    heard.writer.write(b"3")
+    process.stdin.write(b"c\n")
+    await server.heard(b"abc")
+    namespace.mend()
+    assert await asyncio.wait_for(process.stdout.readline(), DEADLINE_S) == b"3\n"
+    assert len(server.connections) == 1
+
+
+def test_namespaces_leave_nothing_behind() -> None:
+    """Several can be at a time, each with addresses of its own; afterwards neither names nor devices are left."""
+    skip_if(namespaces.lacking())
+    with Namespace() as one, Namespace() as two:
+        assert len({one.outside, one.inside, two.outside, two.inside}) == 4
+        names = [one.name, two.name]
+        devices = [f"hf{name.removeprefix('holdfast-')}o" for name in names]
+        assert all(Path(f"/sys/class/net/{device}").exists() for device in devices)
+        one.close()
+    eventually(
+        lambda: [device for device in devices if Path(f"/sys/class/net/{device}").exists()], lambda left: not left
+    )
+    assert [name for name in names if Path(f"/run/netns/{name}").exists()] == []
+
+
+def test_process_inside_is_the_command_itself() -> None:
+    """A signal for the pid that was started reaches the command, and its status is the command's."""
+    skip_if(namespaces.lacking())
+    with Namespace() as namespace:
+        command = namespace.command([sys.executable, "-c", "import os; print(os.getpid()); raise SystemExit(7)"])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            told, _ = process.communicate(timeout=DEADLINE_S)
+        assert (int(told), process.returncode) == (process.pid, 7)
