@@ -21,7 +21,9 @@ def _is_offered(history: History, tally: Tally) -> bool:
         tally.not_offered = "there was no schedule"
     elif "ticks" not in history.run.keeps:
         tally.not_offered = "the store keeps no ticks"
-    return not tally.not_offered
+    elif not history.ticks and not history.jobs:
+        tally.doubt = "the store was not read, or has no jobs"
+    return not (tally.not_offered or tally.doubt)
 
 
 def _by_tick(history: History) -> dict[tuple[str, int], list[TickFact]]:
@@ -51,7 +53,7 @@ def tick_doubled(history: History, tally: Tally) -> Iterator[Suspect]:
         job.schedule for job in history.jobs.values() if job.schedule and job.id not in by_hand and not job.retry_of
     )
     for schedule, count in jobs.items():
-        if count > fired[schedule] and schedule not in history.traced_schedules:
+        if count > fired[schedule] > 0 and schedule not in history.traced_schedules:
             yield Suspect("", f"{schedule} has {count} jobs for {fired[schedule]} ticks")
 
 

@@ -1,0 +1,126 @@
+"""`holdfast lab check`: a folder is read, judged and told of."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import main
+from holdfast.errors import ExitCode, FailedPreconditionError
+from holdfast.lab.check import judge, markdown, render
+from holdfast.lab.history.files import Writer, write_run
+from holdfast.lab.history.records import JobFact, Record, Run
+from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.sound_history import sound
+
+
+def write(folder: Path, run: Run, records: list[Record]) -> Path:
+    """A history in two files, one of them in a folder below."""
+    write_run(folder, run)
+    (folder / "facts").mkdir()
+    with Writer(folder / "clients.jsonl") as clients, Writer(folder / "facts" / "store.jsonl") as store:
+        for record in records:
+            (store if isinstance(record, JobFact) else clients).write(record)
+    return folder
+
+
+def broken() -> Changed:
+    it = Changed(*sound())
+    it.replace(JobFact, {"id": "poison"}, state=3)
+    return it
+
+
+def check(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["holdfast", "lab", "check", *arguments])
+    return main()
+
+
+def test_folder_is_judged_like_what_was_written_into_it(tmp_path: Path) -> None:
+    """Files are put together from wherever they are in the folder."""
+    assert judge(write(tmp_path, *sound())) == Changed(*sound()).judge()
+
+
+def test_cut_last_line_does_not_count(tmp_path: Path) -> None:
+    """Whoever was killed while it wrote leaves a history that can be judged."""
+    folder = write(tmp_path, *sound())
+    with (folder / "clients.jsonl").open("ab") as file:
+        file.write(b'{"record":"damage","text":"half a li')
+    assert judge(folder).is_kept
+
+
+def test_line_in_the_middle_that_is_no_record_is_refused(tmp_path: Path) -> None:
+    """A damaged history is not judged, and the message names the place."""
+    folder = write(tmp_path, *sound())
+    lines = (folder / "clients.jsonl").read_bytes().split(b"\n")
+    (folder / "clients.jsonl").write_bytes(b"\n".join([*lines[:3], b"{}", *lines[3:]]))
+    with pytest.raises(FailedPreconditionError, match=r"clients\.jsonl:4 is not a record"):
+        judge(folder)
+
+
+def test_kept_history_ends_with_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every rule is told with what it looked at."""
+    assert check(monkeypatch, str(write(tmp_path, *sound()))) == ExitCode.DONE
+    out = capsys.readouterr().out
+    assert "verdict: kept" in out
+    assert len([line for line in out.splitlines() if " kept " in line and "verdict" not in line]) == 22
+
+
+def test_broken_history_ends_with_1_and_shows_the_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job's history is told in times since the run began, as far as it was asked for."""
+    folder = write(tmp_path, broken().run, broken().records)
+    assert check(monkeypatch, str(folder), "--evidence", "3") == ExitCode.JOB_FAILED
+    out = capsys.readouterr().out
+    assert "poison: poison can only fail (2 times of 2), and is DONE" in out
+    assert "asks over grpc: submit poison fails=2" in out
+    assert "more\n" in out
+
+
+def test_history_that_proves_nothing_ends_with_5(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault that was never fired leaves the run unknown, and is named."""
+    run, records = sound()
+    run.faults.append("full-disk")
+    assert check(monkeypatch, str(write(tmp_path, run, records))) == ExitCode.UNKNOWN
+    assert "verdict: unknown: faults (never fired: full-disk)" in capsys.readouterr().out
+
+
+def test_programs_are_told_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON has the verdict, the rules, and the findings with their records."""
+    folder = write(tmp_path, broken().run, broken().records)
+    assert check(monkeypatch, str(folder), "--json") == ExitCode.JOB_FAILED
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "broken"
+    assert {"poison", "doubly terminal"} == {one["rule"] for one in told["findings"]}
+    assert told["findings"][0]["evidence"][0]["record"]["record"] == "asked"
+
+
+def test_folder_without_a_history_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is no history is neither kept nor broken."""
+    assert check(monkeypatch, str(tmp_path)) == ExitCode.REFUSED
+    assert "there is no history in" in capsys.readouterr().err
+
+
+def test_report_has_a_row_for_every_rule() -> None:
+    """The table for a report and the one for a person tell the same verdicts."""
+    verdict = broken().judge()
+    rows = [line for line in markdown(verdict).splitlines() if line.startswith("| ")]
+    assert len(rows) == len(verdict.rulings) + 1
+    assert "| poison | what can only fail ends FAILED after its attempts | broken 1 | 3 |  |" in rows
+    assert "verdict: broken: doubly terminal, poison" in render(verdict)
+
+
+def test_hostile_text_cannot_harm_a_terminal() -> None:
+    """What a job or a fault is called is made printable."""
+    it = Changed(*sound())
+    it.replace(JobFact, {"id": "made"}, name="\x1b[2J")
+    assert "\x1b" not in render(it.judge())

@@ -1,0 +1,333 @@
+"""What was not put to the test is unknown, what is not offered is said to be so, what nobody knows breaks nothing."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from holdfast.lab.check.judging import RULES
+from holdfast.lab.check.ruling import Status
+from holdfast.lab.history.records import (
+    CANCELED,
+    DONE,
+    RUNNING,
+    Answered,
+    Asked,
+    Began,
+    Broken,
+    Ended,
+    EndFact,
+    GrantFact,
+    JobFact,
+    Lost,
+    Record,
+    Refused,
+    Run,
+    TickFact,
+    Wanted,
+)
+from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.sound_history import sound
+
+Strip = Callable[[Changed], None]
+
+
+def no_acknowledgement(it: Changed) -> None:
+    for asked in [one for one in it.records if isinstance(one, Asked) and one.call in {"submit", "retry"}]:
+        lose(it, asked.op)
+
+
+def no_jobs(it: Changed) -> None:
+    it.drop(JobFact, GrantFact, EndFact)
+
+
+def no_repeats(it: Changed) -> None:
+    it.drop(Broken, kind="duplicate")
+    it.forget("twice-more")
+    names: set[str] = set()
+
+    def is_repeated(asked: Asked) -> bool:
+        again = any(one.name in names for one in asked.wanted)
+        names.update(one.name for one in asked.wanted)
+        return again
+
+    it.drop_calls(is_repeated)
+
+
+def no_other_content(it: Changed) -> None:
+    it.drop_calls(lambda asked: any(one.name == "other" for one in asked.wanted))
+
+
+def no_reads(it: Changed) -> None:
+    it.drop_calls(lambda asked: asked.call in {"get", "result", "list", "retry"} or asked.job_id == "canceled")
+    it.drop(JobFact, GrantFact, EndFact)
+
+
+def no_poison(it: Changed) -> None:
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=1)])
+
+
+def no_end_of_faults(it: Changed) -> None:
+    it.run = replace(it.run, faults_ended_us=0)
+
+
+def no_second_attempts(it: Changed) -> None:
+    several = {one.job_id for one in it.records if isinstance(one, GrantFact) and one.token > 7}
+    it.forget(*several)
+
+
+def no_grants(it: Changed) -> None:
+    it.drop(GrantFact, Began)
+
+
+def no_cancels(it: Changed) -> None:
+    seen = it.one(Answered, op=it.op_of("cancel", "canceled")).seen[0]
+    it.replace(Answered, {"op": it.op_of("cancel", "canceled")}, seen=[replace(seen, state=RUNNING)])
+
+
+def no_delays(it: Changed) -> None:
+    it.replace(Asked, {"op": it.op_of("submit", name="later")}, wanted=[Wanted("later")])
+
+
+def no_deadlines(it: Changed) -> None:
+    it.replace(Asked, {}, deadline_ms=0)
+
+
+def no_fired_ticks(it: Changed) -> None:
+    it.replace(TickFact, {"outcome": "fired"}, outcome="missed")
+
+
+def no_http(it: Changed) -> None:
+    it.replace(Asked, {}, via="grpc")
+
+
+def no_cancel_that_succeeded(it: Changed) -> None:
+    lose(it, it.op_of("cancel", "canceled"))
+
+
+def no_kill(it: Changed) -> None:
+    it.drop(Broken, kind="kill")
+
+
+STRIPS: dict[str, Strip] = {
+    "lost": no_acknowledgement,
+    "unasked": no_jobs,
+    "duplicated": no_repeats,
+    "key reused": no_other_content,
+    "invisible": no_reads,
+    "doubly terminal": no_reads,
+    "unfinished": no_reads,
+    "illegal": no_jobs,
+    "poison": no_poison,
+    "drained": no_end_of_faults,
+    "stale accepted": no_second_attempts,
+    "two leases": no_grants,
+    "ran after cancel": no_cancels,
+    "out of order": no_grants,
+    "early": no_delays,
+    "hung": no_deadlines,
+    "tick doubled": no_fired_ticks,
+    "tick missed": no_fired_ticks,
+    "interfaces": no_http,
+    "sound": no_jobs,
+    "calls": no_cancel_that_succeeded,
+    "faults": no_kill,
+}
+
+
+def lose(it: Changed, op: str) -> None:
+    """Nobody heard what came of it."""
+    it.records = [
+        Lost(one.at_us, one.op, "DEADLINE_EXCEEDED") if isinstance(one, Answered | Refused) and one.op == op else one
+        for one in it.records
+    ]
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+def test_what_was_never_exercised_is_unknown(rule: str) -> None:
+    """A run in which a rule had nothing to look at is not said to have kept that promise, and the reason is given."""
+    it = Changed(*sound())
+    STRIPS[rule](it)
+    verdict = it.judge()
+    assert verdict.ruling(rule).status is Status.UNKNOWN
+    assert verdict.ruling(rule).reason
+    assert verdict.ruling(rule) in verdict.unknown
+    assert not verdict.is_kept
+
+
+def test_empty_history_proves_nothing() -> None:
+    """Of a run that nobody wrote anything down of, nothing is kept and nothing is broken."""
+    run, _ = sound()
+    verdict = Changed(run, []).judge()
+    assert {ruling.status for ruling in verdict.rulings} == {Status.UNKNOWN}
+
+
+def test_what_a_topology_lacks_does_not_spoil_the_run() -> None:
+    """Without order, ticks, schedules and HTTP these promises are not offered, and all others are kept."""
+    it = Changed(*sound())
+    it.run = replace(it.run, keeps=[], schedules=[], interfaces=["grpc"])
+    it.drop(GrantFact, TickFact)
+    it.forget("tick-0", "tick-3")
+    verdict = it.judge()
+    missing = {ruling.rule for ruling in verdict.rulings if ruling.status is Status.NOT_OFFERED}
+    assert missing == {"out of order", "tick doubled", "tick missed", "interfaces"}
+    assert verdict.is_kept
+
+
+def test_answer_to_a_call_that_nobody_wrote_down_is_a_doubt() -> None:
+    """A history with a hole in it does not count as kept."""
+    it = Changed(*sound())
+    it.records = [one for one in it.records if not (isinstance(one, Asked) and one.call == "list")]
+    it.run = replace(it.run, calls=["submit"])
+    assert it.judge().status is Status.UNKNOWN
+
+
+ANSWERED_OPS = sorted({one.op for one in sound()[1] if isinstance(one, Answered | Refused)})
+
+
+@settings(max_examples=150)
+@given(
+    lost=st.sets(st.sampled_from(ANSWERED_OPS)),
+    silent=st.sets(st.sampled_from(ANSWERED_OPS)),
+    has_ends=st.booleans(),
+    seed=st.integers(0, 1_000),
+)
+def test_unknown_outcomes_break_nothing(lost: set[str], silent: set[str], has_ends: bool, seed: int) -> None:  # noqa: FBT001
+    """Whichever answers are lost or never come, and in whatever order files are read, nothing is called broken."""
+    run, records = sound()
+    kept = [one for one in records if has_ends or not isinstance(one, Ended)]
+    changed = [outcome for one in kept if (outcome := unheard(one, lost, silent)) is not None]
+    random.Random(seed).shuffle(changed)
+    verdict = Changed(run, changed).judge()
+    assert [(finding.rule, finding.job_id, finding.text) for finding in verdict.findings] == []
+
+
+def unheard(one: Record, lost: set[str], silent: set[str]) -> Record | None:
+    if isinstance(one, Answered | Refused | Lost):
+        if one.op in silent:
+            return None
+        if one.op in lost:
+            return Lost(one.at_us, one.op, "UNAVAILABLE")
+    return one
+
+
+# -- what must not be concluded
+
+
+def late_attempt(it: Changed) -> None:
+    """An attempt of the canceled job begins after its cancel, and the store does not say when it was granted."""
+    it.drop(EndFact, job_id="canceled")
+    it.add(GrantFact("canceled", 7, 1_000, "node-1"))
+    it.add(Began(it.one(Began, job_id="first").at_us, "r", "canceled", 7, "worker-1"))
+
+
+def test_attempt_that_a_fault_may_have_held_up_is_no_breach_of_a_cancel() -> None:
+    """A worker that was stopped with a lease begins it later, whatever was canceled meanwhile."""
+    it = Changed(*sound())
+    late_attempt(it)
+    canceled_us = it.one(Answered, op=it.op_of("cancel", "canceled")).at_us
+    it.add(Broken(canceled_us - 1_000, canceled_us - 500, "pause", "worker-1"))
+    assert it.judge().ruling("ran after cancel").status is Status.KEPT
+
+
+def test_attempt_that_was_granted_before_the_cancel_is_no_breach_of_it() -> None:
+    """Where the store says that the grant came before the end, the attempt was only late."""
+    it = Changed(*sound())
+    late_attempt(it)
+    it.add(EndFact("canceled", CANCELED, place=1_001))
+    assert it.judge().ruling("ran after cancel").status is Status.KEPT
+
+
+def swapped(it: Changed) -> None:
+    """The second job is granted before the first."""
+    first, second = it.one(GrantFact, job_id="first"), it.one(GrantFact, job_id="second")
+    it.replace(GrantFact, {"job_id": "first"}, place=second.place)
+    it.replace(GrantFact, {"job_id": "second", "token": second.token}, place=first.place)
+
+
+def overlapping(it: Changed) -> None:
+    asked = it.one(Asked, op=it.op_of("submit", name="second"))
+    it.replace(Answered, {"op": it.op_of("submit", name="first")}, at_us=asked.at_us + 1)
+
+
+def unacknowledged(it: Changed) -> None:
+    lose(it, it.op_of("submit", name="first"))
+
+
+def delayed(it: Changed) -> None:
+    it.replace(JobFact, {"id": "first"}, not_before_ms=it.one(JobFact, id="first").created_ms + 1)
+
+
+def to_be_canceled(it: Changed) -> None:
+    it.add(Asked(it.one(Began, job_id="second").at_us - 1, "try", "client-2", "cancel", "grpc", job_id="first"))
+
+
+def of_another_lane(it: Changed) -> None:
+    it.replace(JobFact, {"id": "first"}, priority=1)
+
+
+def of_another_store(it: Changed) -> None:
+    it.replace(JobFact, {"id": "first"}, store="node-2")
+
+
+@pytest.mark.parametrize(
+    "excuse", [overlapping, unacknowledged, delayed, to_be_canceled, of_another_lane, of_another_store]
+)
+def test_order_is_judged_only_where_it_is_certain(excuse: Strip) -> None:
+    """Who was not certainly first, due and waiting in the same lane was not overtaken."""
+    it = Changed(*sound())
+    swapped(it)
+    excuse(it)
+    assert it.judge().ruling("out of order").status is Status.KEPT
+
+
+def test_wall_clocks_count_for_nothing_once_one_was_stepped() -> None:
+    """What was created under a wrong clock keeps a wrong time, so only the store's own times are compared."""
+    it = Changed(*sound())
+    due_ms = it.one(JobFact, id="later").not_before_ms
+    it.replace(Began, {"job_id": "later"}, wall_ms=due_ms - 3_600_000)
+    it.run = replace(it.run, faults=[*it.run.faults, "clock-step"])
+    it.add(Broken(it.run.begun_us, it.run.begun_us, "clock-step"))
+    assert it.judge().ruling("early").status is Status.KEPT
+
+
+def test_backoff_of_a_later_attempt_is_not_taken_for_a_delay() -> None:
+    """A store that keeps the time of the last attempt says nothing about the first."""
+    it = Changed(*sound())
+    it.replace(JobFact, {"id": "later"}, not_before_ms=it.one(JobFact, id="later").not_before_ms + 60_000)
+    assert it.judge().ruling("early").status is Status.KEPT
+
+
+def test_poison_that_a_fault_cost_its_attempts_did_not_give_up() -> None:
+    """Losses that nobody saw may have spent what the attempts did not."""
+    it = Changed(*sound())
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=3)])
+    assert it.judge().ruling("poison").status is Status.KEPT
+
+
+def test_client_that_was_broken_itself_does_not_hang() -> None:
+    """Whoever was killed in the middle of a call gets no answer to it."""
+    it = Changed(*sound())
+    it.drop(Answered, op=it.op_of("get", "first"))
+    it.add(Asked(it.last_us() + 16_000_000, "still-there", "client-1", "list", "grpc"))
+    it.add(Broken(it.last_us(), it.last_us(), "kill", "client-1"))
+    assert it.judge().ruling("hung").status is Status.KEPT
+
+
+def test_list_that_lags_takes_no_end_back() -> None:
+    """A list may show what was a moment ago."""
+    it = Changed(*sound())
+    answer = it.one(Answered, op=it.op_of("list"))
+    seen = [replace(one, state=RUNNING, run="") for one in answer.seen]
+    it.replace(Answered, {"op": answer.op}, seen=seen)
+    assert it.judge().broken == []
+
+
+def test_run_without_faults_needs_none() -> None:
+    """Where no fault was enabled none has to be fired."""
+    done = JobFact("j", "n", DONE)
+    verdict = Changed(Run("made-up", 1, calls=["submit"]), [done]).judge()
+    assert verdict.ruling("faults").status is Status.NOT_OFFERED
