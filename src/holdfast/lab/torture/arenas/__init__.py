@@ -14,6 +14,7 @@ _MAKERS = {
     "embedded": ("embedded", "EmbeddedArena"),
     "microservices": ("microservices", "microservices"),
     "monolith": ("monolith", "monolith"),
+    "pipeline": ("pipeline", "PipelineArena"),
 }
 TOPOLOGIES = tuple(_MAKERS)
 

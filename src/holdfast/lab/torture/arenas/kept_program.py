@@ -51,7 +51,7 @@ class KeptProgram:
         self.role = part.role
         self.name = part.name
         self._part = part
-        self._environment = environment
+        self._environment = dict(environment)
         self.log = log
         self._deaths = deaths
         self._process: asyncio.subprocess.Process | None = None
@@ -72,6 +72,10 @@ class KeptProgram:
         return self._line is not None and self.pid() != 0
 
     # -- its life
+
+    def tell(self, **variables: str) -> None:
+        """More of its environment, before it is started."""
+        self._environment |= variables
 
     async def start(self) -> dict[str, Any]:
         """What it says once it is ready for the first time."""

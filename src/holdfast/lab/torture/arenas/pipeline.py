@@ -1,0 +1,114 @@
+"""The pipeline topology: every role as processes of the arena's own around one PostgreSQL.
+
+`holdfast up` would start the same, with the times of production: a watcher that dies would be missed after half a
+minute. So the arena starts each role itself, tells it to be quick, and replaces whoever is killed.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.lab.history.records import Record
+from holdfast.lab.torture.arenas import pipeline_facts
+from holdfast.lab.torture.arenas.clocks import ShortClock
+from holdfast.lab.torture.arenas.company import Company
+from holdfast.lab.torture.arenas.database_clock import DatabaseClock
+from holdfast.lab.torture.arenas.engines import PostgresEngine
+from holdfast.lab.torture.arenas.grounds import Grounds
+from holdfast.lab.torture.arenas.kept_program import KeptProgram
+from holdfast.lab.torture.arenas.options import EVER_MS, LEASE_MS, LOGGING, SLOTS, options_of
+from holdfast.lab.torture.arenas.places import HOST, row_of_ports
+from holdfast.lab.torture.arenas.roads import Roads
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+
+#: Who is started together, and how many of each there are.
+_STAGES: Sequence[Mapping[str, int]] = (
+    {"scheduler": 2},
+    {"normal": 2, "high": 1, "exchange": 2, "coordinator": 1},
+    {"watcher": 2, "gateway": 1},
+    {"worker": 2},
+)
+_COMMANDS = {
+    "scheduler": "scheduler --leader-ms 1500",
+    "normal": "queue --type normal --index {index}",
+    "high": "queue --type high --index {index}",
+    "exchange": "exchange --normal {normal} --high {high}",
+    "coordinator": "coordinator --normal {normal} --high {high} --heartbeat-ms 400",
+    "watcher": "watcher --exchanges {exchange} --poll-ms 500 --visibility-ms 2500",
+    "gateway": "gateway --schedulers {scheduler} --grpc-port {grpc} --check-ms 500",
+    "worker": "worker --coordinator {coordinator} --worker-id w{index} --concurrency {slots} --lease-ms {lease_ms}",
+}
+
+
+class PipelineArena:
+    """Implements the port `Arena`."""
+
+    topology = "pipeline"
+    #: Order is kept within a queue process and not between those.
+    keeps = frozenset({"grants", "ticks"})
+    has_schedules = True
+
+    def __init__(self, folder: Path, app: str) -> None:
+        self._grounds = Grounds(folder, app, has_small_disk=False)
+        self.folder = self._grounds.folder
+        self._directory = self._grounds.data / "postgres"
+        self._postgres = PostgresEngine(self._directory, self._grounds.deaths)
+        self.engines: Sequence[Engine] = [self._postgres]
+        roles = {role: count for stage in _STAGES for role, count in stage.items()}
+        first = row_of_ports(sum(roles.values()) + 3)
+        ports = iter(range(first, first + sum(roles.values()) + 3))
+        self._ports = {role: [next(ports) for _ in range(count)] for role, count in roles.items()}
+        self._grpc = next(ports)
+        self._roads = Roads([f"{HOST}:{next(ports)}", f"{HOST}:{next(ports)}"])
+        self.grpc, self.http = self._roads.places
+        self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
+        self._clock = DatabaseClock(self._grounds.clock)
+        self.clock: Clockwork | None = ShortClock(self._clock)
+        self.disk: Disk | None = None
+        stages = [[self._program(role, index) for role in stage for index in range(stage[role])] for stage in _STAGES]
+        self._company = Company(self._grounds.deaths, *stages, may_refuse=True)
+
+    def _program(self, role: str, index: int) -> KeptProgram:
+        words = {name: ",".join(map(str, ports)) for name, ports in self._ports.items()}
+        more = {"index": index, "grpc": self._grpc, "slots": SLOTS, "lease_ms": LEASE_MS}
+        command, *options = _COMMANDS[role].format(**words, **more).split()
+        app = ["--app", self._grounds.app] if role == "worker" else []
+        arguments = ["pipeline", command, "--port", str(self._ports[role][index]), *options, *app, *options_of(LOGGING)]
+        return self._grounds.program(role, f"{role}-{index}", arguments, may_refuse=True)
+
+    async def start(self) -> None:
+        """Returns once jobs can be submitted and are run."""
+        url = await self._postgres.start()
+        self._clock.connect(url)
+        for program in self._company.programs:
+            program.tell(HOLDFAST_DATABASE=url, HOLDFAST_RETAIN_MS=str(EVER_MS), **_QUICK)
+        await self._roads.open([f"{HOST}:{self._grpc}", f"{HOST}:{self._ports['gateway'][0]}"])
+        await self._company.start()
+
+    def processes(self) -> list[Process]:
+        """Every role's."""
+        return list(self._company.programs)
+
+    def expect(self, pid: int) -> None:
+        """A fault is about to kill this process."""
+        self._grounds.deaths.expect(pid)
+
+    def strange(self) -> list[str]:
+        """What went wrong that no fault explains."""
+        self._postgres.notice()
+        return self._company.strange()
+
+    async def stop(self) -> None:
+        """The database last."""
+        try:
+            await self._clock.close()
+            await self._company.stop()
+        finally:
+            await self._roads.close()
+            await self._postgres.stop()
+
+    def facts(self) -> list[Record]:
+        """What the database says, which is started once more for that."""
+        return pipeline_facts.read(self._directory, are_times_true=not self._clock.was_stepped)
+
+
+_QUICK = {"HOLDFAST_HEARTBEAT_MS": "400", "HOLDFAST_RATE_LIMIT": "0", "HOLDFAST_WORK_RATE_LIMIT": "0"}

@@ -1,0 +1,16 @@
+"""The pipeline arena: every role around one PostgreSQL."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.torture.arenas import arena_of
+from tests.integration.torture_arenas.trying import try_out
+from tests.postgres import require_postgres
+
+
+@pytest.mark.slow
+async def test_kill_in_the_pipeline_arena_loses_nothing(tmp_path: Path) -> None:
+    """A worker is killed, every job ends once, and nobody is left behind."""
+    require_postgres()
+    await try_out(arena_of("pipeline", tmp_path), "worker")
