@@ -14,11 +14,12 @@ from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Process,
 SLEEPING = ("sleep", "1000")
 #: Writes a journal: a line and a sync, for ever.
 SYNCING = """
-import os, sys
+import os, sys, time
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 while True:
     os.write(file, b"line")
     os.fdatasync(file)
+    time.sleep(0.005)
 """
 
 
