@@ -5,6 +5,7 @@ by mistake. A client has a bounded number of jobs open, so that it is as fast as
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -25,6 +26,10 @@ _PAUSE_S = 0.04
 _LOST_S = 0.2
 _PAUSED_S = 1.0
 _SETTLE_S = 0.01
+_LOOKS_MAX = 100
+
+
+Deed = Callable[[], Awaitable[object]]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -52,11 +57,12 @@ class Client:
         self._keyed: list[Order] = []
         self._unknown: list[list[Order]] = []
         self._is_paused = False
-        self._deeds: list[tuple[Callable[[], Awaitable[object]], int]] = [
+        self._deeds: list[tuple[Deed, int]] = [
             (self._submit, 45),
             (self._look_at_open, 30),
             (self._look_at_ended, 4),
             (self._cancel, 3),
+            (self._cancel_waiting, 1),
             (self._list, 1),
             (self._other_under_key, 2),
         ]
@@ -67,6 +73,7 @@ class Client:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Asks until told to stop."""
+        await self.every_deed(stopping)
         while not stopping.is_set():
             try:
                 await self._next_deed()()
@@ -74,13 +81,29 @@ class Client:
                 await asyncio.sleep(_LOST_S)
             await asyncio.sleep(self._draw.random() * _PAUSE_S)
 
-    def _next_deed(self) -> Callable[[], Awaitable[object]]:
+    async def every_deed(self, stopping: asyncio.Event) -> None:
+        """Everything that it can do, once, if it is answered."""
+        await self._try(self._submit)
+        await self._try(self._cancel_waiting)
+        for _ in range(_LOOKS_MAX):
+            if self._ended or stopping.is_set():
+                break
+            await self._try(self._look_at_open)
+            await asyncio.sleep(self._draw.random() * _PAUSE_S)
+        for deed, _ in self._deeds:
+            await self._try(deed)
+
+    async def _try(self, deed: Deed) -> None:
+        with contextlib.suppress(LostError):
+            await deed()
+
+    def _next_deed(self) -> Deed:
         if self._unknown and self._draw.random() < 0.5:  # noqa: PLR2004 - a share
             return self._submit_again
         if len(self._open) >= OPEN_MAX:
             return self._look_at_open
         deeds, weights = zip(*self._deeds, strict=True)
-        chosen: Callable[[], Awaitable[object]] = self._draw.choices(deeds, weights)[0]
+        chosen: Deed = self._draw.choices(deeds, weights)[0]
         return chosen
 
     async def settle(self, stopping: asyncio.Event) -> None:
@@ -198,6 +221,19 @@ class Client:
     async def _cancel(self) -> None:
         if self._open:
             job_id = self._open[-1] if self._draw.random() < 0.7 else self._draw.choice(self._open)  # noqa: PLR2004
+            seen = await self._book.look("cancel", job_id, self._face.cancel(job_id))
+            if seen is not None:
+                self._note(job_id, seen)
+
+    async def _cancel_waiting(self) -> None:
+        """One that cannot have begun yet, where the interface has delays: it ends at once, and for good."""
+        if not self._face.has_options:
+            return
+        order = self._drawer.waiting()
+        told = await self._book.submit([order], self._face.submit([order]))
+        if told is not None and told.ids[0]:
+            job_id = told.ids[0]
+            self._take([order], told)
             seen = await self._book.look("cancel", job_id, self._face.cancel(job_id))
             if seen is not None:
                 self._note(job_id, seen)

@@ -54,6 +54,13 @@ class Drawer:
             made.append(order)
         return made
 
+    def waiting(self) -> Order:
+        """One that nobody may begin for some seconds."""
+        wanted = Wanted(
+            self._name(), type=WORK, priority=limits.PRIORITY_DEFAULT, delay_ms=self.draw.randint(2_000, 5_000)
+        )
+        return _with_digest(wanted, Task())
+
     def other_under(self, used: Order) -> Order:
         """Something else under a key that is taken."""
         is_frozen = used.wanted.type == FROZEN_TYPE

@@ -132,6 +132,8 @@ class Load:
         handle = asyncio.get_running_loop().call_later(bound_s, giving_up.set)
         try:
             await asyncio.gather(*self._tasks)
+            if any(not self.tally.answered[call] for call in self.calls):
+                await asyncio.gather(*(client.every_deed(giving_up) for client in self._clients))
             if self._ticking is not None:
                 await self._ticking.pause(giving_up)
             await asyncio.gather(*(client.settle(giving_up) for client in self._clients))
