@@ -13,7 +13,7 @@ from itertools import pairwise
 from holdfast.lab.check.calls import CANCEL
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import Rule, Suspect, Tally
-from holdfast.lab.history.records import CANCELED, Began
+from holdfast.lab.history.records import CANCELED, DONE, Began
 
 #: For so long before a cancel a fault may have held up a lease, or taken it away, that had been given before it.
 _HELD_UP_US = 60_000_000
@@ -60,9 +60,12 @@ def _newest_token(history: History, job_id: str) -> int:
 
 
 def _runs(history: History, job_id: str) -> list[str]:
+    """The attempts that its results name; only a good one names any."""
     job = history.jobs.get(job_id)
-    runs = [one.seen.run for one in history.readings.get(job_id, ())]
-    return list(dict.fromkeys(run for run in (job.run if job is not None else "", *runs) if run))
+    runs = [one.seen.run for one in history.readings.get(job_id, ()) if one.seen.state == DONE]
+    if job is not None and job.state == DONE:
+        runs.insert(0, job.run)
+    return list(dict.fromkeys(filter(None, runs)))
 
 
 def _accepted_tokens(history: History, job_id: str) -> list[int]:

@@ -13,11 +13,12 @@ from holdfast.lab.check.ruling import Rule, Suspect, Tally
 from holdfast.lab.history.records import Schedule, TickFact
 
 FIRED, TRIGGERED = "fired", "triggered"
-_TICKS_SHOWN = 10
 
 
 def _is_offered(history: History, tally: Tally) -> bool:
-    if not history.run.schedules:
+    if not history.run.schedules and "schedule" in history.run.calls:
+        tally.doubt = "no schedule was seen from its first tick to its last"
+    elif not history.run.schedules:
         tally.not_offered = "there was no schedule"
     elif "ticks" not in history.run.keeps:
         tally.not_offered = "the store keeps no ticks"
@@ -80,26 +81,27 @@ def tick_missed(history: History, tally: Tally) -> Iterator[Suspect]:
 
 def _silent(schedule: Schedule, by_tick: dict[tuple[str, int], list[TickFact]], tally: Tally) -> Iterator[Suspect]:
     """Ticks that the store says nothing of, unless a neighbour that it speaks of has passed them over."""
-    gap: list[int] = []
-    before: tuple[TickFact, ...] = ()
-    for tick_ms in range(schedule.first_ms, schedule.last_ms + 1, schedule.every_ms):
-        ticks = tuple(by_tick.get((schedule.name, tick_ms), ()))
-        if not ticks:
-            gap.append(tick_ms)
-            continue
+    spoken = sorted(tick_ms for name, tick_ms in by_tick if name == schedule.name and _is_tick(schedule, tick_ms))
+    before_ms, before = schedule.first_ms - schedule.every_ms, list[TickFact]()
+    for tick_ms in spoken:
+        ticks = by_tick[schedule.name, tick_ms]
         tally.cases += any(tick.outcome == FIRED for tick in ticks)
-        yield from _unexplained(schedule.name, gap, before, ticks)
-        gap, before = [], ticks
-    yield from _unexplained(schedule.name, gap, before, ())
+        yield from _unexplained(schedule, before_ms, tick_ms, [*before, *ticks])
+        before_ms, before = tick_ms, ticks
+    yield from _unexplained(schedule, before_ms, schedule.last_ms + schedule.every_ms, before)
 
 
-def _unexplained(
-    schedule: str, gap: list[int], before: tuple[TickFact, ...], after: tuple[TickFact, ...]
-) -> Iterator[Suspect]:
-    if len(gap) > sum(tick.passed for tick in (*before, *after)):
-        more = f" and {len(gap) - _TICKS_SHOWN} more" if len(gap) > _TICKS_SHOWN else ""
-        times = ", ".join(map(str, gap[:_TICKS_SHOWN])) + more
-        yield Suspect("", f"{schedule} has no job and no reason for tick {times}", records=(*before, *after))
+def _is_tick(schedule: Schedule, tick_ms: int) -> bool:
+    is_within = schedule.first_ms <= tick_ms <= schedule.last_ms
+    return is_within and (tick_ms - schedule.first_ms) % schedule.every_ms == 0
+
+
+def _unexplained(schedule: Schedule, before_ms: int, after_ms: int, around: list[TickFact]) -> Iterator[Suspect]:
+    """What lies between two ticks that the store speaks of, if they do not say that they passed so many over."""
+    count = (after_ms - before_ms) // schedule.every_ms - 1
+    if count > sum(tick.passed for tick in around):
+        text = f"{schedule.name} has no job and no reason for {count} ticks, from {before_ms + schedule.every_ms} on"
+        yield Suspect("", text, records=tuple(around))
 
 
 RULES = (
