@@ -8,11 +8,10 @@ from holdfast.lab.check.judging import judge
 from holdfast.lab.check.rendering import render
 from holdfast.lab.check.ruling import Verdict
 from holdfast.lab.torture import report
-from holdfast.lab.torture.arenas import arena_of
+from holdfast.lab.torture.arenas import TOPOLOGIES, arena_of
 from holdfast.lab.torture.faults.kinds import FAULTS
 from holdfast.lab.torture.running import Settings, Tell, Torture
 
-TOPOLOGIES = ("embedded", "microservices", "monolith", "pipeline", "zookeeper")
 ALL = "all"
 
 

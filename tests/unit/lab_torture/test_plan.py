@@ -1,0 +1,118 @@
+"""What is drawn from a seed: faults and orders."""
+
+from itertools import islice
+
+import pytest
+
+from holdfast.core.owner import owner_index
+from holdfast.lab.torture.load.drawing import FROZEN_TYPE, Drawer
+from holdfast.lab.torture.load.faces import Order
+from holdfast.lab.torture.plan import drawer, strikes
+
+KINDS = ["kill", "stop", "cut", "clock"]
+
+
+def drawn(seed: int, kinds: list[str], count: int = 200) -> list[object]:
+    return list(islice(strikes(seed, kinds), count))
+
+
+def test_plan_is_a_function_of_the_seed() -> None:
+    """The same seed draws the same strikes, in whatever order the faults are named; another seed draws others."""
+    assert drawn(7, KINDS) == drawn(7, KINDS[::-1])
+    assert drawn(7, KINDS) != drawn(8, KINDS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_fault_comes_once_and_alone_before_any_comes_again(seed: int) -> None:
+    """The first strikes are each of the faults, one at a time."""
+    first = list(islice(strikes(seed, KINDS), len(KINDS)))
+    assert sorted(kind for strike in first for kind in strike.kinds) == sorted(KINDS)
+
+
+def test_two_faults_come_at_once_now_and_then_and_are_never_the_same() -> None:
+    """Some strikes are of two kinds, and most are of one."""
+    pairs = [strike.kinds for strike in islice(strikes(3, KINDS), 300) if len(strike.kinds) > 1]
+    assert 20 < len(pairs) < 150
+    assert all(one != other for one, other in pairs)
+
+
+def test_kills_come_more_often_than_others() -> None:
+    """A campaign is about kills: they are drawn several times as often as each other fault."""
+    counts = dict.fromkeys(KINDS, 0)
+    for strike in islice(strikes(1, KINDS), 500):
+        counts[strike.kinds[0]] += 1
+    assert counts["kill"] > 2 * max(counts["stop"], counts["cut"], counts["clock"])
+
+
+def test_nothing_to_break_with_is_an_empty_plan() -> None:
+    """Without faults there are no strikes."""
+    assert list(strikes(1, [])) == []
+
+
+def test_faults_of_a_strike_draw_apart() -> None:
+    """What one fault draws does not change what another does."""
+    strike = next(strikes(1, KINDS))
+    assert drawer(1, strike, "kill").random() == drawer(1, strike, "kill").random()
+    assert drawer(1, strike, "kill").random() != drawer(1, strike, "stop").random()
+
+
+def orders(seed: int, client: str, *, nodes: int = 1, has_options: bool = True) -> list[list[Order]]:
+    maker = Drawer(seed, client, lambda key: owner_index(key, nodes))
+    return [maker.orders(has_ids=has_options, has_options=has_options) for _ in range(300)]
+
+
+def test_orders_are_a_function_of_the_seed_and_the_client() -> None:
+    """The same client of the same run asks for the same; others ask for something else."""
+    assert orders(1, "a") == orders(1, "a")
+    assert orders(1, "a") != orders(2, "a")
+    assert orders(1, "a") != orders(1, "b")
+
+
+def test_every_order_has_a_name_of_its_own() -> None:
+    """No two jobs of all clients share a name, or a key, or an id."""
+    wanted = [order.wanted for client in "ab" for batch in orders(1, client) for order in batch]
+    for values in ([one.name for one in wanted], [one.key for one in wanted], [one.id for one in wanted]):
+        told = [value for value in values if value]
+        assert len(told) == len(set(told)) > 0
+
+
+def test_batches_can_be_repeated_as_a_whole_or_not_at_all() -> None:
+    """Of what is asked for as one, all jobs can be found again, or none."""
+    batches = [batch for batch in orders(1, "a") if len(batch) > 1]
+    assert batches
+    assert all(len({order.is_repeatable for order in batch}) == 1 for batch in batches)
+
+
+def test_batches_belong_to_one_node() -> None:
+    """All keys and ids of a batch have the same owner, because nodes forward nothing."""
+    for batch in orders(1, "a", nodes=3):
+        handles = [order.wanted.key or order.wanted.id for order in batch]
+        assert len({owner_index(handle, 3) for handle in handles if handle}) <= 1
+
+
+def test_other_content_under_a_key_differs_in_its_digest() -> None:
+    """What must be refused is something else under the same key."""
+    maker = Drawer(1, "a")
+    used = next(
+        order for _ in range(100) for order in maker.orders(has_ids=False, has_options=True) if order.wanted.key
+    )
+    other = maker.other_under(used)
+    assert other.wanted.key == used.wanted.key
+    assert other.wanted.digest != used.wanted.digest
+    assert other.wanted.name != used.wanted.name
+
+
+def test_clients_of_the_frozen_contract_ask_for_single_plain_jobs() -> None:
+    """That contract has no options, no batches, and no ids made by clients."""
+    for batch in orders(1, "a", has_options=False):
+        (order,) = batch
+        assert (order.wanted.type, order.wanted.id, order.wanted.delay_ms) == (FROZEN_TYPE, "", 0)
+
+
+def test_jobs_that_fail_have_enough_attempts_and_poison_has_not() -> None:
+    """A job that fails now and then ends DONE, a poison job cannot."""
+    for order in (order for batch in orders(1, "a") for order in batch):
+        if order.wanted.type == "torture.poison":
+            assert order.wanted.fails == order.wanted.max_attempts
+        else:
+            assert order.wanted.fails < order.wanted.max_attempts

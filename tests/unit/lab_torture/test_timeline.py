@@ -1,0 +1,102 @@
+"""What is made of records for people: the timeline and the report."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.history.files import Writer, write_run
+from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Ended, Lost, Record, Run, Wanted
+from holdfast.lab.torture import report
+from holdfast.lab.torture.timeline import OTHERS, lanes_of, timeline_of
+
+SECOND = 1_000_000
+RUN = Run(
+    "embedded",
+    7,
+    faults=["kill", "stop"],
+    left_out={"engine-crash": "it has none"},
+    begun_us=10 * SECOND,
+    faults_ended_us=14 * SECOND,
+    drained_us=16 * SECOND,
+    drain_bound_s=120.0,
+    command="holdfast lab torture --seed 7",
+)
+RECORDS: list[Record] = [
+    Asked(10 * SECOND, "a/1", "a", "submit", "grpc", [Wanted("a-1"), Wanted("a-2")]),
+    Answered(11 * SECOND + 1, "a/1", ["1", "2"], existing=[1]),
+    Asked(11 * SECOND, "a/2", "a", "get", "http", job_id="1"),
+    Lost(12 * SECOND + 1, "a/2", "UNAVAILABLE"),
+    Began(12 * SECOND, "r1", "1", 1, "99"),
+    Ended(13 * SECOND + 1, "r1", "done"),
+    Broken(12 * SECOND, 13 * SECOND, "kill", "worker worker-1, 2 times"),
+    Broken(13 * SECOND, 14 * SECOND, "stop", "worker worker-1, 1.0 s"),
+]
+
+
+def test_rates_are_in_the_moments_in_which_something_happened() -> None:
+    """Each bin holds what was new, ended or lost in it, per second."""
+    timeline = timeline_of(RUN, RECORDS)
+    assert timeline.bin_s == 0.5
+    assert [index for index, rate in enumerate(timeline.acknowledged) if rate] == [2]
+    assert timeline.acknowledged[2] == 2.0  # one of two was there before
+    assert timeline.lost[4] == timeline.ended[6] == 2.0
+    assert (timeline.peace_s, timeline.drained_s) == (4.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "lanes"),
+    [
+        ("worker worker-1", ["worker-1"]),
+        ("worker worker-1, 3 times", ["worker-1"]),
+        ("node node-0, node node-1", ["node-0", "node-1"]),
+        ("server server, 0.9 s, 480 ms each sync", ["server"]),
+        ("road of the clients, 2.0 s", ["road of clients"]),
+        ("worker-2: nothing from it for 5.5 s, then nothing to it for 4.0 s", ["worker-2"]),
+        ("postgres", ["postgres"]),
+        ("by +86400 s for 1.4 s", ["kill"]),
+        ("full for 0.8 s", ["kill"]),
+        ("", ["kill"]),
+    ],
+)
+def test_lanes_are_those_whom_a_fault_hit(target: str, lanes: list[str]) -> None:
+    """Names are kept, and what else is said is not; what hit nobody in particular has a lane of its kind."""
+    assert lanes_of(Broken(0, 1, "kill", target)) == lanes
+
+
+def test_lanes_are_bounded() -> None:
+    """Who would be too many share a last lane."""
+    many = [Broken(10 * SECOND, 11 * SECOND, "kill", f"node node-{number:02}") for number in range(40)]
+    timeline = timeline_of(RUN, many)
+    assert len(timeline.lanes) == 16
+    assert timeline.lanes[-1] == OTHERS
+    assert {bar.lane for bar in timeline.bars} == set(timeline.lanes)
+
+
+def test_run_without_anything_has_a_timeline() -> None:
+    """A run that ended at once is drawn, too."""
+    assert timeline_of(Run("embedded", 1, begun_us=5), []).lanes == []
+
+
+def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
+    """All parts are there, the picture beside it."""
+    write_run(tmp_path, RUN)
+    with Writer(tmp_path / "all.jsonl") as writer:
+        for record in (*RECORDS, DamageFact("worker-2 ended by itself")):
+            writer.write(record)
+    report.write(tmp_path, "verdict: kept")
+    text = (tmp_path / "report.md").read_text()
+    assert "2 jobs, 1 attempts and 2 faults in 4 s; everything had ended 2.0 s after the last fault." in text
+    assert "| kill | 1 | worker-1 | 1.0 |" in text
+    assert "| get | http | 1 | 0 | 0 | 1 |" in text
+    assert "- engine-crash: it has none" in text
+    assert "- worker-2 ended by itself" in text
+    assert "verdict: kept" in text
+    assert "$ holdfast lab torture --seed 7" in text
+    assert "<svg" in (tmp_path / "timeline.svg").read_text()
+    assert report.size_of(tmp_path).endswith("kB")
+
+
+def test_report_of_a_run_that_did_not_drain_says_so() -> None:
+    """What had not ended within the bound is the first thing that is said."""
+    lines = report.report(Run("embedded", 1, drain_bound_s=120.0), report.numbers_of([]), "verdict: broken")
+    assert "not everything had ended 120 s after the last fault." in lines[2]
