@@ -15,7 +15,7 @@ PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 PIPELINE_ARGS ?=
 
-.PHONY: help setup demo check fmt test kills engine chromium postgres zookeeper sim bench bench-peers bench-pipeline proto docs clean
+.PHONY: help setup demo check fmt test kills engine chromium postgres zookeeper torture sim bench bench-peers bench-pipeline proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ postgres: ## install Debian's PostgreSQL, as root, for the pipeline's tests; sta
 
 zookeeper: ## install Debian's ZooKeeper, as root, for the tests of bidding; starts nothing (nothing if it is there)
 	@scripts/install_zookeeper
+
+torture: $(STAMP) ## break real processes of every topology under load (MINUTES=10 each; TOPOLOGY=, SEED=, FAULTS=all)
+	@broken=0; for topology in $(or $(TOPOLOGY),embedded microservices monolith pipeline zookeeper); do \
+	  $(BIN)/holdfast lab torture --topology $$topology --minutes $(or $(MINUTES),10) --faults $(or $(FAULTS),all) \
+	    $(if $(SEED),--seed $(SEED)) || { status=$$?; echo "torture: $$topology ended with $$status"; broken=1; }; \
+	done; exit $$broken
 
 sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches for that long
 	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1))
