@@ -84,3 +84,13 @@ async def test_fault_says_why_it_cannot_be_fired(tmp_path: Path) -> None:
     """Where there is nothing but a process, what needs more says so in a sentence."""
     async with seated(tmp_path, "server") as bare:
         assert {kind for kind, fault in FAULTS.items() if len(fault.lacking(bare).split()) > 3} >= NEEDY
+
+
+async def test_sessions_of_workers_are_not_duplicated(arena: FullArena) -> None:
+    """Two sessions under one id end the first worker, which is promised, so only other roads are doubled."""
+    fault = FAULTS["duplicate"]
+    arena.proxies = {"clients": arena.proxies["clients"], "workers": arena.proxies["clients"]}
+    told = [await fault.fire(arena, Hasty(seed)) for seed in range(4)]
+    assert [words for words in told if "clients" not in words] == []
+    arena.proxies = {"workers": arena.proxies["workers"]}
+    assert fault.lacking(arena)
