@@ -47,9 +47,9 @@ def client_of(address: str) -> RemoteJobs | RoutedJobs:
 
 async def try_out(arena: Arena, role: str) -> list[Record]:
     """Submits the jobs, kills one of that role while they run, waits until all have ended, and reads the facts."""
-    await arena.start()
     pids: list[int] = []
     try:
+        await arena.start()
         async with client_of(arena.grpc) as client:
             ids = [await _submit(client, number) for number in range(JOBS)]
             victim = next(one for one in arena.processes() if one.role == role)

@@ -13,7 +13,7 @@ from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import LEDGER, LOGGING, UNLIMITED, WORKER, options_of
-from holdfast.lab.torture.arenas.places import HOST, row_of_ports
+from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.roads import Roads
 from holdfast.lab.torture.faults import namespaces
 from holdfast.lab.torture.faults.namespaces import Namespace
@@ -32,13 +32,13 @@ class EmbeddedArena:
     def __init__(self, folder: Path, app: str) -> None:
         self._grounds = Grounds(folder, app, has_small_disk=True)
         self.folder = self._grounds.folder
-        first = row_of_ports(6)
-        self._server, self._http, *roads = (f"{HOST}:{port}" for port in range(first, first + 6))
+        self._ports = Ports(6)
+        self._server, self._http, *roads = self._ports.addresses
         self._namespace = None if namespaces.lacking() else Namespace()
         self.islands: Mapping[str, Island] = {}
         if self._namespace is not None:
             self.islands = {_ISLANDER: self._namespace}
-            roads[3] = f"{self._namespace.outside}:{first + 5}"
+            roads[3] = f"{self._namespace.outside}:{port_of(roads[3])}"
         self._clients, self._workers = Roads(roads[:2]), Roads(roads[2:])
         self.grpc, self.http = roads[:2]
         self.proxies: Mapping[str, Proxy] = {"clients": self._clients, "workers": self._workers}
@@ -55,7 +55,7 @@ class EmbeddedArena:
         await self._company.start()
 
     def _serving(self) -> KeptProgram:
-        port, http_port = (address.rpartition(":")[2] for address in (self._server, self._http))
+        port, http_port = port_of(self._server), port_of(self._http)
         arguments = [
             *("server", "--data", str(self._grounds.data), "--port", port, "--http-port", http_port),
             *options_of(LEDGER, UNLIMITED, LOGGING),
@@ -90,6 +90,7 @@ class EmbeddedArena:
             await self._workers.close()
             if self._namespace is not None:
                 self._namespace.close()
+            self._ports.close()
             self._grounds.close()
 
     def facts(self) -> list[Record]:

@@ -6,6 +6,7 @@ It does not outlive the process that started it, even a killed one.
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,10 @@ from holdfast.errors import ExitCode
 from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.torture.arenas.deaths import Deaths
 from holdfast.topology.kept_process import ready_line
-from holdfast.worker.lifeline import die_with_parent
 
 HOLDFAST = (sys.executable, "-m", "holdfast")
+#: Ends with whoever starts it.
+_MORTAL = (setpriv, "--pdeathsig", "KILL") if (setpriv := shutil.which("setpriv")) else ()
 START_S = 90.0
 STOP_S = 45.0
 _CHUNK_BYTES = 65_536
@@ -126,6 +128,7 @@ class KeptProgram:
     async def _spawn(self) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
+                *_MORTAL,
                 *self._part.command,
                 cwd=self.log.parent,
                 env=self._environment,
@@ -133,7 +136,6 @@ class KeptProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,  # a Ctrl-C at the terminal is for the lab, which ends it
-                preexec_fn=die_with_parent,
             )
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:

@@ -16,7 +16,7 @@ from holdfast.lab.torture.arenas.engines import PostgresEngine
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import EVER_MS, LEASE_MS, LOGGING, SLOTS, options_of
-from holdfast.lab.torture.arenas.places import HOST, row_of_ports
+from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.roads import Roads
 from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
 
@@ -54,11 +54,11 @@ class PipelineArena:
         self._postgres = PostgresEngine(self._directory, self._grounds.deaths)
         self.engines: Sequence[Engine] = [self._postgres]
         roles = {role: count for stage in _STAGES for role, count in stage.items()}
-        first = row_of_ports(sum(roles.values()) + 3)
-        ports = iter(range(first, first + sum(roles.values()) + 3))
-        self._ports = {role: [next(ports) for _ in range(count)] for role, count in roles.items()}
-        self._grpc = next(ports)
-        self._roads = Roads([f"{HOST}:{next(ports)}", f"{HOST}:{next(ports)}"])
+        self._held = Ports(sum(roles.values()) + 3)
+        places = iter(self._held.addresses)
+        self._places = {role: [next(places) for _ in range(count)] for role, count in roles.items()}
+        self._grpc = next(places)
+        self._roads = Roads(list(places))
         self.grpc, self.http = self._roads.places
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
         self._clock = DatabaseClock(self._grounds.clock)
@@ -68,11 +68,12 @@ class PipelineArena:
         self._company = Company(self._grounds.deaths, *stages, may_refuse=True)
 
     def _program(self, role: str, index: int) -> KeptProgram:
-        words = {name: ",".join(map(str, ports)) for name, ports in self._ports.items()}
-        more = {"index": index, "grpc": self._grpc, "slots": SLOTS, "lease_ms": LEASE_MS}
+        words = {name: ",".join(map(port_of, places)) for name, places in self._places.items()}
+        more = {"index": index, "grpc": port_of(self._grpc), "slots": SLOTS, "lease_ms": LEASE_MS}
         command, *options = _COMMANDS[role].format(**words, **more).split()
         app = ["--app", self._grounds.app] if role == "worker" else []
-        arguments = ["pipeline", command, "--port", str(self._ports[role][index]), *options, *app, *options_of(LOGGING)]
+        port = port_of(self._places[role][index])
+        arguments = ["pipeline", command, "--port", port, *options, *app, *options_of(LOGGING)]
         return self._grounds.program(role, f"{role}-{index}", arguments, may_refuse=True)
 
     async def start(self) -> None:
@@ -81,7 +82,7 @@ class PipelineArena:
         self._clock.connect(url)
         for program in self._company.programs:
             program.tell(HOLDFAST_DATABASE=url, HOLDFAST_RETAIN_MS=str(EVER_MS), **_QUICK)
-        await self._roads.open([f"{HOST}:{self._grpc}", f"{HOST}:{self._ports['gateway'][0]}"])
+        await self._roads.open([self._grpc, *self._places["gateway"]])
         await self._company.start()
 
     def processes(self) -> list[Process]:
@@ -104,6 +105,7 @@ class PipelineArena:
             await self._company.stop()
         finally:
             await self._roads.close()
+            self._held.close()
             await self._postgres.stop()
 
     def facts(self) -> list[Record]:

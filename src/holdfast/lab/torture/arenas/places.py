@@ -1,27 +1,47 @@
-"""Ports that stay free while whoever has them is replaced."""
+"""Ports that are kept while whoever has them is replaced.
+
+A port is held by a socket that is bound and does not listen: whoever looks for a free one passes it by, and whoever it
+is meant for can have it nevertheless.
+"""
 
 import contextlib
 import random
 import socket
-from collections.abc import Collection
 
 HOST = "127.0.0.1"
 #: Outside the range from which outgoing connections take their ports.
 _PORTS = range(15_000, 30_000)
 
 
-def row_of_ports(count: int = 1, but: Collection[int] = ()) -> int:
-    """The first of so many free ports in a row, none of which is among those that are taken already."""
-    draw = random.SystemRandom()
-    while True:
-        first = draw.choice(_PORTS)
-        row = range(first, first + count)
-        if not any(port in but for port in row) and all(_is_free(port) for port in row):
-            return first
+class Ports:
+    """Ports in a row; `close` lets go of them."""
+
+    def __init__(self, count: int) -> None:
+        draw = random.SystemRandom()
+        while True:
+            self._held: list[socket.socket] = []
+            self.first = draw.choice(_PORTS)
+            with contextlib.suppress(OSError):
+                for port in range(self.first, self.first + count):
+                    self._hold(port)
+                break
+            self.close()
+        self.addresses = [f"{HOST}:{port}" for port in range(self.first, self.first + count)]
+
+    def _hold(self, port: int) -> None:
+        with socket.socket() as probe:  # one that shares with nobody
+            probe.bind((HOST, port))
+        held = socket.socket()
+        self._held.append(held)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((HOST, port))
+
+    def close(self) -> None:
+        """Anybody may have them."""
+        for held in self._held:
+            held.close()
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe, contextlib.suppress(OSError):
-        probe.bind((HOST, port))
-        return True
-    return False
+def port_of(address: str) -> str:
+    """What stands behind the colon."""
+    return address.rpartition(":")[2]

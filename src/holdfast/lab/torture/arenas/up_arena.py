@@ -16,7 +16,7 @@ from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import LOGGING, UNLIMITED, options_of
-from holdfast.lab.torture.arenas.places import HOST, row_of_ports
+from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.roads import Roads
 from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
 
@@ -69,11 +69,10 @@ class UpArena:
         self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
         self._grounds = Grounds(folder, app, has_small_disk=True)
         self.folder = self._grounds.folder
-        first = row_of_ports(plan.ports + 1)
-        http = first + plan.ports
-        self._doors = [f"{HOST}:{port}" for port in (*range(first, first + plan.doors), http)]
-        roads_first = row_of_ports(plan.doors + 1, but=range(first, http + 1))
-        self._roads = Roads([f"{HOST}:{port}" for port in range(roads_first, roads_first + plan.doors + 1)])
+        self._ports = Ports(plan.ports + plan.doors + 2)
+        served, roads = self._ports.addresses[: plan.ports + 1], self._ports.addresses[plan.ports + 1 :]
+        self._doors = [*served[: plan.doors], served[-1]]
+        self._roads = Roads(roads)
         self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
         self.engines: Sequence[Engine] = ()
@@ -81,7 +80,7 @@ class UpArena:
         self.disk: Disk | None = self._grounds.disk
         arguments = [
             *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
-            *("--port", str(first), "--http-port", str(http)),
+            *("--port", port_of(served[0]), "--http-port", port_of(served[-1])),
             *plan.arguments,
             *options_of(UNLIMITED, LOGGING),
         ]
@@ -134,6 +133,7 @@ class UpArena:
         finally:
             self._pins.close()
             await self._roads.close()
+            self._ports.close()
             self._grounds.close()
 
     def facts(self) -> list[Record]:
