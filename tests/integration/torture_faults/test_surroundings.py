@@ -45,6 +45,11 @@ threading.Thread(target=hear, daemon=True).start()
 for said in sys.stdin:
     line.sendall(said.strip().encode())
 """
+OWNING = """
+from holdfast.lab.torture.faults.namespaces import Namespace
+print(Namespace().name, flush=True)
+input()
+"""
 
 
 def skip_if(reason: str) -> None:
@@ -245,6 +250,23 @@ def test_namespaces_leave_nothing_behind() -> None:
         lambda: [device for device in devices if Path(f"/sys/class/net/{device}").exists()], lambda left: not left
     )
     assert [name for name in names if Path(f"/run/netns/{name}").exists()] == []
+
+
+def owning() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", OWNING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def test_what_a_killed_owner_left_is_taken_away_by_the_next() -> None:
+    """A namespace outlives the process that made it, and not the making of another one; those in use stay."""
+    skip_if(namespaces.lacking())
+    with Namespace() as ours, owning() as owner:
+        assert owner.stdout is not None
+        left = Path("/run/netns") / owner.stdout.readline().decode().strip()
+        owner.kill()
+        owner.wait()
+        assert left.exists()
+        Namespace().close()
+        assert (left.exists(), (left.parent / ours.name).exists()) == (False, True)
 
 
 def test_process_inside_is_the_command_itself() -> None:

@@ -6,6 +6,7 @@ whoever lives in it. Servers stay on loopback: a proxy of ours listens on `outsi
 Each side knows the other's hardware address for good. A direction is cut by telling its sender a wrong one: packets go
 out and nobody takes them, so nothing is refused or reset, and the other direction is as good as before. That is below
 TCP, where no proxy gets. Names and addresses are drawn, so several can be at a time; with the namespace all goes.
+What a killed owner has left behind is taken away by the next.
 """
 
 import functools
@@ -20,10 +21,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from holdfast.lab.torture.faults import leftovers
+
 #: Of networks that nobody routes to (RFC 2544).
 _RANGE = ipaddress.ip_network("198.18.0.0/15")
-_PREFIX = 30
+_NETWORK_BITS = 30
 _ATTEMPTS = 20
+_OUTSIDE, _INSIDE = "o", "i"
+_NAMED = "holdfast-"
 _NOBODY = "02:00:00:00:00:00"
 
 
@@ -42,16 +47,18 @@ class Namespace:
     def __init__(self) -> None:
         """Raises `OSError` where `lacking` says why not."""
         self._ip = _ip_program()
+        leftovers.sweep(self._take_away)
         mark = secrets.token_hex(4)
-        self.name = f"holdfast-{mark}"
+        self.name = f"{_NAMED}{mark}"
         network = _free_network(self._ip)
         ours, theirs = (str(address) for address in network.hosts())
-        self._outside = _Side(f"hf{mark}o", ours, _hardware(mark, 1))
-        self._inside = _Side(f"hf{mark}i", theirs, _hardware(mark, 2))
+        self._outside = _Side(_device(self.name, _OUTSIDE), ours, _hardware(mark, 1))
+        self._inside = _Side(_device(self.name, _INSIDE), theirs, _hardware(mark, 2))
         #: Our address, for those inside.
         self.outside = ours
         #: The address of those inside.
         self.inside = theirs
+        self._claim = leftovers.Claim(self.name)
         try:
             self._make()
         except BaseException:
@@ -81,8 +88,12 @@ class Namespace:
 
     def close(self) -> None:
         """Takes it away; whoever still lives in it has no network. A second time does nothing."""
+        self._take_away(self.name)
+        self._claim.release()
+
+    def _take_away(self, name: str) -> None:
         # Each for itself: after a failure, only some of it may be there.
-        for words in (("link", "delete", self._outside.device), ("netns", "delete", self.name)):
+        for words in (("link", "delete", _device(name, _OUTSIDE)), ("netns", "delete", name)):
             with suppress(OSError):
                 self._outside_ip(*words)
 
@@ -95,7 +106,7 @@ class Namespace:
         )
         self._inside_ip("link", "set", "lo", "up")
         for run, side in ((self._outside_ip, ours), (self._inside_ip, theirs)):
-            run("address", "add", f"{side.address}/{_PREFIX}", "dev", side.device)
+            run("address", "add", f"{side.address}/{_NETWORK_BITS}", "dev", side.device)
             run("link", "set", side.device, "up")
         self.mend()
 
@@ -129,6 +140,11 @@ def _ip_program() -> str:
     return found
 
 
+def _device(name: str, side: str) -> str:
+    """Short enough for the kernel."""
+    return f"hf{name.removeprefix(_NAMED)}{side}"
+
+
 def _hardware(mark: str, side: int) -> str:
     """One of those that nobody has by birth, and never that of nobody."""
     return ":".join(["02", *(mark[at : at + 2] for at in range(0, len(mark), 2)), f"{side:02x}"])
@@ -137,10 +153,10 @@ def _hardware(mark: str, side: int) -> str:
 def _free_network(program: str) -> ipaddress.IPv4Network:
     """A network that no interface of ours has yet."""
     taken = _run(program, "-4", "-oneline", "address", "show")
-    size = 1 << (_RANGE.max_prefixlen - _PREFIX)
+    size = 1 << (_RANGE.max_prefixlen - _NETWORK_BITS)
     for _ in range(_ATTEMPTS):
         first = int(_RANGE.network_address) + size * secrets.randbelow(_RANGE.num_addresses // size)
-        network = ipaddress.IPv4Network((first, _PREFIX))
+        network = ipaddress.IPv4Network((first, _NETWORK_BITS))
         if not any(f" {address}/" in taken for address in network.hosts()):
             return network
     raise OSError(f"no free network in {_RANGE}")
