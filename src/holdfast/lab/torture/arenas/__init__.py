@@ -15,6 +15,7 @@ _MAKERS = {
     "microservices": ("microservices", "microservices"),
     "monolith": ("monolith", "monolith"),
     "pipeline": ("pipeline", "PipelineArena"),
+    "zookeeper": ("zookeeper", "ZooKeeperArena"),
 }
 TOPOLOGIES = tuple(_MAKERS)
 

@@ -47,6 +47,7 @@ def microservices(folder: Path, app: str) -> UpArena:
             seat_of=_seat_of,
             read=_read,
             pinned=("job",),
+            is_forgetful=True,
         ),
     )
 

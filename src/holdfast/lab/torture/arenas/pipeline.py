@@ -12,11 +12,11 @@ from holdfast.lab.torture.arenas import pipeline_facts
 from holdfast.lab.torture.arenas.clocks import ShortClock
 from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.database_clock import DatabaseClock
-from holdfast.lab.torture.arenas.engines import PostgresEngine
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import EVER_MS, LEASE_MS, LOGGING, SLOTS, options_of
 from holdfast.lab.torture.arenas.places import Ports, port_of
+from holdfast.lab.torture.arenas.postgres_engine import PostgresEngine
 from holdfast.lab.torture.arenas.roads import Roads
 from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast.journal import OsDisk, pin
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.history.records import Record
+from holdfast.lab.torture.arenas.clocks import ShortClock
 from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
@@ -41,6 +42,8 @@ class Plan:
     read: Callable[[Path], list[Record]]
     #: Folders of journals in the data that are kept from their first event on.
     pinned: Sequence[str] = ()
+    #: Whether it forgets what ended a day ago, whatever it is told.
+    is_forgetful: bool = False
 
 
 class Seat:
@@ -76,7 +79,7 @@ class UpArena:
         self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
         self.engines: Sequence[Engine] = ()
-        self.clock: Clockwork | None = self._grounds.clock
+        self.clock: Clockwork | None = ShortClock(self._grounds.clock) if plan.is_forgetful else self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
         arguments = [
             *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),

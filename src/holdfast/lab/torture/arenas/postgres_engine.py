@@ -1,4 +1,4 @@
-"""What topologies stand on: a PostgreSQL, the servers of a ZooKeeper ensemble. Both come back by themselves."""
+"""The PostgreSQL that the pipeline stands on; it comes back by itself."""
 
 import asyncio
 from pathlib import Path

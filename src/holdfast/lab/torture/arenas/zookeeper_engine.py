@@ -1,0 +1,80 @@
+"""The ensemble that the zookeeper topology stands on: three servers, each an engine of its own."""
+
+import asyncio
+from pathlib import Path
+
+from holdfast.lab.compare.process_tree import argv, tree
+from holdfast.lab.torture.arenas.deaths import Deaths
+from holdfast.topology.private_zookeeper import PrivateZooKeeper
+
+SERVERS = 3
+
+
+class ServerEngine:
+    """One server. Implements the port `Engine`."""
+
+    def __init__(self, ensemble: PrivateZooKeeper, index: int, deaths: Deaths) -> None:
+        self.name = f"zookeeper-{index + 1}"
+        self._ensemble = ensemble
+        self._index = index
+        self._deaths = deaths
+        self._changing = asyncio.Lock()
+        self._known = 0
+
+    def pids(self) -> list[int]:
+        """Its process; empty while it is down."""
+        return [pid for pid in tree(self._pid) if argv(pid)] if self._known else []
+
+    async def crash(self) -> None:
+        """Kill -9, and started again; returns once it serves."""
+        async with self._changing:
+            self._deaths.expect(self._pid)
+            await asyncio.to_thread(self._ensemble.kill, self._index)
+            self._ensemble.start_server(self._index)
+            await asyncio.to_thread(self._ensemble.serving, self._index)
+            self._known = self._pid
+
+    def begin(self) -> None:
+        """It runs."""
+        self._known = self._pid
+
+    def notice(self) -> None:
+        """Says so if it is another one than before, and nobody had ended that."""
+        if self._known and not self._changing.locked() and self._pid != self._known:
+            self._deaths.ended(self.name, self._known, -1)
+            self._known = self._pid
+
+    def end(self) -> None:
+        """It is about to be stopped."""
+        self.notice()
+        self._known = 0
+
+    @property
+    def _pid(self) -> int:
+        return self._ensemble.servers[self._index].pid
+
+
+class EnsembleEngines:
+    """All servers: they start together and end together."""
+
+    def __init__(self, directory: Path, deaths: Deaths) -> None:
+        self._ensemble = PrivateZooKeeper(directory, SERVERS)
+        self.servers = [ServerEngine(self._ensemble, index, deaths) for index in range(SERVERS)]
+
+    async def start(self) -> str:
+        """The hosts, once every server serves."""
+        hosts = await asyncio.to_thread(self._ensemble.start)
+        for server in self.servers:
+            server.begin()
+        return hosts
+
+    def notice(self) -> None:
+        """Whoever was replaced without anybody having ended it is said to be."""
+        for server in self.servers:
+            server.notice()
+
+    async def stop(self) -> None:
+        """Ends all of them."""
+        for server in self.servers:
+            server.end()
+        await asyncio.to_thread(self._ensemble.stop)

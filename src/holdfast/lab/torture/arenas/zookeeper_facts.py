@@ -1,0 +1,133 @@
+"""What the nodes of an ensemble say of jobs, and what must not be there once all of them have ended."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from holdfast.backends.zookeeper import records
+from holdfast.backends.zookeeper.paths import Paths
+from holdfast.backends.zookeeper.transactions import Node, Stat
+from holdfast.core.model import Extra, Result
+from holdfast.errors import HoldfastError
+from holdfast.lab.history.records import TERMINAL, DamageFact, EndFact, JobFact, Record
+from holdfast.lab.torture.arenas.event_facts import NAME
+from holdfast.lab.torture.jobs import run_of
+
+_STORE = "ensemble"
+_CONNECT_S = 60.0
+_SESSION_S = 10.0
+#: So many questions are on their way at a time.
+_TOGETHER = 200
+_PAYLOAD, _RESULT = "payload", "result"
+
+
+def read(hosts: str, root: str) -> list[Record]:
+    """Everything below the root, as a server knows it that is up to date."""
+    client = KazooClient(hosts, timeout=_SESSION_S)
+    client.start(timeout=_CONNECT_S)
+    try:
+        client.sync(root)
+        return list(_Nodes(client, Paths(root)).facts())
+    finally:
+        client.stop()
+        client.close()
+
+
+class _Nodes:
+    """Many nodes, asked for together."""
+
+    def __init__(self, client: KazooClient, paths: Paths) -> None:
+        self._client = client
+        self._paths = paths
+
+    def facts(self) -> Iterator[Record]:
+        """Jobs, ends, and damage."""
+        ids = self._ids()
+        below = self._children([self._paths.record(job_id) for job_id in ids])
+        nodes = self._get([self._paths.record(job_id) for job_id in ids])
+        ended = [job_id for job_id, names in zip(ids, below, strict=True) if _RESULT in names]
+        results = dict(zip(ended, self._get([self._paths.result(job_id) for job_id in ended]), strict=True))
+        are_all_over = True
+        for job_id, names, node in zip(ids, below, nodes, strict=True):
+            try:
+                record = records.kept_of(node).record
+                result = records.result_of(results[job_id]) if job_id in results else None
+            except HoldfastError as error:
+                yield DamageFact(error.message, job_id)
+                continue
+            are_all_over &= record.state in TERMINAL
+            yield from _facts_of(record, result, set(names))
+        if are_all_over:
+            yield from self._left()
+
+    def _ids(self) -> list[str]:
+        shards = sorted({path.rpartition("/")[0] for path in map(self._paths.record, _SHARD_IDS)})
+        return [job_id for names in self._children(shards) for job_id in names]
+
+    def _left(self) -> Iterator[Record]:
+        """What waits, is delayed or is held although every job has ended."""
+        paths = self._paths
+        for what, top, depth in (
+            ("waits", paths.waiting, 3),
+            ("is delayed", paths.delayed, 2),
+            ("is held", paths.held, 2),
+        ):
+            level = [top]
+            for _ in range(depth):
+                below = self._children(level)
+                level = [f"{path}/{name}" for path, names in zip(level, below, strict=True) for name in names]
+            yield from (DamageFact(f"every job has ended, and one {what}: {path}") for path in level)
+
+    def _children(self, paths: Sequence[str]) -> list[list[str]]:
+        return self._together(self._client.get_children_async, paths, [])
+
+    def _get(self, paths: Sequence[str]) -> list[Node]:
+        return [_node(*found) for found in self._together(self._client.get_async, paths, None)]
+
+    def _together(self, ask: Callable[[str], Any], paths: Sequence[str], nothing: Any) -> list[Any]:  # noqa: ANN401
+        """The answers in order; a node that has gone meanwhile gives nothing."""
+        found = []
+        for first in range(0, len(paths), _TOGETHER):
+            for asked in [ask(path) for path in paths[first : first + _TOGETHER]]:
+                try:
+                    found.append(asked.get(timeout=_CONNECT_S))
+                except NoNodeError:
+                    found.append(nothing)
+        return found
+
+
+#: One for each folder of jobs.
+_SHARD_IDS = [f"{number:02x}" for number in range(256)]
+
+
+def _node(data: bytes, stat: Any) -> Node:  # noqa: ANN401 - kazoo has no types
+    return Node(data, Stat(stat.version, stat.czxid, stat.mzxid, stat.mtime, stat.ephemeralOwner, stat.numChildren))
+
+
+def _facts_of(record: records.Record, result: Result | None, names: set[str]) -> Iterator[Record]:
+    said = record.extra or Extra()
+    yield JobFact(
+        id=record.id,
+        name=dict(said.labels).get(NAME, ""),
+        state=record.state,
+        type=record.template.type,
+        queue=record.template.queue,
+        priority=record.template.priority,
+        store=_STORE,
+        key=said.request_id,
+        not_before_ms=record.not_before_ms,
+        created_ms=record.created_ms,
+        grants=record.grants,
+        token=result.token if result else 0,
+        run=run_of(result.output) if result and result.output else "",
+        retry_of=said.retry_of,
+    )
+    if result is not None:
+        yield EndFact(record.id, result.state, result.token)
+    if (record.state in TERMINAL) != (result is not None) or (result is not None and result.state != record.state):
+        ended = f"a result of {result.state}" if result else "no result"
+        yield DamageFact(f"its record has the state {record.state}, and there is {ended}", record.id)
+    if record.state in TERMINAL and (left := names - {_PAYLOAD, _RESULT}):
+        yield DamageFact(f"it has ended, and has {', '.join(sorted(left))}", record.id)
