@@ -159,7 +159,7 @@ def sound() -> tuple[Run, list[Record]]:
     build.break_("kill", "server")
     _interrupted(build)
     _unheard(build)
-    build.break_("duplicate", "clients")
+    build.break_("duplicate", "clients", lasts_us=5_000)
     _doubled(build)
     ended_us = build.now_us()
     drained_us = build.now_us()

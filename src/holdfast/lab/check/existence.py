@@ -83,8 +83,7 @@ def duplicated(history: History, tally: Tally) -> Iterator[Suspect]:
         asks = [ask for ask in every if not ask.is_refused or history.may_be_doubled(ask.call)]
         if not asks or not _is_one_job(history, asks):
             continue
-        is_doubled = len(asks) > 1 or history.may_be_doubled(asks[0].call)
-        tally.cases += is_doubled
+        tally.cases += len(asks) > 1 or history.is_asked_while_doubling(asks[0].call)
         yield from _two_of_a_name(history, name, asks)
     yield from _two_of_a_key(history)
 

@@ -198,13 +198,21 @@ class History:
     # -- what was broken
 
     @cached_property
+    def _doublings(self) -> list[Broken]:
+        return [one for one in self.broken if "duplicat" in one.kind]
+
+    @cached_property
     def _doubled_from_us(self) -> int | None:
         """From when on connections may have been doubled; those of that time may live as long as the run."""
-        return next((one.at_us for one in self.broken if "duplicat" in one.kind), None)
+        return self._doublings[0].at_us if self._doublings else None
 
     def may_be_doubled(self, call: Call) -> bool:
-        """Whether what was asked may have reached the other end twice."""
+        """Whether what was asked can have reached the other end twice."""
         return self._doubled_from_us is not None and self._doubled_from_us <= call.heard_us
+
+    def is_asked_while_doubling(self, call: Call) -> bool:
+        """Whether it was asked at a time when new connections were doubled."""
+        return any(one.at_us <= call.heard_us and one.until_us >= call.asked_us for one in self._doublings)
 
     @cached_property
     def has_stepped_clocks(self) -> bool:
