@@ -1,5 +1,6 @@
 """From what somebody wants to run to the verdict: the arena, the run, the judge and the report."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,11 @@ def checked_topology(name: str) -> str:
 async def perform(settings: Settings, tell: Tell) -> None:
     """The run itself; what it leaves in the folder can be judged, however it ended."""
     arena = arena_of(settings.topology, settings.folder / "arena")
-    await Torture(settings, arena, FAULTS, tell).run()
+    try:
+        await Torture(settings, arena, FAULTS, tell).run()
+    except asyncio.CancelledError:
+        tell(f"ended early; `holdfast lab check {settings.folder}` judges what there is")
+        raise
 
 
 def conclude(folder: Path) -> Verdict:
