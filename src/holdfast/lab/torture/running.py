@@ -116,15 +116,13 @@ class Torture:
         self._load.run()
         self._quiet_since_us = now_us()
         end_s = time.monotonic() + self._settings.minutes * 60
-        try:
-            for strike in strikes(self._settings.seed, list(self._faults)):
-                if not await self._progress(strike.jobs, end_s):
-                    break
-                await self._strike(strike)
-            else:
-                await self._progress(math.inf, end_s)
-        finally:
-            self._save(faults_ended_us=now_us())
+        for strike in strikes(self._settings.seed, list(self._faults)):
+            if not await self._progress(strike.jobs, end_s):
+                break
+            await self._strike(strike)
+        else:
+            await self._progress(math.inf, end_s)
+        self._save(faults_ended_us=now_us())
 
     async def _in_peace(self) -> None:
         self._tell(f"no more faults; waiting up to {DRAIN_BOUND_S:g} s until all jobs have ended")
