@@ -7,6 +7,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FUZZ_STAMP := $(VENV)/.fuzz
 WORKERS ?= 2
 PYTEST_ARGS ?=
 KILLS ?= 30
@@ -15,7 +16,7 @@ PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 PIPELINE_ARGS ?=
 
-.PHONY: help setup demo check fmt test kills engine chromium postgres zookeeper torture sim bench bench-peers bench-pipeline proto docs clean
+.PHONY: help setup demo check fmt test fuzz kills engine chromium postgres zookeeper torture sim bench bench-peers bench-pipeline proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +48,14 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 
 test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+fuzz: $(FUZZ_STAMP) ## try inputs that nobody should send (MINUTES=5 for all together; TARGET=name, SEED=n)
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED))
+
+# Without it, inputs are changed blindly: there is no wheel for every Python.
+$(FUZZ_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: going on without atheris'
+	@touch $@
 
 kills: $(STAMP) ## kill -9 every role of every design, and what they stand on, under load (KILLS=30 each, over an hour; SEED=n)
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -p no:cacheprovider -rP $(PYTEST_ARGS) \

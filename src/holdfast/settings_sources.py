@@ -141,7 +141,7 @@ def _read_toml(path: Path, problems: list[str]) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"expected {path.name} to be a readable TOML file, got: {error}")
         return {}
 

@@ -5,6 +5,7 @@ the zone and the day. A day whose clock stands at one offset throughout is arith
 minute by minute.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -15,6 +16,8 @@ from cronsim import CronSim
 #: A clock change moves what a day gives by so many days at most: the widest left out or repeated a whole one.
 NEIGHBOURS = 2
 
+#: A range of one with a step, which CronSim would take for all from there on.
+_LONE_RANGE = re.compile(r"\b([0-9A-Za-z]+)-\1/0*[1-9][0-9]*\b")
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 #: How long an expression may have nothing to say; no calendar makes a day wait longer than forty years.
@@ -30,7 +33,7 @@ class Expression:
     __slots__ = ("_months", "_rule", "has_fixed_hour", "is_wall", "seconds")
 
     def __init__(self, five: str) -> None:
-        self._rule = rule = CronSim(five, datetime(2000, 1, 1, tzinfo=UTC))
+        self._rule = rule = CronSim(_LONE_RANGE.sub(r"\1", five), datetime(2000, 1, 1, tzinfo=UTC))
         minute, hour, *_ = five.split()
         #: Goes by the clock on the wall; else by what really passes.
         self.is_wall = not minute.startswith("*") and not hour.startswith("*")

@@ -27,7 +27,7 @@ def place_in(cursor: str, kind: type[Place], query: object) -> Place | None:
         data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         # By its type, so that nothing is built that is deeper or larger than a place.
         place, _ = msgspec.msgpack.decode(data, type=tuple[kind, int])  # type: ignore[valid-type]
-    except (binascii.Error, msgspec.MsgspecError):
+    except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return place if cursor_at(place, query) == cursor else None
 

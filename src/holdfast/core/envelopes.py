@@ -19,6 +19,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast import limits
+from holdfast.core.unreadable import reading, unreadable
 
 #: Changes whenever `_Kept.mark` or what it covers does.
 DIGEST_VERSION = 1
@@ -216,7 +217,10 @@ class Envelopes:
 
     def decode(self, data: bytes) -> EnvelopeEvent:
         """Raises `msgspec.ValidationError` for what no version ever wrote."""
-        return _event_decoder.decode(data)
+        try:
+            return _event_decoder.decode(data)
+        except UnicodeDecodeError as error:
+            raise unreadable(error) from error
 
     def image(self) -> Iterator[bytes]:
         """The state in chunks of bounded size; equal states give equal bytes."""
@@ -232,6 +236,7 @@ class Envelopes:
         if rows:
             yield _encoder.encode(_Chunk(rows=rows))
 
+    @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
         """The state becomes that of the image; raises `msgspec.ValidationError` for bytes it never wrote."""
         self._clear()

@@ -8,6 +8,7 @@ are only ever added at the end, with a default, and a tag is never reused (see `
 import msgspec
 
 from holdfast.core.model import NewJob, Note, QueueMode, Result, ScheduleSpec, Template
+from holdfast.core.unreadable import unreadable
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -196,4 +197,7 @@ def join(encoded: list[bytes]) -> bytes:
 
 def decode(body: bytes) -> list[AnyEvent]:
     """The events of one frame; raises `msgspec.ValidationError` for what no version ever wrote."""
-    return _decoder.decode(body)
+    try:
+        return _decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise unreadable(error) from error

@@ -15,6 +15,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import QUEUED, TERMINAL
 from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
 from holdfast.core.ready_queue import FRESH
+from holdfast.core.unreadable import reading
 
 _JOBS_PER_CHUNK = 2_000
 #: Each may carry a payload of a megabyte.
@@ -170,6 +171,7 @@ def _lease_row(lease: Lease) -> _LeaseRow:
     return _LeaseRow(lease.token, lease.job.id, lease.worker, lease.granted_ms, lease.lease_ms, lease.expires_ms)
 
 
+@reading()
 def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
     """The ledger that `dump` was given; raises `msgspec.ValidationError` for bytes it never wrote."""
     book = Book(config.dedup_keys_max)
@@ -201,6 +203,8 @@ def load_jobs(book: Book, templates: list[Template], rows: list[JobRow]) -> Iter
     """Puts jobs back into a book and yields them; where those wait that do is up to the caller."""
     known = [book.intern(template) for template in templates]
     for row in rows:
+        if row.id in book.jobs:
+            raise msgspec.ValidationError("the image has a job twice")
         job = _job(row, known[row.template], book.listing.chunk_for(row.created_ms))
         book.jobs[job.id] = job
         book.listing.jobs_in(job.chunk).append(job)

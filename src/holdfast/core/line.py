@@ -20,6 +20,7 @@ from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.core.model import SIM_TYPE, Job, Template
 from holdfast.core.ready_queue import LaneKey, ReadyQueue
+from holdfast.core.unreadable import reading, unreadable
 from holdfast.errors import Code
 
 #: Changes whenever `_fingerprint` or what it covers does.
@@ -210,7 +211,10 @@ class Line:
 
     def decode(self, data: bytes) -> LineEvent:
         """Raises `msgspec.ValidationError` for what no version ever wrote."""
-        return _event_decoder.decode(data)
+        try:
+            return _event_decoder.decode(data)
+        except UnicodeDecodeError as error:
+            raise unreadable(error) from error
 
     def image(self) -> Iterator[bytes]:
         """The state in chunks of bounded size; equal states give equal bytes."""
@@ -219,6 +223,7 @@ class Line:
         while part := list(islice(jobs, _ROWS_PER_CHUNK)):
             yield _encoder.encode(_Chunk(rows=[_row(job) for job in part]))
 
+    @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
         """The state becomes that of the image; raises `msgspec.ValidationError` for bytes it never wrote."""
         self._clear()

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.core.book import Book
 from holdfast.core.image import JobRow, dump_jobs, load_jobs
 from holdfast.core.model import Template
+from holdfast.core.unreadable import reading
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ def dump(book: Book, workers: Mapping[str, str], shared: AbstractSet[str]) -> It
         yield _encoder.encode(_Chunk(finished=ids))
 
 
+@reading()
 def load(chunks: Iterable[bytes], dedup_keys_max: int) -> tuple[Book, dict[str, str], list[str]]:
     """What `dump` was given; raises `msgspec.ValidationError` for bytes it never wrote."""
     book, workers, shared = Book(dedup_keys_max), dict[str, str](), list[str]()

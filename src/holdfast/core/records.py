@@ -40,6 +40,7 @@ from holdfast.core.record_events import (
 from holdfast.core.record_image import dump, load
 from holdfast.core.tasks import TaskManager, end, unknown_job
 from holdfast.core.text import as_text
+from holdfast.core.unreadable import reading, unreadable
 from holdfast.core.validation import check_reason, invalid
 
 #: Changes whenever the book's does, or what is added to it here.
@@ -79,12 +80,16 @@ class Records:
 
     def decode(self, data: bytes) -> RecordEvent:
         """The same back; `msgspec.MsgspecError` for what no version ever wrote."""
-        return _decoder.decode(data)
+        try:
+            return _decoder.decode(data)
+        except UnicodeDecodeError as error:
+            raise unreadable(error) from error
 
     def image(self) -> Iterator[bytes]:
         """The whole state."""
         return dump(self.book, self.workers, self.shared)
 
+    @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Becomes the state of an image."""
         book, workers, shared = load(chunks, self._keys_max)

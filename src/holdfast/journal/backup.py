@@ -128,7 +128,7 @@ def read_backup(disk: Disk) -> Backup:
     data = read_whole(disk, BACKUP_NAME)
     try:
         backup = msgspec.json.decode(data, type=Backup)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotABackupError(
             f"the file {BACKUP_NAME} cannot be read: {error}; use another backup, or the Holdfast that made this one",
             reason="BACKUP_UNREADABLE",

@@ -85,7 +85,7 @@ class Codec:
         """A result by the return annotation; raises ResultTypeError if it does not fit."""
         try:
             return self._result_decoder.decode(output) if output else None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ResultTypeError(f"the result of {self._name}() does not fit its annotation: {error}") from error
 
     # -- to the payload
@@ -171,7 +171,7 @@ def decode_any(output: bytes) -> Any:  # noqa: ANN401 - whatever it holds
     """An output as plain values; what is not JSON stays bytes."""
     try:
         return msgspec.json.decode(output) if output else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return output
 
 

@@ -72,14 +72,20 @@ def join(last_ms: int, events: list[bytes]) -> bytes:
 
 
 def split(body: bytes) -> tuple[int, list[bytes]]:
-    """The log time of the last event of a frame, and its events."""
+    """The log time of the last event of a frame, and its events; `msgspec.ValidationError` for any other body."""
     events, at = [], _TIME.size
-    while at < len(body):
-        (size,) = _SIZE.unpack_from(body, at)
-        at += _SIZE.size
-        events.append(body[at : at + size])
-        at += size
-    return _TIME.unpack_from(body)[0], events
+    try:
+        while at < len(body):
+            (size,) = _SIZE.unpack_from(body, at)
+            at += _SIZE.size
+            events.append(body[at : at + size])
+            at += size
+        (last_ms,) = _TIME.unpack_from(body)
+    except struct.error as error:
+        raise msgspec.ValidationError(f"the frame is cut off: {error}") from error
+    if at != len(body):
+        raise msgspec.ValidationError("the last event of the frame is cut off")
+    return last_ms, events
 
 
 class Recovered(msgspec.Struct):
@@ -170,8 +176,8 @@ def _restore(machine: Machine, disk: Disk, header: SnapshotHeader, digest_versio
 
 def _replay(machine: Machine, frame: Frame) -> int:
     """Applies one frame and compares the digest; returns its log time."""
-    last_ms, events = split(frame.body)
     try:
+        last_ms, events = split(frame.body)
         for data in events:
             machine.apply(machine.decode(data))
     except msgspec.MsgspecError as error:

@@ -13,6 +13,7 @@ ROOT = "/holdfast"
 PORT = 2_181
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+_MILLISECONDS = re.compile(r"[0-9]{1,18}")
 _PORT_MAX = 65_535
 _SERVERS_MAX = 64
 _RESERVED = "zookeeper"
@@ -41,7 +42,10 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
 
 def ensemble_of(text: str) -> Ensemble:
     """What a URL or a setting names, the scheme being optional; `InvalidArgumentError` says what is wrong with it."""
-    parts = urlsplit(f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}")
+    try:
+        parts = urlsplit(f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}")
+    except ValueError as error:
+        raise _wrong(text, f"it cannot be read ({error})") from None
     if parts.fragment or "@" in parts.netloc:
         raise _wrong(text, "it has no place for a name, a password or a fragment")
     hosts = [_host(text, part.strip()) for part in parts.netloc.split(",")]
@@ -65,10 +69,11 @@ def _host(text: str, part: str) -> str:
 def _lease_ms(text: str, query: str) -> int:
     told = dict(parse_qsl(query, keep_blank_values=True))
     given = told.pop(_LEASE, str(SESSION_MS))
-    if told or not given.isdecimal() or not limits.LEASE_MS_MIN <= int(given) <= limits.LEASE_MS_MAX:
+    if told or not _MILLISECONDS.fullmatch(given) or not limits.LEASE_MS_MIN <= int(given) <= limits.LEASE_MS_MAX:
         raise _wrong(text, f"?{_LEASE}= is a number from {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, nothing else")
     return int(given)
 
 
 def _wrong(text: str, why: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"expected {_FORM}, got {masked(text)!r}: {why}", reason="URL_INVALID")
+    shown = f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}"  # with the scheme, after which a password is looked for
+    return InvalidArgumentError(f"expected {_FORM}, got {masked(shown)!r}: {why}", reason="URL_INVALID")

@@ -152,6 +152,6 @@ def ready_line(text: bytes) -> dict[str, Any] | None:
     """The line that says that a program works; None for any other."""
     try:
         line = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return line if isinstance(line, dict) and line.get("event") == "ready" else None

@@ -46,7 +46,7 @@ def identity_of(directory: Path) -> Ownership | None:
         return None
     try:
         return msgspec.json.decode(text, type=Ownership)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FailedPreconditionError(
             f"{str(path)!r} should say which node this directory belongs to, and cannot be read: {error};"
             ' write {"index": I, "nodes": N} into it as it was',

@@ -48,7 +48,7 @@ def failure_of(output: bytes) -> Failure:
     """What the output of a failed job says of it."""
     try:
         return msgspec.json.decode(output, type=Failure) if output else Failure()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Failure()
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.backends.ports import Introduction
 from holdfast.backends.zookeeper.paths import Lane
+from holdfast.backends.zookeeper.records import decoded
 
 #: Numbers of processes are used again, and in containers they are all the same.
 _BORN = uuid.uuid4().hex
@@ -35,6 +36,9 @@ class Kind(msgspec.Struct, frozen=True, array_like=True):
         return lane.route in self.types and (not self.queues or lane.queue in self.queues)
 
 
+_DECODER = msgspec.msgpack.Decoder(Kind)
+
+
 def kind_of(introduction: Introduction) -> Kind:
     return Kind(tuple(sorted(introduction.types)), tuple(sorted(introduction.queues)), introduction.slots)
 
@@ -44,4 +48,4 @@ def kind_said(kind: Kind) -> bytes:
 
 
 def kind_in(data: bytes) -> Kind:
-    return msgspec.msgpack.decode(data, type=Kind)
+    return decoded(_DECODER, data)

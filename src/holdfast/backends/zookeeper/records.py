@@ -9,6 +9,8 @@ Invariants:
   number.
 """
 
+from typing import TypeVar
+
 import msgspec
 
 from holdfast.backends.ports import JobView
@@ -17,6 +19,8 @@ from holdfast.backends.zookeeper.transactions import Node
 from holdfast.core.lifecycle import QUEUED, RUNNING, State
 from holdfast.core.model import Extra, Result, Template
 from holdfast.errors import InternalError
+
+T = TypeVar("T")
 
 _VERSION = b"\x01"
 #: Instead of the number of a bucket: the job is not due yet.
@@ -67,6 +71,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
+_STATES = frozenset(State)
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(Record)
 _result_decoder = msgspec.msgpack.Decoder(Result)
@@ -78,14 +83,24 @@ def encode(value: Record | Result) -> bytes:
 
 def kept_of(node: Node) -> Kept:
     """The record in a node, with its token."""
-    record = _record_decoder.decode(_body(node.data))
+    record = decoded(_record_decoder, _body(node.data))
+    if record.state not in _STATES:
+        raise InternalError(f"a node holds a job in a state {record.state}", reason="RECORD_DAMAGED")
     if record.state == RUNNING and record.token == 0:
         record = msgspec.structs.replace(record, token=node.stat.changed_id)
     return Kept(record, node.stat.version)
 
 
 def result_of(node: Node) -> Result:
-    return _result_decoder.decode(_body(node.data))
+    return decoded(_result_decoder, _body(node.data))
+
+
+def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    """What a node holds; `InternalError` for what Holdfast never wrote there."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InternalError(f"a node holds what Holdfast never wrote: {error}", reason="RECORD_DAMAGED") from error
 
 
 def _body(data: bytes) -> bytes:

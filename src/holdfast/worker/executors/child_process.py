@@ -72,7 +72,7 @@ class ChildProcess:
         try:
             size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
             return FROM_CHILD.decode(await self._reader.readexactly(size)) if size <= FRAME_BYTES_MAX else None
-        except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError):
+        except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
     def signal(self, number: signal.Signals) -> None:

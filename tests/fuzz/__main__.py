@@ -1,0 +1,96 @@
+"""The long run: every target for a part of the time, guided by what inputs reach where atheris is installed.
+
+python -m tests.fuzz --minutes 10 [--target NAME] [--seed N]
+python -m tests.fuzz --target NAME --replay FILE
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.fuzz.running import failure_of
+from tests.fuzz.target import NAMES, target
+
+_ROOT = Path(__file__).resolve().parents[2]
+#: Beyond its time, an engine may take so long to begin and to make its findings smaller.
+_GRACE_S = 120.0
+
+
+def main(arguments: list[str]) -> int:
+    """0 if nothing was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Tries inputs that nobody should send.")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--target", choices=NAMES, default=None)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--replay", type=Path, default=None)
+    asked = parser.parse_args(arguments)
+    if asked.replay is not None:
+        if asked.target is None:
+            parser.error("--replay needs --target")
+        return replay(asked.target, asked.replay)
+    names = [asked.target] if asked.target else list(NAMES)
+    return search(names, asked.minutes * 60, asked.seed)
+
+
+def replay(name: str, path: Path) -> int:
+    """Tries one input, and shows what it leads to."""
+    failure = failure_of(target(name).fuzz, path.read_bytes())
+    _say(failure or f"{name}: {path} is fine")
+    return 1 if failure else 0
+
+
+def search(names: list[str], seconds: float, seed: int) -> int:
+    """Tries inputs of each target for an equal part of the time."""
+    has_atheris = find_spec("atheris") is not None
+    _say(f"seed {seed}, {seconds / len(names):.0f} s for each of {len(names)} targets")
+    if not has_atheris:
+        _say(
+            "atheris is not installed, so inputs are changed without looking at what they reach: pip install '.[fuzz]'"
+        )
+    found = total = 0
+    for name in names:
+        engines = ["guided", "running"] if has_atheris and target(name).is_guided else ["running"]
+        for engine in engines:
+            tried, new = _run(engine, name, seconds / len(names) / len(engines), seed)
+            total, found = total + tried, found + new
+    _say(f"{total:,} inputs, {found} findings")
+    return 1 if found else 0
+
+
+def _run(engine: str, name: str, seconds: float, seed: int) -> tuple[int, int]:
+    """One engine in a process of its own, which nothing survives; a process that dies is a finding as well."""
+    started = time.monotonic()
+    command = [sys.executable, "-m", f"tests.fuzz.{engine}", name, str(seconds), str(seed)]
+    try:
+        done = subprocess.run(
+            command, cwd=_ROOT, env=os.environ, capture_output=True, text=True, timeout=seconds + _GRACE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        _say(f"{name:18} {engine:8} hung; run it alone: {' '.join(command[1:])}")
+        return 0, 1
+    tried = re.search(r"^executions (\d+)$", done.stdout, re.MULTILINE)
+    paths = re.findall(r"^found (.+)$", done.stdout, re.MULTILINE)
+    if tried is None:
+        _say(f"{name:18} {engine:8} ended with status {done.returncode}:\n{done.stderr[-2_000:]}")
+        return 0, 1
+    executions, spent = int(tried[1]), time.monotonic() - started
+    _say(f"{name:18} {engine:8} {executions:>9,} inputs in {spent:4.0f} s, {len(paths)} findings")
+    if paths:
+        _say(done.stdout)
+    for path in paths:
+        _say(f"  replay: python -m tests.fuzz --target {name} --replay {Path(path).relative_to(_ROOT)}")
+    return executions, len(paths)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""One connection to the HTTP gateway without a socket: bytes go in as they would arrive, in whatever pieces.
+
+What it answers is kept for each answer: the status, and the reason where it is a problem. That a client may go on with
+its body is no answer, for it depends on what has arrived by then.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from holdfast import limits
+from holdfast.gateway.http import openapi
+from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.protocol import Connection, Shared
+from holdfast.gateway.http.routing import Route
+from holdfast.gateway.http.securing import BrowserShield
+from holdfast.gateway.http.system import Probes
+from tests.fuzz.world import World, settle
+
+_CONTINUE, _ERROR = 100, 400
+#: Where something is done beside the loop, it is waited for so often, for a millisecond each time.
+_LOOKS = 20
+
+
+_make_document = openapi.document
+_made: list[bytes] = []
+
+
+def _document(routes: Sequence[Route], version: str) -> bytes:
+    if not _made:
+        _made.append(_make_document(routes, version))
+    return _made[0]
+
+
+class Said(NamedTuple):
+    """One answer."""
+
+    status: int
+    reason: str
+
+
+class Transport(asyncio.Transport):
+    """Takes what is written, and is not read from while it is paused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[Said] = []
+        self.is_over = False
+        self._is_paused = False
+
+    def get_extra_info(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as its port says
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def write(self, data: Any) -> None:  # noqa: ANN401 - as its port says
+        head, _, body = bytes(data).partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 "):
+            return  # a part of an answer that goes on
+        status = int(head[9:12])
+        if status != _CONTINUE:
+            is_problem = b"application/problem+json" in head
+            assert is_problem == (status >= _ERROR), head
+            # An answer to HEAD has no body.
+            self.said.append(Said(status, str(json.loads(body)["reason"]) if is_problem and body else ""))
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """Nothing more is written; what arrives is still read."""
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def close(self) -> None:
+        self.is_over = True
+
+    def abort(self) -> None:
+        self.is_over = True
+
+
+class Line:
+    """A client's end of one connection."""
+
+    def __init__(self, world: World) -> None:
+        shield = BrowserShield("127.0.0.1", ())
+        # The document of the routes is the same for all, and takes longer to make than everything else.
+        with patch.object(openapi, "document", _document):
+            self.application = Application(world.backend, None, shield, Probes())
+        self.transport = Transport()
+        self._connection = Connection(Shared(self.application), asyncio.get_running_loop())
+        self._connection.connection_made(self.transport)
+
+    async def send(self, piece: bytes, *, is_hasty: bool = False) -> None:
+        """Lets some bytes arrive, once the connection is read from; who is hasty waits for nothing else."""
+        for _ in range(_LOOKS):
+            if self.transport.is_reading() or self.transport.is_over:
+                break
+            await self._wait()
+        if self.transport.is_over or not self.transport.is_reading():
+            return
+        self._connection.data_received(piece)
+        self._check_bounds(piece)
+        if not is_hasty:
+            await settle()
+
+    async def end(self) -> list[Said]:
+        """Says that there is no more, and returns all that was answered."""
+        for _ in range(_LOOKS):
+            if self.transport.is_over or not self._connection._exchanges:
+                break
+            await self._wait()
+        if not self.transport.is_over and self._connection.eof_received():
+            await self._wait()
+        self._connection.connection_lost(None)
+        await settle()
+        await self.application.close()
+        return self.transport.said
+
+    async def _wait(self) -> None:
+        await settle()
+        if self._connection.task is not None and not self._connection.task.done():
+            await asyncio.sleep(0.001)
+
+    def _check_bounds(self, piece: bytes) -> None:
+        """What a connection keeps is bounded, whatever it is sent."""
+        arrivals = self._connection._arrivals
+        parts = sum(len(part) for exchange in arrivals.exchanges for part in exchange.parts)
+        assert parts <= limits.MESSAGE_BYTES_MAX + len(piece)
+        headers = sum(len(name) + len(value) for name, value in arrivals._headers)
+        assert headers + len(arrivals._url) <= limits.HTTP_HEAD_BYTES_MAX + len(piece)
+        assert len(arrivals.exchanges) <= 2 + len(piece)
+
+
+def check_statuses(said: list[Said]) -> None:
+    """Nothing is the server's fault: of those above 500, two are about what a client has asked for."""
+    for answer in said:
+        assert answer.status < 500 or answer.status in {501, 505}, answer

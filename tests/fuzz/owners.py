@@ -1,0 +1,39 @@
+"""The bytes of one owner of the microservices: an input is an image (first byte even) or the body of a frame (odd)."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.services.keeping_journal import Machine, join, split
+from tests.fuzz.parts import packed, unpacked
+
+_IMAGE, _FRAME = b"\0", b"\1"
+
+
+def owner_seeds(written: list[bytes], machine: Machine) -> list[bytes]:
+    """Images and frames of this machine."""
+    return [
+        _IMAGE + packed(machine.image()),
+        _FRAME + join(1_000, written),
+        *(_FRAME + join(1_000, [data]) for data in written),
+    ]
+
+
+def fuzz_owner(make: Callable[[], Machine], data: bytes) -> None:
+    """What is read can be written and read again; what cannot be read is an error of msgspec, whatever it is."""
+    machine = make()
+    try:
+        if data[:1] < _FRAME or data[0] % 2 == 0:
+            machine.restore(unpacked(data[1:]))
+        else:
+            _, written = split(data[1:])
+            for found in map(machine.decode, written):
+                assert machine.decode(machine.encode(found)) == found
+            return
+    except msgspec.MsgspecError:
+        return
+    chunks = list(machine.image())
+    other = make()
+    other.restore(chunks)
+    assert list(other.image()) == chunks
+    assert other.digest == machine.digest

@@ -1,0 +1,152 @@
+"""The services of a gateway without a socket: what gRPC would call is called, with the bytes that it would be given."""
+
+import asyncio
+from typing import Any, NamedTuple, cast
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+
+from holdfast.core.workers import beat_ms
+from holdfast.errors import MAPPED, Code
+from holdfast.gateway.calls import table
+from holdfast.gateway.grpc.calls import CalledServices
+from holdfast.gateway.grpc.decoding import UnknownMethods
+from holdfast.gateway.grpc.guard import GuardedServer, rights
+from holdfast.gateway.grpc.public import PublicService
+from holdfast.gateway.grpc.status import DETAILS_KEY
+from holdfast.gateway.grpc.work import CoordinatorService, WorkService
+from holdfast.gateway.guarding import OpenGuard
+from holdfast.proto import (
+    holdfast_pb2,
+    holdfast_pb2_grpc,
+    taskqueue_internal_pb2,
+    taskqueue_internal_pb2_grpc,
+    taskqueue_public_pb2,
+    taskqueue_public_pb2_grpc,
+)
+from tests.fuzz.world import PATIENCE_S, World, settle
+
+#: What a client may be told; INTERNAL would be a bug.
+_CODES = {mapped.grpc_status for code, mapped in MAPPED.items() if code is not Code.INTERNAL}
+_MODULES = (holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2)
+_SERVED = (
+    *("holdfast.v1.JobService", "holdfast.v1.AdminService", "holdfast.v1.ScheduleService", "holdfast.v1.WorkService"),
+    *("taskqueue.v1.TaskQueuePublicService", "taskqueue.internal.v1.CoordinatorInternalService"),
+)
+#: What a handler reads when there is no more; its stubs do not know it.
+_EOF: object = getattr(grpc.aio, "EOF")  # noqa: B009
+#: Answered when a job changes, or never.
+_WAITING = {"AwaitJob", "WatchJob", "Feed", "Work", "Converse"}
+
+
+class Called(NamedTuple):
+    """One method: its path, and the type of what it is sent."""
+
+    path: str
+    request: type[Message]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+def methods() -> list[Called]:
+    """Every method of every service that a gateway has."""
+    return [
+        Called(f"/{service.full_name}/{method.name}", method.input_type._concrete_class)
+        for module in _MODULES
+        for service in module.DESCRIPTOR.services_by_name.values()
+        if service.full_name in _SERVED
+        for method in service.methods
+    ]
+
+
+class Refused(Exception):  # noqa: N818 - as the product calls it
+    """The status that a call ended with."""
+
+    def __init__(self, code: grpc.StatusCode, message: str, details: bytes) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        assert code.value[0] in _CODES, f"{code.name}: {message}"
+        status = Status.FromString(details)
+        assert (status.code, status.message) == (code.value[0], message)
+
+
+class Context:
+    """What a handler is told about its call; what it writes is kept."""
+
+    def __init__(self, requests: list[bytes], decode: Any) -> None:  # noqa: ANN401 - grpc has no type
+        self._requests = requests
+        self._decode = decode
+        self.written: list[Message] = []
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),)
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def abort(self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, bytes], ...]) -> None:
+        raise Refused(code, message, dict(trailing)[DETAILS_KEY])
+
+    async def write(self, message: Message) -> None:
+        message.SerializeToString()
+        self.written.append(message)
+
+    async def read(self) -> object:
+        await settle()
+        return self._decode(self._requests.pop(0)) if self._requests else _EOF
+
+
+class Details(NamedTuple):
+    """Which method is called."""
+
+    method: str
+    invocation_metadata: tuple[tuple[str, str], ...] = ()
+
+
+class Gateway:
+    """The handlers of all services over one world, in the order in which a server asks for them."""
+
+    def __init__(self, world: World) -> None:
+        self._handlers: list[Any] = []
+        called = table(world.backend)
+        ours = GuardedServer(cast("grpc.aio.Server", self), OpenGuard(), rights(called))
+        public = PublicService(world.backend.jobs)
+        taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(public, ours)
+        for service, handlers in CalledServices(called).handlers().items():
+            ours.add_registered_method_handlers(service, handlers)
+        work = world.backend.work
+        assert work is not None
+        beat = beat_ms(world.welcome.heartbeat_ms, world.welcome.lease_ms)
+        coordinator = CoordinatorService(work, beat)
+        taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(coordinator, ours)
+        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(WorkService(work, world.welcome), ours)
+        ours.add_last(UnknownMethods())
+
+    def add_generic_rpc_handlers(self, handlers: tuple[Any, ...]) -> None:
+        """As a server would."""
+        self._handlers += handlers
+
+    async def call(self, path: str, requests: list[bytes]) -> list[Message]:
+        """All that is answered, or `Refused`; who waits for longer than the others is given up."""
+        handlers = (handler.service(Details(path)) for handler in self._handlers)
+        handler = next(found for found in handlers if found is not None)
+        context = Context(requests, handler.request_deserializer)
+        if handler.unary_unary is not None:
+            answering = handler.unary_unary(requests[0], context)
+        elif handler.unary_stream is not None:
+            answering = handler.unary_stream(requests[0], context)
+        else:
+            answering = handler.stream_stream(None, context)
+        task = asyncio.ensure_future(answering)
+        if path.rpartition("/")[2] in _WAITING:
+            for _ in range(3 + len(requests)):
+                await settle()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+                return context.written
+        answer = await asyncio.wait_for(task, PATIENCE_S)
+        return [*context.written, *([answer] if isinstance(answer, Message) else [])]

@@ -1,0 +1,28 @@
+"""The file that says what a backup is: read as it was sealed, or refused."""
+
+import random
+
+import msgspec
+
+from holdfast.journal.backup import Backup, BackupDamagedError, Copied, CopiedFile, NotABackupError, read_backup
+from holdfast.journal.marking import BACKUP_NAME
+from holdfast.testing.disk import SimDisk
+
+_COPIED = Copied("00" * 16, 2, 1, 15, [CopiedFile("MANIFEST", 64, "00" * 32)])
+_BACKUP = Backup(1, "0.1.0", "ledger", _COPIED, "5", 1_700_000_000_000, {"DONE": 3}, 1_700_000_000_001)
+
+
+def seeds() -> list[bytes]:
+    """One as it is written, and others."""
+    return [msgspec.json.encode(_BACKUP.sealed()), b"{}", b"", b'{"format":"\xff"}', b"[" * 5_000]
+
+
+def fuzz(data: bytes) -> None:
+    """Reads the file."""
+    disk = SimDisk(random.Random(0), {BACKUP_NAME: data})
+    try:
+        backup = read_backup(disk)
+    except (NotABackupError, BackupDamagedError) as error:
+        assert error.reason.startswith("BACKUP_")
+        return
+    assert backup == backup.sealed()

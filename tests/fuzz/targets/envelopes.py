@@ -1,0 +1,20 @@
+"""What the owner of results keeps: its events and its images give what was written, or the documented error."""
+
+from holdfast.core.envelopes import Envelope, Envelopes
+from holdfast.core.lifecycle import DONE, FAILED
+from tests.fuzz.owners import fuzz_owner, owner_seeds
+from tests.unit.core.test_envelopes import PLENTY, store
+
+
+def seeds() -> list[bytes]:
+    """Two envelopes, and the events that keep a third."""
+    envelopes = Envelopes(PLENTY)
+    store(envelopes, Envelope("a", DONE, 5, "words", b"out"))
+    store(envelopes, Envelope("b", FAILED, 6, "", b""))
+    written = [envelopes.decide_store(Envelope(name, DONE, 1, "", b"x"), 2).event for name in ("c", "a")]
+    return owner_seeds([envelopes.encode(event) for event in written], envelopes)
+
+
+def fuzz(data: bytes) -> None:
+    """Reads an image, or a frame of events."""
+    fuzz_owner(lambda: Envelopes(PLENTY), data)

@@ -1,0 +1,183 @@
+"""Bodies of every route that takes one: answered with a status of its document, and no trace of what is refused.
+
+An input chooses a route, and says its body: names that the route knows or does not, values of any kind, written as
+nobody should write them.
+"""
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.gateway.http.openapi import document
+from holdfast.gateway.http.routing import Route
+from tests.fuzz.http_line import Line, check_statuses
+from tests.fuzz.source import Source
+from tests.fuzz.world import World, run
+
+EXAMPLES = 250
+IS_GUIDED = False
+
+_VALUES = (
+    *(
+        "null",
+        "true",
+        "false",
+        "0",
+        "-1",
+        "1.5",
+        "1e999",
+        "-0",
+        "NaN",
+        "-Infinity",
+        '""',
+        '"\\ud800"',
+        '"a\\u0000b"',
+        "[]",
+    ),
+    *(
+        "{}",
+        "1" * 4_301,
+        "9223372036854775808",
+        "18446744073709551616",
+        '"2040-01-31T09:00:00Z"',
+        '"2040-01-31T09:00:00"',
+    ),
+    *(
+        '"0 9 * * *"',
+        '"Europe/Paris"',
+        '"9999-12-31T23:59:59.999Z"',
+        '"0001-01-01T00:00:00+23:59"',
+        "1e-300",
+        "[[[[]]]]",
+    ),
+    *(
+        "[" * 80 + "]" * 80,
+        '{"a":1,"a":2}',
+        "3",
+        "60",
+        "0.001",
+        '{"kind":"fixed","base_s":1}',
+        '[{"type":"echo"}]',
+        "00",
+    ),
+    *(
+        '"default"',
+        '"echo"',
+        '"pause"',
+        '"paused"',
+        '"open"',
+        '"drain"',
+        '"skip"',
+        '"latest"',
+        "100",
+        "31536000",
+        "31536001",
+    ),
+)
+_PARAMS = ("default", "nightly", "echo", "..", "%00", "%ff", "a b", "x" * 129, "0", "*", "é")
+_ERROR = 400
+
+
+class _Chosen(msgspec.Struct):
+    """Routes that take a body, with what their bodies may say, and the statuses that they may have."""
+
+    routes: list[Route]
+    names: list[list[str]]
+    statuses: list[set[int]]
+
+
+def seeds() -> list[bytes]:
+    """Each route, several times."""
+    rng = random.Random(0)
+    return [bytes([number]) + rng.randbytes(60) for number in range(24) for _ in range(3)]
+
+
+def fuzz(data: bytes) -> None:
+    """Sends one body after another."""
+    run(_fuzz(Source(data)))
+
+
+async def _fuzz(source: Source) -> None:
+    world = World()
+    await world.begin()
+    job_ids: list[str] = []
+    for _ in range(3):
+        line = Line(world)
+        chosen = _chosen(line.application.router.routes)
+        number = source.below(len(chosen.routes))
+        route = chosen.routes[number]
+        body = _body(source, chosen.names[number], 0).encode("utf-8", "surrogatepass")
+        path = _path(source, route.path, job_ids)
+        head = f"{route.method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        before = world.mark
+        await line.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        said = await line.end()
+        check_statuses(said)
+        assert len(said) == 1, f"{len(said)} answers to one request"
+        status = said[0].status
+        assert world.mark == before or status < _ERROR, f"{route.path} was refused and left a trace"
+        assert status in chosen.statuses[number], f"{route.method} {route.path} does not say that it answers {said[0]}"
+    await world.end()
+
+
+_known: list[_Chosen] = []
+
+
+def _chosen(routes: Sequence[Route]) -> _Chosen:
+    """The same for every input, so made once."""
+    if not _known:
+        described = json.loads(document(routes, "0"))["paths"]
+        taking = [route for route in routes if route.body is not None]
+        statuses = [_statuses(route, described) for route in taking]
+        _known.append(_Chosen(taking, [_names(route) for route in taking], statuses))
+    return _known[0]
+
+
+def _statuses(route: Route, described: dict[str, Any]) -> set[int]:
+    row = described.get(route.path, {}).get(route.method.lower())
+    if row is None:  # a short form, of which the document says nothing
+        return {*route.answers, *route.problems, 200, 202, 400, 403, 404, 409, 413, 415, 422, 429}
+    return {int(status) for status in row["responses"]}
+
+
+def _names(route: Route) -> list[str]:
+    kinds = [route.body, *route.bodies_by_name.values()]
+    structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    return sorted({field.encode_name for kind in structs for field in msgspec.structs.fields(kind)}) or ["type"]
+
+
+def _path(source: Source, path: str, job_ids: list[str]) -> str:
+    parts = [source.pick([*job_ids, *_PARAMS]) if part.startswith("{") else part for part in path.split("/")]
+    return "/".join(parts).replace(" ", "%20").replace("é", "%C3%A9")
+
+
+def _body(source: Source, names: list[str], depth: int) -> str:
+    """JSON, or nearly."""
+    if source.is_one_in(12):
+        return source.take(source.below(40)).decode("utf-8", "replace")
+    pairs = []
+    for _ in range(1 + source.below(6)):
+        name = source.pick(names) if source.below(12) else source.text()
+        pairs.append(f"{json.dumps(name)}:{_value(source, names, depth)}")
+    if "type" in names and source.below(4):
+        pairs.append('"type":"echo"')
+    return "{" + ",".join(pairs) + "}"
+
+
+def _value(source: Source, names: list[str], depth: int) -> str:
+    match source.below(8):
+        case 0 | 1 | 2:
+            return source.pick(_VALUES)
+        case 3:
+            return str(source.integer())
+        case 4 | 5:
+            return json.dumps(source.text())
+        case 6 if depth < 4:
+            return "[" + ",".join(_value(source, names, depth + 1) for _ in range(source.below(4))) + "]"
+        case 7 if depth < 4:
+            return _body(source, names, depth + 1)
+        case _:
+            return str(source.integer() / 1_000)

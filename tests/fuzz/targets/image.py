@@ -1,0 +1,26 @@
+"""The image of a ledger, in chunks: the state that it was made from, or the documented error."""
+
+import msgspec
+
+from holdfast.core import image
+from holdfast.core.ledger import LedgerConfig
+from tests.fuzz.parts import packed, unpacked
+from tests.unit.core.desk import Desk
+from tests.unit.core.test_image import eventful
+
+_CONFIG = LedgerConfig(aging_ms=60_000, dedup_keys_max=0)
+
+
+def seeds() -> list[bytes]:
+    """The image of an eventful life, and of none."""
+    return [packed(image.dump(eventful(Desk()).ledger)), packed(image.dump(Desk().ledger))]
+
+
+def fuzz(data: bytes) -> None:
+    """Reads the chunks; what they give has an image that gives the same."""
+    try:
+        ledger = image.load(unpacked(data), _CONFIG)
+    except msgspec.MsgspecError:
+        return
+    chunks = list(image.dump(ledger))
+    assert list(image.dump(image.load(chunks, _CONFIG))) == chunks

@@ -1,0 +1,62 @@
+"""The ports on the wire of the pipeline: any bytes are answered, or refused with a known code and without a trace."""
+
+import msgspec
+
+from holdfast.backends.pipeline.wire import METHODS, PREFIX, answer_of, question, routes
+from holdfast.backends.ports import JobDraft
+from holdfast.core.model import Template
+from holdfast.errors import Code, HoldfastError, UnavailableError
+from tests.fuzz.source import Source
+from tests.fuzz.world import World, run, settle
+
+EXAMPLES = 200
+IS_GUIDED = False
+
+_NAMES = sorted(METHODS)
+
+
+def seeds() -> list[bytes]:
+    """Each method, with arguments that fit several of them."""
+    given = [
+        question(),
+        question("0123456789abcdef"),
+        question("default", 2, "why"),
+        question([Template("echo")], [JobDraft(payload=b"{}"), JobDraft(template=0)]),
+        question([1, 2], 0, 50, True),
+        question(["a", "b", None, 1, {"a": "b"}], "cursor", 10),
+        question("0123456789abcdef", 0, 1),
+        question("nightly", True),
+    ]
+    return [bytes([number]) + body for number in range(len(_NAMES)) for body in given]
+
+
+def fuzz(data: bytes) -> None:
+    """Asks one method, and takes the same bytes for an answer of it."""
+    source = Source(data)
+    name = source.pick(_NAMES)
+    body = source.rest()
+    try:
+        answer_of(METHODS[name], body)
+    except UnavailableError as error:
+        assert error.reason == "ANSWER_INVALID"
+    run(_ask(name, body))
+
+
+async def _ask(name: str, body: bytes) -> None:
+    world = World()
+    await world.begin()
+    backend = world.backend
+    assert backend.admin is not None
+    assert backend.schedules is not None
+    handle = routes(backend.jobs, backend.admin, backend.schedules)[f"{PREFIX}{name}"]
+    before = world.mark
+    try:
+        answer = await handle(body)
+    except HoldfastError as error:
+        assert error.code is not Code.INTERNAL
+        assert world.mark == before, f"{name} was refused and left a trace"
+    else:
+        msgspec.msgpack.decode(answer)
+        answer_of(METHODS[name], answer)
+    await settle()
+    await world.end()

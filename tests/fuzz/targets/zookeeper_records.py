@@ -1,0 +1,44 @@
+"""What the nodes of an ensemble hold: records, results and introductions as they were written, or one known error."""
+
+from holdfast.backends.zookeeper import introducing, records
+from holdfast.backends.zookeeper.introducing import Kind
+from holdfast.backends.zookeeper.transactions import Node, Stat
+from holdfast.core.lifecycle import RUNNING
+from holdfast.core.model import Extra, Result, Template
+from holdfast.errors import InternalError
+from tests.fuzz.source import Source
+
+_STAT = Stat(version=3, created_id=1, changed_id=77, changed_ms=2, owner=0, children=0)
+
+
+def seeds() -> list[bytes]:
+    """One of each kind."""
+    record = records.Record("a", Template("echo"), 1, Extra("k", (("l", "v"),)), 3, state=RUNNING)
+    written = (
+        b"\0" + records.encode(record),
+        b"\0" + records.encode(records.Record("b", Template("echo", "q", 9), 1)),
+        b"\1" + records.encode(Result(1, 3, b"out", "summary", "why", 4)),
+        b"\2" + introducing.kind_said(Kind(("echo",), ("q",), 4)),
+    )
+    return list(written)
+
+
+def fuzz(data: bytes) -> None:
+    """Reads a node as each kind in turn."""
+    source = Source(data)
+    kind = source.below(3)
+    node = Node(source.rest(), _STAT)
+    try:
+        if kind == 0:
+            record = records.kept_of(node).record
+            assert record.state != RUNNING or record.token, "a job runs without a token"
+            assert records.kept_of(Node(records.encode(record), _STAT)).record == record
+            records.view_of(record)
+        elif kind == 1:
+            result = records.result_of(node)
+            assert records.result_of(Node(records.encode(result), _STAT)) == result
+        else:
+            said = introducing.kind_in(node.data)
+            assert introducing.kind_in(introducing.kind_said(said)) == said
+    except InternalError as error:
+        assert error.reason in {"RECORD_VERSION", "RECORD_DAMAGED"}

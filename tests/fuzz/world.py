@@ -1,0 +1,92 @@
+"""A ledger with its ports inside this process, whose clock stands still: nothing happens but what is asked for."""
+
+import asyncio
+import traceback
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from holdfast.gateway.backend import Backend
+from holdfast.settings import Settings
+from holdfast.topology.ledger_core import LedgerCore
+
+NOW_MS = 1_700_000_000_000
+#: How long an answer may take that nobody has to wait for.
+PATIENCE_S = 20.0
+_TROUBLE = {"error", "critical"}
+
+
+class StillClock:
+    """It is always the same time."""
+
+    def wall_ms(self) -> int:
+        """UTC."""
+        return NOW_MS
+
+    def steady_ms(self) -> int:
+        """Since some time."""
+        return 1_000_000
+
+
+class World:
+    """One ledger in memory, from `begin` to `end`."""
+
+    def __init__(self) -> None:
+        self.failures: list[BaseException] = []
+        self._core = LedgerCore(Settings(data="memory://"), self.failures.append, StillClock())
+        self._core.open()
+        self._core.prepare()
+        core = self._core
+        self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
+        self.welcome = core.welcome()
+
+    async def begin(self) -> None:
+        """Serves from now on."""
+        self._core.start()
+        await settle()
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Equal only where the journal is, byte by byte: each frame's checksum contains that of the one before."""
+        return self._core.journal.end_position, self._core.journal.end_checksum
+
+    async def end(self) -> None:
+        """Closes everything; nothing may have failed."""
+        self._core.dismiss()
+        await self._core.close()
+        assert self.failures == [], self.failures
+
+
+async def settle() -> None:
+    """Lets everything happen that can happen now."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """One loop for all inputs: making one costs more than most inputs do."""
+    return asyncio.Runner()
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Runs one input to its end, and leaves no task behind; nothing may be logged that is called a bug."""
+    with capture_logs() as lines:
+        _runner().run(_alone(main))
+    bugs = [line for line in lines if line["log_level"] in _TROUBLE]
+    for line in bugs:
+        error = line.get("exc_info")
+        assert not isinstance(error, BaseException), "".join(traceback.format_exception(error))
+    assert bugs == []
+
+
+async def _alone(main: Coroutine[Any, Any, None]) -> None:
+    try:
+        await main
+    finally:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
