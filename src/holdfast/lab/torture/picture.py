@@ -15,6 +15,8 @@ _PAPER = "#fefefe"
 _GOOD, _ENDED, _LOST, _PEACE = "#2f7fd0", "#2a9d6f", "#c8372d", "#2a9d6f"
 #: By kind of fault, in the order of their names; readable on white, and told apart by who sees no red or no green.
 _COLORS = ("#c8372d", "#2f7fd0", "#e07b1a", "#2a9d6f", "#b5539c", "#8a7f00", "#7a6ff0", "#4d4d4d", "#17a2b8", "#a0522d")
+#: Where there are more kinds than colors.
+_HATCHES = ("", "////", "xxxx")
 _WIDTH = 12.0
 
 
@@ -65,16 +67,21 @@ def _rates(panel: Any, times: list[float], timeline: Timeline) -> None:  # noqa:
 
 def _lanes(panel: Any, timeline: Timeline) -> None:  # noqa: ANN401 - matplotlib's axes
     kinds = sorted({bar.kind for bar in timeline.bars})
-    colors = {kind: _COLORS[place % len(_COLORS)] for place, kind in enumerate(kinds)}
+    looks: dict[str, dict[str, Any]] = {
+        kind: {"facecolor": _COLORS[place % len(_COLORS)], "hatch": _HATCHES[place // len(_COLORS) % len(_HATCHES)]}
+        for place, kind in enumerate(kinds)
+    }
     rows = {lane: place for place, lane in enumerate(timeline.lanes)}
-    thinnest_s = len(timeline.acknowledged) * timeline.bin_s / 400
+    thinnest_s = len(timeline.acknowledged) * timeline.bin_s / 250
     for bar in timeline.bars:
         width = max(bar.until_s - bar.from_s, thinnest_s)
-        panel.broken_barh([(bar.from_s, width)], (rows[bar.lane] - 0.36, 0.72), color=colors[bar.kind], alpha=0.85)
+        panel.broken_barh(
+            [(bar.from_s, width)], (rows[bar.lane] - 0.36, 0.72), edgecolor=_PAPER, linewidth=0.4, **looks[bar.kind]
+        )
     panel.set_yticks(range(len(timeline.lanes)), timeline.lanes)
     panel.set_ylim(max(1, len(timeline.lanes)) - 0.5, -0.5)
     if kinds:
-        handles = [Patch(color=colors[kind], label=kind) for kind in kinds]
+        handles = [Patch(edgecolor=_PAPER, linewidth=0.4, label=kind, **looks[kind]) for kind in kinds]
         columns = min(len(kinds), 7)
         panel.figure.legend(
             handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9, labelcolor=_INK

@@ -30,6 +30,7 @@ _LOOKS_MAX = 100
 
 
 Deed = Callable[[], Awaitable[object]]
+Other = tuple[Face, Notebook]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -43,8 +44,12 @@ class Options(msgspec.Struct, frozen=True):
 class Client:
     """`run` until told to stop; then `settle`, and everything that it was told of is in `known`."""
 
-    def __init__(self, name: str, face: Face, drawer: Drawer, book: Notebook, options: Options) -> None:
+    def __init__(
+        self, name: str, face: Face, drawer: Drawer, book: Notebook, options: Options, *, other: Other | None = None
+    ) -> None:
+        """`other` is another interface, over which it asks again now and then."""
         self.name = name
+        self._other = other
         self._face = face
         self._drawer = drawer
         self._draw = drawer.draw
@@ -129,6 +134,8 @@ class Client:
     async def close(self) -> None:
         """Ends its connection."""
         await self._face.close()
+        if self._other is not None:
+            await self._other[0].close()
 
     # -- submits
 
@@ -136,12 +143,16 @@ class Client:
         await self._ask_for(self._drawer.orders(has_ids=self._face.has_ids, has_options=self._face.has_options))
 
     async def _submit_again(self) -> None:
-        await self._ask_for(self._unknown.pop(0))
+        """The same; whichever interface it is said over."""
+        orders = self._unknown.pop(0)
+        is_other = self._other is not None and self._draw.random() < 0.5 and all(one.wanted.key for one in orders)  # noqa: PLR2004 - a share
+        await self._ask_for(orders, self._other if is_other else None)
 
-    async def _ask_for(self, orders: list[Order]) -> None:
+    async def _ask_for(self, orders: list[Order], other: Other | None = None) -> None:
         is_again = all(order.is_repeatable for order in orders)
+        face, book = other or (self._face, self._book)
         try:
-            told = await self._book.submit(orders, self._face.submit(orders))
+            told = await book.submit(orders, face.submit(orders))
         except LostError:
             if is_again:
                 self._unknown.append(orders)

@@ -21,6 +21,11 @@ ALLOWED = frozenset(
 Stub = Callable[..., Awaitable[Any]]
 
 
+def owner_of(key: str, nodes: int) -> int:
+    """Which of so many nodes has what is under this key."""
+    return owner_index(key, nodes) if nodes > 1 else 0
+
+
 class Channels:
     """A channel to each address: one, or the nodes of a monolith in their order."""
 
@@ -34,7 +39,7 @@ class Channels:
 
     def owner(self, key: str) -> int:
         """Whom to ask about something under this key."""
-        return owner_index(key, len(self.channels)) if len(self.channels) > 1 else 0
+        return owner_of(key, len(self.targets))
 
     async def close(self) -> None:
         """Ends the connections."""

@@ -15,7 +15,7 @@ from holdfast.lab.torture.load.client import Client, Options
 from holdfast.lab.torture.load.drawing import Drawer
 from holdfast.lab.torture.load.faces import Face, LostError, RefusedError
 from holdfast.lab.torture.load.frozen_face import FrozenFace
-from holdfast.lab.torture.load.grpc_calls import Channels
+from holdfast.lab.torture.load.grpc_calls import Channels, owner_of
 from holdfast.lab.torture.load.grpc_face import GrpcFace
 from holdfast.lab.torture.load.http_face import HttpFace
 from holdfast.lab.torture.load.notebook import Notebook, Tally
@@ -23,6 +23,8 @@ from holdfast.lab.torture.load.ticking import Ticking
 
 #: Which interfaces the clients use, in turn.
 _KINDS = ("grpc", "http", "frozen")
+#: Where the same can be asked for again: what has options has them in both.
+_OTHERS = {"grpc": "http", "http": "grpc"}
 #: At the end every known job is read, up to so many of each run; the store's own facts are about all of them.
 READS_MAX = 20_000
 _READERS = 8
@@ -99,15 +101,26 @@ class Load:
         finally:
             await face.close()
 
-    def _client(self, name: str, kind: str, *, has_pause: bool = False) -> Client:
-        channels = Channels(self._place.grpc)
-        face: Face
-        if kind == "http":
-            face = HttpFace(self._place.http)
-        else:
-            face = FrozenFace(channels) if kind == "frozen" else GrpcFace(channels)
+    def _client(self, name: str, kind: str, *, has_pause: bool = False, is_reader: bool = False) -> Client:
+        face = self._face(kind)
+        nodes = len(self._place.grpc.split(","))
+        drawer = Drawer(self._place.seed, name, lambda key: owner_of(key, nodes))
         options = Options(has_retry=kind != "frozen", has_pause=has_pause)
-        return Client(name, face, Drawer(self._place.seed, name, channels.owner), self._book(name, face.via), options)
+        other = None if is_reader else _OTHERS.get(kind)
+        return Client(
+            name,
+            face,
+            drawer,
+            self._book(name, face.via),
+            options,
+            other=(self._face(other), self._book(f"{name}-again", other)) if other else None,
+        )
+
+    def _face(self, kind: str) -> Face:
+        if kind == "http":
+            return HttpFace(self._place.http)
+        channels = Channels(self._place.grpc)
+        return FrozenFace(channels) if kind == "frozen" else GrpcFace(channels)
 
     def _book(self, name: str, via: str) -> Notebook:
         writer = Writer(self._place.folder / f"client-{name}.jsonl")
@@ -161,7 +174,11 @@ class Load:
         known = sorted({job_id for client in self._clients for job_id in client.known})
         if len(known) > READS_MAX:
             known = random.Random(self._place.seed).sample(known, READS_MAX)
-        readers = [self._client(f"reader-{kind}-{n}", kind) for kind in ("grpc", "http") for n in range(_READERS // 2)]
+        readers = [
+            self._client(f"reader-{kind}-{n}", kind, is_reader=True)
+            for kind in ("grpc", "http")
+            for n in range(_READERS // 2)
+        ]
         shares: list[Coroutine[Any, Any, None]] = []
         for place, reader in enumerate(readers):
             shares.append(_look(reader, known[place % (_READERS // 2) :: _READERS // 2]))
