@@ -7,7 +7,7 @@ import pytest
 from holdfast.lab.history.files import Writer, write_run
 from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Ended, Lost, Record, Run, Wanted
 from holdfast.lab.torture import report
-from holdfast.lab.torture.timeline import OTHERS, lanes_of, timeline_of
+from holdfast.lab.torture.timeline import OTHERS, kills_of, lanes_of, timeline_of
 
 SECOND = 1_000_000
 RUN = Run(
@@ -63,6 +63,20 @@ def test_lanes_are_those_whom_a_fault_hit(target: str, lanes: list[str]) -> None
     assert lanes_of(Broken(0, 1, "kill", target)) == lanes
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "kills"),
+    [
+        ("kill", "worker worker-1", 1),
+        ("kill-starting", "worker worker-1, 3 times", 3),
+        ("kill-many", "node node-0, node node-1", 2),
+        ("cut", "road of the clients, 3 times", 0),
+    ],
+)
+def test_kills_are_counted_by_process(kind: str, target: str, kills: int) -> None:
+    """Whoever is killed again while it starts counts again."""
+    assert kills_of(Broken(0, 1, kind, target)) == kills
+
+
 def test_lanes_are_bounded() -> None:
     """Who would be too many share a last lane."""
     many = [Broken(10 * SECOND, 11 * SECOND, "kill", f"node node-{number:02}") for number in range(40)]
@@ -85,7 +99,10 @@ def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
             writer.write(record)
     report.write(tmp_path, "verdict: kept")
     text = (tmp_path / "report.md").read_text()
-    assert "2 jobs, 1 attempts and 2 faults in 4 s; everything had ended 2.0 s after the last fault." in text
+    assert (
+        "2 jobs, 1 attempts and 2 faults in 4 s, 2 processes killed; everything had ended 2.0 s after the last fault."
+        in text
+    )
     assert "| kill | 1 | worker-1 | 1.0 |" in text
     assert "| get | http | 1 | 0 | 0 | 1 |" in text
     assert "- engine-crash: it has none" in text

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.lab.history.files import read_records, read_run
 from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Lost, Record, Refused, Run
-from holdfast.lab.torture.timeline import lanes_of, timeline_of
+from holdfast.lab.torture.timeline import kills_of, lanes_of, timeline_of
 
 REPORT = "report.md"
 PICTURE = "timeline.svg"
@@ -76,8 +76,8 @@ def report(run: Run, numbers: Numbers, verdict: str) -> list[str]:
     lines = [
         f"# Torture of {run.topology}, seed {run.seed}",
         "",
-        f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s; "
-        + _drained(run),
+        f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s, "
+        f"{sum(map(kills_of, numbers.faults))} processes killed; {_drained(run)}",
         "",
         f"![what happened when]({PICTURE})",
         "",

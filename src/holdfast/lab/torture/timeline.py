@@ -12,6 +12,7 @@ _BIN_S_MIN = 0.5
 _LANES_MAX = 16
 OTHERS = "others"
 _ROAD = re.compile(r"road of the (\S+)")
+_TIMES = re.compile(r", (\d+) times")
 #: A name, perhaps after its role.
 _SOMEBODY = re.compile(r"(?:[a-z]\S* )?([a-z]\S*)")
 
@@ -127,3 +128,11 @@ def lanes_of(broken: Broken) -> list[str]:
         elif somebody := _SOMEBODY.fullmatch(part):
             found.append(somebody[1])
     return found or [broken.kind]
+
+
+def kills_of(broken: Broken) -> int:
+    """How many processes it has killed."""
+    if "kill" not in broken.kind:
+        return 0
+    times = _TIMES.search(broken.target)
+    return len(lanes_of(broken)) * (int(times[1]) if times else 1)
