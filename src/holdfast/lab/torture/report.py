@@ -73,11 +73,12 @@ def write(folder: Path, verdict: str) -> None:
 def report(run: Run, numbers: Numbers, verdict: str) -> list[str]:
     """The lines of the report."""
     long_s = ((run.faults_ended_us or run.begun_us) - run.begun_us) / 1e6
+    killed = f"{sum(map(kills_of, numbers.faults))} processes killed"
+    summary = f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s"
     lines = [
         f"# Torture of {run.topology}, seed {run.seed}",
         "",
-        f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s, "
-        f"{sum(map(kills_of, numbers.faults))} processes killed; {_drained(run)}",
+        f"{summary}, {killed}; {_drained(run)}",
         "",
         f"![what happened when]({PICTURE})",
         "",
