@@ -1,0 +1,59 @@
+"""Readers of what others wrote that no target is about: text that is no UTF-8 is what any other nonsense is."""
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.gateway.guarding import Scope
+from holdfast.gateway.http.asking import Asked, Head
+from holdfast.gateway.http.routing import Handler, Route
+from holdfast.pipeline.serving import MSGPACK_TYPE, RoleApplication
+from holdfast.pipeline.vitals import Vitals
+from holdfast.topology.kept_process import ready_line
+from holdfast.topology.node_identity import IDENTITY_NAME, identity_of
+from holdfast.worker.executors.child_process import ChildProcess
+from holdfast.worker.executors.frames import LENGTH_BYTES
+
+#: A map whose only name is a byte that begins no character.
+NONSENSE = b"\x81\xa4type\xa1\xff"
+
+
+class Body(msgspec.Struct):
+    """What a role is sent."""
+
+    type: str
+
+
+async def test_child_that_talks_nonsense_has_said_its_last_word() -> None:
+    """The worker hears an end, so that the child is ended and its slot is free again."""
+    child = ChildProcess("shop:app", 0)
+    child._reader = asyncio.StreamReader()
+    child._reader.feed_data(len(NONSENSE).to_bytes(LENGTH_BYTES, "big") + NONSENSE)
+    assert await child.receive() is None
+
+
+async def test_role_refuses_a_body_that_is_no_text() -> None:
+    """The body is a problem of whoever sent it."""
+    handler = cast("Handler", None)
+    route = Route(method="POST", path="/x", scope=Scope.SUBMIT, handler=handler, summary="", body=Body)
+    asked = Asked(Head("POST", "/x", [(b"content-type", MSGPACK_TYPE)], ""), route, {})
+    asked.body = NONSENSE
+    with pytest.raises(InvalidArgumentError, match="MessagePack that fits"):
+        await RoleApplication([], Vitals("queue"), "127.0.0.1").read(asked)
+
+
+def test_identity_that_is_no_text_is_explained(tmp_path: Path) -> None:
+    """The message says which file it is, and what to write into it."""
+    (tmp_path / IDENTITY_NAME).write_bytes(b'{"index":0,"nodes":"\xff"}')
+    with pytest.raises(FailedPreconditionError, match=IDENTITY_NAME):
+        identity_of(tmp_path)
+
+
+@pytest.mark.parametrize("text", [b'{"event":"\xff"}', b"[" * 100_000, b"ready"])
+def test_line_of_a_program_that_is_no_line_says_nothing(text: bytes) -> None:
+    """Programs may print anything."""
+    assert ready_line(text) is None
