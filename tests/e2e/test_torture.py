@@ -1,5 +1,6 @@
 """Every topology under load and faults for a while; MINUTES and SEED make it longer, and other."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from holdfast.lab.check.rendering import render
 from holdfast.lab.check.ruling import Status
 from holdfast.lab.history.files import read_records
 from holdfast.lab.history.records import Broken
+from holdfast.lab.torture.arenas import arena_of
+from holdfast.lab.torture.running import Settings, Torture
 from tests.e2e.fleet import clean_environment
 from tests.postgres import require_postgres
 from tests.zookeeper import require_zookeeper
@@ -59,3 +62,22 @@ def test_no_promise_is_broken_under_faults(topology: str, short_path: Path) -> N
     assert any(isinstance(record, Broken) and "kill" in record.kind for record in read_records(folder))
     assert "timeline.svg" in (folder / "report.md").read_text()
     assert (folder / "timeline.svg").read_text().startswith("<?xml")
+
+
+def test_standstill_ends_the_run_and_is_a_finding(short_path: Path) -> None:
+    """Where nobody runs the jobs, the run does not wait for its time to be over, and says why."""
+    settings = Settings(
+        topology="embedded",
+        minutes=5,
+        seed=1,
+        folder=short_path,
+        faults=[],
+        clients=2,
+        stall_s=3.0,
+        drain_bound_s=1.0,
+    )
+    arena = arena_of("embedded", short_path / "arena", app="holdfast.lab.noop_app:app")
+    asyncio.run(Torture(settings, arena, {}, lambda line: None).run())  # noqa: ARG005 - nobody listens
+    verdict = judge(short_path)
+    assert verdict.ruling("drained").status is Status.BROKEN
+    assert any("for 3 s, although nothing was broken" in one.text for one in verdict.ruling("sound").findings)

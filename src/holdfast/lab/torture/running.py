@@ -45,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: The names of the faults.
     faults: Sequence[str]
     clients: int = 6
+    stall_s: float = STALL_S
+    drain_bound_s: float = DRAIN_BOUND_S
     version: str = ""
     command: str = ""
 
@@ -76,7 +78,7 @@ class Torture:
             settings.topology,
             settings.seed,
             keeps=sorted(arena.keeps),
-            drain_bound_s=DRAIN_BOUND_S,
+            drain_bound_s=settings.drain_bound_s,
             version=settings.version,
             command=settings.command,
         )
@@ -125,8 +127,9 @@ class Torture:
         self._save(faults_ended_us=now_us())
 
     async def _in_peace(self) -> None:
-        self._tell(f"no more faults; waiting up to {DRAIN_BOUND_S:g} s until all jobs have ended")
-        drained_us = await self._load.settle(DRAIN_BOUND_S)
+        bound_s = self._settings.drain_bound_s
+        self._tell(f"no more faults; waiting up to {bound_s:g} s until all jobs have ended")
+        drained_us = await self._load.settle(bound_s)
         self._save(drained_us=drained_us, schedules=self._load.schedules())
         if drained_us:
             count = await self._load.look_again()
@@ -198,10 +201,10 @@ class Torture:
         return time.monotonic() < end_s
 
     def _is_stalled(self) -> bool:
-        tally = self._load.tally
+        tally, stall_s = self._load.tally, self._settings.stall_s
         for what, at_us in (("acknowledged", tally.acknowledged_us), ("seen to end", tally.ended_us)):
-            if now_us() - max(at_us, self._quiet_since_us) > STALL_S * 1e6:
-                self.findings.append(f"no job was {what} for {STALL_S:g} s, although nothing was broken just then")
+            if now_us() - max(at_us, self._quiet_since_us) > stall_s * 1e6:
+                self.findings.append(f"no job was {what} for {stall_s:g} s, although nothing was broken just then")
                 return True
         return False
 
