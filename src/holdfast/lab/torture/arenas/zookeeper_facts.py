@@ -58,7 +58,7 @@ class _Nodes:
                 yield DamageFact(error.message, job_id)
                 continue
             are_all_over &= record.state in TERMINAL
-            yield from _facts_of(record, result, set(names))
+            yield from facts_of(record, result, set(names))
         if are_all_over:
             yield from self._left()
 
@@ -106,7 +106,8 @@ def _node(data: bytes, stat: Any) -> Node:  # noqa: ANN401 - kazoo has no types
     return Node(data, Stat(stat.version, stat.czxid, stat.mzxid, stat.mtime, stat.ephemeralOwner, stat.numChildren))
 
 
-def _facts_of(record: records.Record, result: Result | None, names: set[str]) -> Iterator[Record]:
+def facts_of(record: records.Record, result: Result | None, names: set[str]) -> Iterator[Record]:
+    """What the nodes of one job say: its record, its result, and the names of all below the record."""
     said = record.extra or Extra()
     yield JobFact(
         id=record.id,

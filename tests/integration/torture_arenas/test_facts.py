@@ -1,0 +1,120 @@
+"""What arenas find in stores that are not sound, and in processes that end by themselves."""
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends.zookeeper.records import Record as JobRecord
+from holdfast.core.events import Created
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.model import NewJob, Result, Template
+from holdfast.core.record_events import Moved, RecordEvent, Spends
+from holdfast.core.records import Records
+from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact
+from holdfast.lab.replaying import write_history
+from holdfast.lab.torture.arenas import arena_of, ledger_facts
+from holdfast.lab.torture.arenas.record_facts import RecordFacts
+from holdfast.lab.torture.arenas.zookeeper_facts import facts_of
+from tests.integration.torture_arenas.trying import until
+
+JOBS = 500
+JOB = "1b671a64-40d5-491e-99b0-da01ff1f3341"
+CREATED = Created(1, [Template("work")], [NewJob(JOB, 0)])
+GRANTED = Moved(2, JOB, RUNNING, 1, "w")
+
+
+def test_sound_ledger_has_no_damage(tmp_path: Path) -> None:
+    """Every job of a journal is there, with one lease and one end."""
+    data = tmp_path / "data"
+    data.mkdir()
+    write_history(data, JOBS)
+    facts = ledger_facts.read(data, "ledger")
+    kinds = [sum(isinstance(fact, kind) for fact in facts) for kind in (JobFact, GrantFact, EndFact, DamageFact)]
+    assert kinds == [JOBS, JOBS, JOBS, 0]
+
+
+def test_ledger_with_a_changed_byte_is_damaged(tmp_path: Path) -> None:
+    """One byte in the middle of the journal is enough, and nothing in the directory is changed by looking."""
+    data = tmp_path / "data"
+    data.mkdir()
+    write_history(data, JOBS)
+    segment = next(data.glob("*.seg"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 4] ^= 1
+    segment.write_bytes(content)
+    facts = ledger_facts.read(data, "ledger")
+    assert [type(fact) for fact in facts] == [DamageFact]
+    assert segment.read_bytes() == content
+
+
+def said_of(*events: RecordEvent) -> RecordFacts:
+    """What is found in these events of a job service."""
+    facts = RecordFacts(Records(), "services", lambda _: "")
+    for event in events:
+        facts.take(event)
+    return facts
+
+
+def test_lawful_moves_of_a_record_are_no_damage() -> None:
+    """A job that was lost, taken again and done has two leases and one end."""
+    lost, again = Moved(3, JOB, QUEUED, 1, spends=Spends.LOSS), Moved(4, JOB, RUNNING, 2, "w")
+    facts = said_of(CREATED, GRANTED, lost, again, Moved(5, JOB, DONE, 2))
+    assert facts.damage == []
+    assert facts.records() == [
+        GrantFact(JOB, 1, 1, "services", 2),
+        GrantFact(JOB, 2, 3, "services", 4),
+        EndFact(JOB, DONE, 2, 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        [Moved(2, "another", RUNNING, 1, "w")],
+        [Moved(2, JOB, DONE)],
+        [GRANTED, Moved(3, JOB, DONE, 7)],
+        [GRANTED, Moved(3, JOB, DONE, 1), Moved(4, JOB, FAILED, 1)],
+        [GRANTED, Moved(3, JOB, QUEUED, 1), Moved(4, JOB, RUNNING, 1, "w")],
+    ],
+    ids=["nobody's", "not granted", "under another token", "ended twice", "the same token twice"],
+)
+def test_unlawful_move_of_a_record_is_damage(moves: list[RecordEvent]) -> None:
+    """Whatever the job service should never have written is found."""
+    assert len(said_of(CREATED, *moves).damage) == 1
+
+
+def test_nodes_that_contradict_each_other_are_damage() -> None:
+    """A record and its result say the same, and what has ended has no bid."""
+    record = partial(JobRecord, JOB, Template("work"), 1)
+    done = Result(1, DONE)
+
+    def damage(state: int, result: Result | None, *names: str) -> int:
+        return sum(isinstance(fact, DamageFact) for fact in facts_of(record(state=state), result, set(names)))
+
+    assert damage(DONE, done, "result", "payload") == 0
+    assert damage(RUNNING, None, "bid", "payload") == 0
+    assert damage(DONE, None) == 1
+    assert damage(CANCELED, done, "result") == 1
+    assert damage(RUNNING, done, "result", "bid") == 1
+    assert damage(DONE, done, "result", "bid") == 1
+
+
+async def test_process_that_ends_by_itself_is_strange(tmp_path: Path) -> None:
+    """Somebody takes its place, but that nobody had said so is not forgotten."""
+    arena = arena_of("embedded", tmp_path)
+    try:
+        await arena.start()
+        worker = next(one for one in arena.processes() if one.role == "worker")
+        old = worker.pid()
+        os.kill(old, signal.SIGKILL)
+
+        async def is_replaced() -> bool:
+            return worker.pid() not in {0, old} and worker.is_ready()
+
+        await until(is_replaced, "another worker")
+        assert arena.strange() == [f"{worker.name} ended by itself with -9"]
+    finally:
+        await arena.stop()
