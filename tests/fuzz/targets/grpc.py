@@ -21,6 +21,7 @@ IS_GUIDED = False
 
 _METHODS = methods()
 _CALLS_MAX = 6
+_ENDED = "0d3f5a5f-9d0e-4f0a-8b51-8d3b1c620c11"
 _STREAMS = {"Work": pb.WorkerMessage, "Converse": pb.Call}
 _INNER = [called for called in _METHODS if called.path.startswith("/holdfast.v1.") and called.name not in _STREAMS]
 
@@ -28,7 +29,7 @@ _INNER = [called for called in _METHODS if called.path.startswith("/holdfast.v1.
 def seeds() -> list[bytes]:
     """Each method with a message, and several in a row."""
     rng = random.Random(0)
-    single = [bytes([0, number, 1]) + rng.randbytes(80) for number in range(len(_METHODS)) for _ in range(2)]
+    single = [bytes([0, number, 1]) + rng.randbytes(80) for number in range(len(_METHODS)) for _ in range(4)]
     return single + [b"\5" + rng.randbytes(300) for _ in range(20)]
 
 
@@ -57,9 +58,9 @@ async def _fuzz(source: Source) -> None:
 
 
 async def _prepare(gateway: Gateway) -> list[str]:
-    """A job that waits, one that runs, and a schedule."""
+    """A job that waits, one that runs, one that has ended, and a schedule."""
     submitted = pb.SubmitJobsRequest(
-        templates=[pb.JobTemplate(type="echo")], jobs=[pb.NewJob(payload=b"{}"), pb.NewJob()]
+        templates=[pb.JobTemplate(type="echo")], jobs=[pb.NewJob(payload=b"{}"), pb.NewJob(id=_ENDED)]
     )
     simulated = public_pb.SubmitJobRequest(spec=public_pb.JobSpec(job_type="sleep", work_duration_ms=5))
     schedule = pb.ScheduleSpec(name="nightly", template=pb.JobTemplate(type="echo"), cron="0 3 * * *")
@@ -68,6 +69,7 @@ async def _prepare(gateway: Gateway) -> list[str]:
         ("/taskqueue.v1.TaskQueuePublicService/SubmitJob", simulated),
         ("/taskqueue.internal.v1.CoordinatorInternalService/FetchWork", internal_pb.FetchWorkRequest(worker_id="w1")),
         ("/holdfast.v1.ScheduleService/SetSchedule", schedule),
+        ("/holdfast.v1.JobService/CancelJob", public_pb.CancelJobRequest(job_id=_ENDED)),
     ]
     ids: list[str] = []
     for path, message in calls:

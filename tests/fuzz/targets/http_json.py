@@ -77,6 +77,38 @@ _VALUES = (
         "31536001",
     ),
 )
+#: What people would say there.
+_SENSE = {
+    "after": ('"2030-01-01T00:00:00Z"',),
+    "at": ('"2040-01-31T09:00:00Z"',),
+    "backoff": ('{"kind":"fixed","base_s":1}', '{"kind":"exponential","base_s":2,"max_s":60}'),
+    "catch_up": ('"none"', '"latest"', '"all"'),
+    "catch_up_window_s": ("3600",),
+    "count": ("3", "100", "101"),
+    "cron": ('"0 9 * * *"', '"*/5 2 * * 1-5"'),
+    "cron_expr": ('"0 9 * * *"', '"5 4"'),
+    "delay_s": ("60", "0.5", "31536000", "31536001"),
+    "every_s": ("10", "0.001"),
+    "headers": ('{"a":"b"}',),
+    "jitter_s": ("1",),
+    "jobs": ('[{"type":"echo"},{"type":"echo","delay_s":1}]', '[{"type":"echo"},{"type":"e cho"}]'),
+    "job_type": ('"echo"',),
+    "labels": ('{"a":"b"}', "{}"),
+    "max_attempts": ("3", "100", "101"),
+    "max_losses": ("3",),
+    "name": ('"nightly"',),
+    "not_before": ('"2040-01-31T09:00:00Z"', '"1999-01-31T09:00:00+05:30"'),
+    "overlap": ('"allow"', '"skip"', '"cancel_running"'),
+    "payload": ('{"a":[1,2.5,null]}', '"text"', "null"),
+    "priority": ("5", "9", "10", '"high"'),
+    "queue": ('"default"', '"other"'),
+    "reason": ('"why"', '""'),
+    "request_id": ('"key"',),
+    "timeout_s": ("30",),
+    "timezone": ('"UTC"', '"Europe/Paris"'),
+    "type": ('"echo"',),
+    "unique_key": ('"u"',),
+}
 _PARAMS = ("default", "nightly", "echo", "..", "%00", "%ff", "a b", "x" * 129, "0", "*", "é")
 _ERROR = 400
 
@@ -139,7 +171,7 @@ def _chosen(routes: Sequence[Route]) -> _Chosen:
 def _statuses(route: Route, described: dict[str, Any]) -> set[int]:
     row = described.get(route.path, {}).get(route.method.lower())
     if row is None:  # a short form, of which the document says nothing
-        return {*route.answers, *route.problems, 200, 202, 400, 403, 404, 409, 413, 415, 422, 429}
+        return {*route.answers, *route.problems, 200, 201, 202, 400, 403, 404, 409, 413, 415, 422, 429}
     return {int(status) for status in row["responses"]}
 
 
@@ -158,13 +190,18 @@ def _body(source: Source, names: list[str], depth: int) -> str:
     """JSON, or nearly."""
     if source.is_one_in(12):
         return source.take(source.below(40)).decode("utf-8", "replace")
-    pairs = []
-    for _ in range(1 + source.below(6)):
-        name = source.pick(names) if source.below(12) else source.text()
-        pairs.append(f"{json.dumps(name)}:{_value(source, names, depth)}")
-    if "type" in names and source.below(4):
-        pairs.append('"type":"echo"')
-    return "{" + ",".join(pairs) + "}"
+    chosen = [source.pick(names) if source.below(12) else source.text() for _ in range(source.below(5))]
+    if "type" in names and source.below(8):
+        chosen.append("type")
+    if source.below(12):
+        chosen = list(dict.fromkeys(chosen))  # each once
+    return "{" + ",".join(f"{json.dumps(name)}:{_said(source, name, names, depth)}" for name in chosen) + "}"
+
+
+def _said(source: Source, name: str, names: list[str], depth: int) -> str:
+    if name in _SENSE and source.below(4):
+        return source.pick(_SENSE[name])
+    return _value(source, names, depth)
 
 
 def _value(source: Source, names: list[str], depth: int) -> str:
