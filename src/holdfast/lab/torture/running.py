@@ -6,6 +6,7 @@ early can be judged like any other.
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,9 +29,9 @@ _PROGRESS_S = 15.0
 #: A fault that has not mended itself by then never will.
 _FAULT_S = 180.0
 _NOT_NOW_TRIES = 20
-#: If jobs are still open by then, and clocks were stepped, they are set ahead by more than any step.
+#: If jobs are still open by then, and clocks were ahead, they are set ahead again.
 _LATE_S = 20.0
-_LATER_MS = 2 * 86_400_000
+_AHEAD = re.compile(r"by \+(\S+) s")
 _LOOK_S = 0.1
 _AGAIN_S = 0.5
 _TELL_S = 5.0
@@ -90,6 +91,8 @@ class Torture:
         self.findings: list[str] = []
         self._under_way = 0
         self._fired: dict[str, int] = {}
+        #: The furthest that clocks were ahead.
+        self._ahead_s = 0.0
         self._quiet_since_us = 0
         self._told_s = 0.0
 
@@ -147,10 +150,10 @@ class Torture:
     def _let_time_pass(self) -> None:
         """What was told to wait while clocks were ahead is not due before the true time has come so far."""
         clock = self._arena.clock
-        if clock is not None and self._fired.get(ClockStep.kind):
+        if clock is not None and self._ahead_s:
             at_us = now_us()
-            clock.step(_LATER_MS)
-            target = f"by {_LATER_MS / 1_000:+g} s, so that what was to wait while clocks were ahead comes due"
+            clock.step(round(self._ahead_s * 1_000))
+            target = f"by {self._ahead_s:+g} s, so that what was to wait while clocks were ahead comes due"
             self._writer.write(Broken(at_us, now_us(), ClockStep.kind, target))
             self._tell(f"clock: {target}")
 
@@ -190,6 +193,8 @@ class Torture:
             except TimeoutError:
                 raise TortureError(f"the fault {kind} was not over after {_FAULT_S:g} s") from None
             self._writer.write(Broken(at_us, now_us(), kind, target))
+            if kind == ClockStep.kind and (step := _AHEAD.match(target)):
+                self._ahead_s = max(self._ahead_s, float(step[1]))
             self._fired[kind] = self._fired.get(kind, 0) + 1
             self._tell(f"{self._numbers()}; {kind}: {target}, {(now_us() - at_us) / 1e6:.1f} s")
             return
