@@ -10,6 +10,7 @@ from tests.postgres import require_postgres
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_kill_in_the_pipeline_arena_loses_nothing(tmp_path: Path) -> None:
     """A worker is killed, every job ends once, and nobody is left behind."""
     require_postgres()

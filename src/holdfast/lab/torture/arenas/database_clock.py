@@ -14,6 +14,7 @@ from holdfast.lab.torture.ports import Clockwork
 
 _AGAIN_S = 0.2
 _CONNECT_S = 2
+_CLOSE_S = 20.0
 _TIME: LiteralString = """
 CREATE OR REPLACE FUNCTION holdfast.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {} $$"""
@@ -44,9 +45,10 @@ class DatabaseClock:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
     async def close(self) -> None:
-        """The database has heard the last word."""
+        """The database has heard the last word, unless it is away for good."""
         if self._telling is not None:
-            await self._telling
+            await asyncio.wait([self._telling], timeout=_CLOSE_S)
+            self._telling.cancel()
 
     async def _tell(self) -> None:
         while self._said_ms != self._wanted_ms:

@@ -12,6 +12,7 @@ from holdfast.lab.torture.arenas import pipeline_facts
 from holdfast.lab.torture.arenas.clocks import ShortClock
 from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.database_clock import DatabaseClock
+from holdfast.lab.torture.arenas.engine_log import EngineLog
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import EVER_MS, LEASE_MS, LOGGING, SLOTS, options_of
@@ -51,6 +52,7 @@ class PipelineArena:
         self._grounds = Grounds(folder, app, has_small_disk=False)
         self.folder = self._grounds.folder
         self._directory = self._grounds.data / "postgres"
+        self._log = EngineLog(self._grounds.logs / "engines.txt")
         self._postgres = PostgresEngine(self._directory, self._grounds.deaths)
         self.engines: Sequence[Engine] = [self._postgres]
         roles = {role: count for stage in _STAGES for role, count in stage.items()}
@@ -78,6 +80,7 @@ class PipelineArena:
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
+        self._log.open()
         url = await self._postgres.start()
         self._clock.connect(url)
         for program in self._company.programs:
@@ -107,6 +110,7 @@ class PipelineArena:
             await self._roads.close()
             self._held.close()
             await self._postgres.stop()
+            self._log.close()
 
     def facts(self) -> list[Record]:
         """What the database says, which is started once more for that."""

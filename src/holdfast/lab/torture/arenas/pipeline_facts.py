@@ -9,6 +9,7 @@ import psycopg
 
 from holdfast.backends.pipeline.postgres.reading import extra_of
 from holdfast.core.model import SCHEDULE, Extra
+from holdfast.errors import HoldfastError
 from holdfast.lab.history.records import RUNNING, TERMINAL, DamageFact, EndFact, GrantFact, JobFact, Record, TickFact
 from holdfast.lab.torture.arenas.event_facts import NAME
 from holdfast.lab.torture.arenas.pipeline_damage import BROKEN, BROKEN_IN_TIME
@@ -37,7 +38,10 @@ _TICKS: LiteralString = """
 def read(directory: Path, *, are_times_true: bool) -> list[Record]:
     """Starts the server of a directory, asks it everything, and stops it."""
     server = PrivatePostgres(directory)
-    url = server.start()
+    try:
+        url = server.start()
+    except HoldfastError as error:
+        return [DamageFact(f"the database cannot be started: {error.message}")]
     try:
         with psycopg.connect(url, autocommit=True) as connection:
             return list(_facts(connection, are_times_true=are_times_true))

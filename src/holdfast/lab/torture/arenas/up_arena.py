@@ -5,12 +5,12 @@ that killing it says nothing of them but what killing them says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.journal import OsDisk, pin
-from holdfast.lab.compare.process_tree import argv, tree
+from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.history.records import Record
 from holdfast.lab.torture.arenas.clocks import ShortClock
 from holdfast.lab.torture.arenas.company import Company
@@ -106,9 +106,8 @@ class UpArena:
 
     def seated(self) -> dict[tuple[str, str], int]:
         """Who has which seat now."""
-        up = self._up.pid()
         found = {}
-        for pid in tree(up)[1:] if up else ():
+        for pid in _children(self._up.pid()):
             words = argv(pid)
             seat = self._plan.seat_of(words[words.index("holdfast") + 1 :]) if "holdfast" in words else None
             if seat is not None:
@@ -142,3 +141,12 @@ class UpArena:
     def facts(self) -> list[Record]:
         """What the data says."""
         return self._plan.read(self._grounds.data)
+
+
+def _children(pid: int) -> list[int]:
+    """Of a process, whichever of its threads has made them; none if it is gone."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found

@@ -12,6 +12,7 @@ from holdfast.lab.history.records import DamageFact, Record
 from holdfast.lab.torture.arenas import zookeeper_facts
 from holdfast.lab.torture.arenas.clocks import ShortClock
 from holdfast.lab.torture.arenas.company import Company
+from holdfast.lab.torture.arenas.engine_log import EngineLog
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.options import LEASE_MS, LOGGING, UNLIMITED, WORKER, options_of
 from holdfast.lab.torture.arenas.places import Ports, port_of
@@ -34,6 +35,7 @@ class ZooKeeperArena:
     def __init__(self, folder: Path, app: str) -> None:
         self._grounds = Grounds(folder, app, has_small_disk=False)
         self.folder = self._grounds.folder
+        self._log = EngineLog(self._grounds.logs / "engines.txt")
         self._ensemble = EnsembleEngines(self._grounds.data / "zookeeper", self._grounds.deaths)
         self.engines: Sequence[Engine] = self._ensemble.servers
         self._hosts = ""
@@ -57,6 +59,7 @@ class ZooKeeperArena:
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
+        self._log.open()
         self._hosts = await self._ensemble.start()
         place = f"{self._hosts}{_ROOT}"
         for program in self._company.programs:
@@ -87,6 +90,7 @@ class ZooKeeperArena:
             await self._roads.close()
             self._ports.close()
             await self._ensemble.stop()
+            self._log.close()
 
     def _read(self) -> list[Record]:
         try:
