@@ -159,7 +159,7 @@ def _convert(given: Given, fields: Fields, problems: list[str]) -> object:
         value = value.lower()
     try:
         return msgspec.convert(value, field.type, strict=not given.is_text)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         got = shown(field, given.value)
         problems.append(f"expected {given.name} to be {wanted(given.name, fields)}, got {got!r} ({given.origin})")
         return field.default

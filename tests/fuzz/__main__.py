@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,9 +68,12 @@ def _run(engine: str, name: str, seconds: float, seed: int) -> tuple[int, int]:
     started = time.monotonic()
     command = [sys.executable, "-m", f"tests.fuzz.{engine}", name, str(seconds), str(seed)]
     try:
-        done = subprocess.run(
-            command, cwd=_ROOT, env=os.environ, capture_output=True, text=True, timeout=seconds + _GRACE_S, check=False
-        )
+        # A folder of its own, so that nothing of it stays however it ends.
+        with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
+            environment, limit_s = {**os.environ, "TMPDIR": folder}, seconds + _GRACE_S
+            done = subprocess.run(
+                command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
+            )
     except subprocess.TimeoutExpired:
         _say(f"{name:18} {engine:8} hung; run it alone: {' '.join(command[1:])}")
         return 0, 1

@@ -22,6 +22,8 @@ from tests.fuzz.target import Target
 
 #: What is longer is tried by the other engine.
 _LENGTH_MAX = 4_096
+#: The budget of an input is processor time; this one is of the clock on the wall, which a busy machine uses up, too.
+_PATIENCE_S = 600
 
 
 class _Watch:
@@ -58,7 +60,13 @@ def main(name: str, seconds: float, seed: int) -> None:
     for number, data in enumerate([*chosen.seeds, *(path.read_bytes() for path in corpus.kept(name))]):
         if len(data) <= _LENGTH_MAX:
             (folder / str(number)).write_bytes(data)
-    options = [f"-seed={seed}", f"-max_len={_LENGTH_MAX}", "-rss_limit_mb=2048", "-timeout=0", "-verbosity=0"]
+    options = [
+        f"-seed={seed}",
+        f"-max_len={_LENGTH_MAX}",
+        "-rss_limit_mb=2048",
+        f"-timeout={_PATIENCE_S}",
+        "-verbosity=0",
+    ]
     atheris.Setup(
         [sys.argv[0], *options, f"-artifact_prefix={folder}/", str(folder)], _Watch(chosen, seconds, folder).one
     )

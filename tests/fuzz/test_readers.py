@@ -13,6 +13,8 @@ from holdfast.gateway.http.asking import Asked, Head
 from holdfast.gateway.http.routing import Handler, Route
 from holdfast.pipeline.serving import MSGPACK_TYPE, RoleApplication
 from holdfast.pipeline.vitals import Vitals
+from holdfast.sdk.options import JobOptions, changed
+from holdfast.services.environment import ROLES, read
 from holdfast.topology.kept_process import ready_line
 from holdfast.topology.node_identity import IDENTITY_NAME, identity_of
 from holdfast.worker.executors.child_process import ChildProcess
@@ -57,3 +59,19 @@ def test_identity_that_is_no_text_is_explained(tmp_path: Path) -> None:
 def test_line_of_a_program_that_is_no_line_says_nothing(text: bytes) -> None:
     """Programs may print anything."""
     assert ready_line(text) is None
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_variable_of_a_service_that_is_no_text_is_named(role: str) -> None:
+    """Bytes that are no UTF-8 arrive as halves of pairs, and are a line of the refusal like any other value."""
+    names = [field.encode_name for field in msgspec.structs.fields(ROLES[role])]
+    with pytest.raises(InvalidArgumentError) as refused:
+        read(role, dict.fromkeys(names, "\udcff"))
+    assert all(line.startswith("expected ") for line in refused.value.message.splitlines())
+
+
+@pytest.mark.parametrize("name", ["priority", "timeout_s", "at", "labels"])
+def test_option_that_is_no_text_is_refused(name: str) -> None:
+    """Half of a pair of surrogates is no number, no time and no object."""
+    with pytest.raises(InvalidArgumentError):
+        changed(JobOptions(), {name: "\ud800"})

@@ -40,6 +40,6 @@ def work(settings: Settings, coordinator: str, port: int, queues: str, *, has_li
 def _names(queues: str) -> frozenset[str]:
     try:
         return frozenset(name for name in msgspec.convert(queues, Queues).split(",") if name)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         message = f"expected --queues to be names of queues, with commas, got {queues!r}"
         raise InvalidArgumentError(message, reason="QUEUE_NAME_INVALID") from None

@@ -185,7 +185,7 @@ def _queue_names(queues: str) -> frozenset[str]:
 
     try:
         return frozenset(name for name in msgspec.convert(queues, Queues).split(",") if name)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         message = f"expected --queues to be names of queues, with commas, got {queues!r}"
         raise InvalidArgumentError(message, reason="QUEUE_NAME_INVALID") from None
 

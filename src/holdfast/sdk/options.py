@@ -122,7 +122,7 @@ def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:
         # Built anew from plain values, so that each is checked by its type.
         values = {name: getattr(options, name) for name in JobOptions.__struct_fields__} | given
         return msgspec.convert(values, JobOptions, builtin_types=(datetime,), from_attributes=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise InvalidArgumentError(_sentence(str(error), given), reason="OPTION_INVALID") from None
 
 

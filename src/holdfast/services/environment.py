@@ -151,7 +151,7 @@ def read(role: str, variables: Mapping[str, str]) -> Environment:
                 values[field.name] = _converted(text, field.type)
             elif field.required:
                 problems.append(f"expected {field.encode_name} to be {_wanted(field.type)}, got none: it is required")
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):
             problems.append(f"expected {field.encode_name} to be {_wanted(field.type)}, got {_shown(text, field.type)}")
     if not problems:
         environment = kind(**values)
