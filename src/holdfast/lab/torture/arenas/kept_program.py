@@ -97,6 +97,7 @@ class KeptProgram:
         process = self._process
         if self._task is None or process is None:
             return []
+        is_starting = self._line is None
         self._send(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._task), STOP_S)
@@ -105,8 +106,9 @@ class KeptProgram:
             await self._task
             return [f"{self.name} did not end within {STOP_S:g} s of TERM and had to be killed"]
         status = process.returncode
-        was_killed = self._deaths.is_expected(process.pid)
-        return [] if status == 0 or was_killed else [f"{self.name} ended with {status} after TERM"]
+        # One that has not got so far as to listen for TERM just ends.
+        is_fine = status == 0 or (is_starting and status == -signal.SIGTERM) or self._deaths.is_expected(process.pid)
+        return [] if is_fine else [f"{self.name} ended with {status} after TERM"]
 
     async def _keep(self) -> None:
         while not self._stopping.is_set():
