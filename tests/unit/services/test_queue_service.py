@@ -15,7 +15,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.queue import QueueService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import DEADLINE_S, Owner, importers, served
+from tests.unit.services.owner_server import DEADLINE_S, Owner, servers_with, served
 
 SERVICE = "/taskqueue.internal.v1.QueueInternalService/"
 
@@ -274,4 +274,4 @@ async def test_queue_keeps_nothing_but_what_waits(queue: Queue) -> None:
 
 def test_only_the_queue_service_changes_the_line(root: Path) -> None:
     """No other module that serves touches the state that says what waits: whoever wants to has to ask."""
-    assert importers(root, "core.line") - {"services/restoring.py"} == {"services/queue.py", "services/role_queue.py"}
+    assert servers_with(root, "core.line") == {"services/queue.py", "services/role_queue.py"}

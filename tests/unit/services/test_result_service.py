@@ -17,7 +17,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import DEADLINE_S, Owner, importers, served
+from tests.unit.services.owner_server import DEADLINE_S, Owner, servers_with, served
 
 SERVICE = "/taskqueue.internal.v1.ResultInternalService/"
 SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -273,7 +273,7 @@ async def test_storing_again_keeps_an_envelope_for_longer(tmp_path: Path) -> Non
 
 def test_only_the_result_service_changes_envelopes(root: Path) -> None:
     """No other module that serves touches the state that holds outputs: whoever wants to has to ask."""
-    assert importers(root, "core.envelopes") - {"services/restoring.py"} == {
+    assert servers_with(root, "core.envelopes") == {
         "services/result.py",
         "services/role_result.py",
     }
