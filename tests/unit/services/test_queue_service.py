@@ -15,7 +15,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.queue import QueueService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import DEADLINE_S, Owner, servers_with, served
+from tests.unit.services.owner_server import DEADLINE_S, Owner, served, servers_with
 
 SERVICE = "/taskqueue.internal.v1.QueueInternalService/"
 

@@ -17,7 +17,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import DEADLINE_S, Owner, servers_with, served
+from tests.unit.services.owner_server import DEADLINE_S, Owner, served, servers_with
 
 SERVICE = "/taskqueue.internal.v1.ResultInternalService/"
 SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
