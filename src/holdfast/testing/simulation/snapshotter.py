@@ -1,5 +1,6 @@
 """Who reads the journal beside the coordinator: the maker of snapshots, and a reader of its history."""
 
+import errno
 import random
 from collections.abc import Callable
 from typing import Protocol
@@ -90,7 +91,9 @@ class Snapshotter:
         if isinstance(error, Killed):
             self._reporter.fired("snapshot-killed")
         elif isinstance(error, OSError):
-            is_explained = self._reporter.is_explained() or self._reporter.disk.faults.free_bytes is not None
+            # A full disk explains itself, and uses up no fault that may have struck the journal meanwhile.
+            is_full = self._reporter.disk.faults.free_bytes is not None and error.errno == errno.ENOSPC
+            is_explained = is_full or self._reporter.is_explained()
             require(is_explained, f"a snapshot could not be written, and no fault explains it: {error}")
             self._reporter.fired("snapshot failed")
         elif isinstance(error, JournalError):
