@@ -110,7 +110,7 @@ class Submission:
                 if row is not None:
                     window.append(row)
             sent = [(group, self._connection.transact(_steps(group))) for group in _groups(window)]
-            await _all([asyncio.ensure_future(self._settle_group(group, made)) for group, made in sent])
+            await ended_all([asyncio.ensure_future(self._settle_group(group, made)) for group, made in sent])
 
     async def _row(self, index: int, job: NewJob) -> "_Row | None":
         """What makes the job; None if it is too large."""
@@ -155,7 +155,7 @@ class Submission:
                     self._changing.lanes.posted(row.record.lane, next(posted))
             return None
         again = [(row, self._connection.transact(row.steps)) for row in group]
-        await _all([asyncio.ensure_future(self._settle(row, made, is_unsure=is_unsure)) for row, made in again])
+        await ended_all([asyncio.ensure_future(self._settle(row, made, is_unsure=is_unsure)) for row, made in again])
         return None
 
     async def _settle(self, row: "_Row", made: "asyncio.Future[Done]", *, is_unsure: bool = False) -> None:
@@ -256,9 +256,17 @@ def _steps(group: list[_Row]) -> list[Step]:
     return [step for row in group for step in row.steps]
 
 
-async def _all(tasks: list["asyncio.Task[None]"]) -> None:
-    """Each is brought to its end; then the first that failed is told."""
+async def ended_all(tasks: list["asyncio.Task[None]"]) -> None:
+    """Each is brought to its end; then the first that failed is told. What others failed with is known by then, too."""
+    for task in tasks:
+        task.add_done_callback(_take_note)
     if tasks:
         await asyncio.wait(tasks)
     for task in tasks:
         task.result()
+
+
+def _take_note(task: "asyncio.Task[None]") -> None:
+    """An error that nobody asks for would be logged as one that nobody has seen to."""
+    if not task.cancelled():
+        task.exception()
