@@ -88,6 +88,7 @@ class BareArena:
 
     topology = "fake"
     keeps = frozenset[str]()
+    results_apart = False
     has_schedules = False
     grpc = ""
     http = ""

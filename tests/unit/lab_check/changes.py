@@ -29,6 +29,10 @@ class Changed:
         """The first of this kind that is like this."""
         return next(record for record in self.records if is_like(record, kind, fields))
 
+    def all(self, kind: type[Any], **fields: object) -> list[Any]:
+        """The records with these fields, in their order."""
+        return [record for record in self.records if is_like(record, kind, fields)]
+
     def replace(self, kind: type[Any], where: dict[str, object], **fields: object) -> None:
         """All of this kind that are like this get these fields."""
         assert any(is_like(record, kind, where) for record in self.records), (kind, where)

@@ -187,6 +187,13 @@ def stale_result(it: Changed) -> None:
     it.drop_calls(lambda asked: asked.job_id == "killed")
 
 
+def stale_result_beside_its_state(it: Changed) -> None:
+    first, later = it.all(Began, job_id="killed")[:2]
+    stale_result(it)
+    it.run = replace(it.run, results_apart=True)
+    it.add(Ended(later.at_us + 1, first.run, "done"))
+
+
 def stale_token(it: Changed) -> None:
     it.replace(EndFact, {"job_id": "again"}, token=7)
 
@@ -325,6 +332,7 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("drained", "", drained_late),
     ("drained", "", never_drained),
     ("stale accepted", "killed", stale_result),
+    ("stale accepted", "killed", stale_result_beside_its_state),
     ("stale accepted", "again", stale_token),
     ("stale accepted", "made", result_of_nobody),
     ("stale accepted", "made", result_of_another_job),
@@ -397,3 +405,13 @@ def test_other_rules_do_not_cry_along(rule: str, job_id: str, plant: Plant) -> N
         ),
     }
     assert {one for one in others if one[1] not in related} == set()
+
+
+def test_result_that_was_there_before_a_job_was_handed_out_again_is_not_stale() -> None:
+    """Where results are kept apart from states, the first one may be written down before anybody knows of the end."""
+    it = Changed(*sound())
+    first, later = it.all(Began, job_id="killed")[:2]
+    stale_result(it)
+    it.run = replace(it.run, results_apart=True)
+    it.add(Ended(later.at_us - 1, first.run, "done"))
+    assert it.judge().ruling("stale accepted").status is Status.KEPT

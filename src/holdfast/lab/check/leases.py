@@ -1,7 +1,9 @@
 """Rules about leases: whose result counts, and who may run.
 
 - Tokens of a job only grow, and a job is not handed out again after its end. So the result of an attempt is stale as
-  soon as any attempt under a later token has begun, whenever that was.
+  soon as any attempt under a later token has begun, whenever that was. Where results are kept apart from states, a
+  result may be there before the state says so, and the job is handed out once more: there it is stale only if the
+  later attempt had begun before the earlier one ended, and so before anybody can have reported it.
 - A worker may begin late what it was given in time: stopped in between, it holds a lease that is long over. So an
   attempt that begins after a cancel breaks nothing if it can have been granted before it.
 """
@@ -24,11 +26,11 @@ def stale_accepted(history: History, tally: Tally) -> Iterator[Suspect]:
     for job_id in {**history.jobs, **history.readings, **history.ends}:
         newest = _newest_token(history, job_id)
         runs = _runs(history, job_id)
-        tokens = _accepted_tokens(history, job_id)
+        tokens = [] if history.run.results_apart else _accepted_tokens(history, job_id)
         attempts = len(history.begun.get(job_id, ())) + len(history.grants.get(job_id, ()))
         tally.cases += attempts > 1 and newest > 0 and bool(runs or tokens) and _has_several(history, job_id)
         unknown = next((run for run in runs if history.began and not _is_of(history.began.get(run), job_id)), None)
-        stale = next((run for run in runs if 0 < _token(history, run) < newest), None)
+        stale = next((run for run in runs if 0 < _token(history, run) < _newest_before(history, run, newest)), None)
         late = next((token for token in tokens if token < newest), None)
         if unknown is not None:
             yield Suspect(job_id, f"has the result of {unknown}, which is no run of it")
@@ -45,6 +47,15 @@ def _is_of(began: Began | None, job_id: str) -> bool:
 
 def _token(history: History, run: str) -> int:
     return history.began[run].token if run in history.began else 0
+
+
+def _newest_before(history: History, run: str, newest: int) -> int:
+    """The newest token that was given before the run can have been reported."""
+    if not history.run.results_apart:
+        return newest
+    ended, job_id = history.ended.get(run), history.began[run].job_id
+    before = [one.token for one in history.begun.get(job_id, ()) if ended is not None and one.at_us < ended.at_us]
+    return max(before, default=0)
 
 
 def _has_several(history: History, job_id: str) -> bool:

@@ -229,6 +229,9 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: list[str] = []
     #: What the store can be asked for: grants, order, ticks. What it lacks is not judged, and said to be so.
     keeps: list[str] = []
+    #: Results are kept apart from states: a job whose result is there already may be handed out once more before its
+    #: state says so.
+    results_apart: bool = False
     schedules: list[Schedule] = []
     #: How clients can ask: grpc, http; empty: both. Where one is missing they are not compared, and said not to be.
     interfaces: list[str] = []

@@ -118,6 +118,8 @@ class Arena(Protocol):
     folder: Path
     #: What its store can be asked for afterwards: grants, order, ticks.
     keeps: frozenset[str]
+    #: Whether a job whose result is there already may be handed out once more, because its state is another owner's.
+    results_apart: bool
     has_schedules: bool
     #: Where clients go, through the proxy of that name: `host:port`.
     grpc: str

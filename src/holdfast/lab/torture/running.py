@@ -82,6 +82,7 @@ class Torture:
             settings.topology,
             settings.seed,
             keeps=sorted(arena.keeps),
+            results_apart=arena.results_apart,
             drain_bound_s=settings.drain_bound_s,
             version=settings.version,
             command=settings.command,

@@ -27,6 +27,7 @@ class EmbeddedArena:
 
     topology = "embedded"
     keeps = frozenset({"grants", "order", "ticks"})
+    results_apart = False
     has_schedules = True
 
     def __init__(self, folder: Path, app: str) -> None:

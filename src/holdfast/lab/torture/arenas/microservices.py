@@ -39,6 +39,7 @@ def microservices(folder: Path, app: str) -> UpArena:
         Plan(
             topology="microservices",
             keeps=frozenset({"grants"}),
+            results_apart=True,
             has_schedules=False,
             arguments=options_of(options),
             ports=_PORTS,

@@ -46,6 +46,7 @@ class PipelineArena:
     topology = "pipeline"
     #: Order is kept within a queue process and not between those.
     keeps = frozenset({"grants", "ticks"})
+    results_apart = False
     has_schedules = True
 
     def __init__(self, folder: Path, app: str) -> None:

@@ -44,6 +44,7 @@ class Plan:
     pinned: Sequence[str] = ()
     #: Whether it forgets what ended a day ago, whatever it is told.
     is_forgetful: bool = False
+    results_apart: bool = False
 
 
 class Seat:
@@ -70,6 +71,7 @@ class UpArena:
     def __init__(self, folder: Path, app: str, plan: Plan) -> None:
         self._plan = plan
         self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
+        self.results_apart = plan.results_apart
         self._grounds = Grounds(folder, app, has_small_disk=True)
         self.folder = self._grounds.folder
         self._ports = Ports(plan.ports + plan.doors + 2)

@@ -30,6 +30,7 @@ class ZooKeeperArena:
     topology = "zookeeper"
     #: Of the leases of a job only the last is kept, and how many there were.
     keeps: frozenset[str] = frozenset()
+    results_apart = False
     has_schedules = False
 
     def __init__(self, folder: Path, app: str) -> None:
