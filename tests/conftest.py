@@ -1,5 +1,8 @@
 """What every test shares."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +31,11 @@ settings.load_profile("holdfast")
 def root() -> Path:
     """The top of the checkout."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder in whose depths a socket can still have a name."""
+    folder = Path(tempfile.mkdtemp(prefix="hf-"))
+    yield folder
+    shutil.rmtree(folder)

@@ -80,7 +80,7 @@ def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
     text = (out / "report.md").read_text()
     assert "### microservices and monolith" in text
     assert "  - jobs per second: " in program.output
-    assert (out / "report.html").read_text().count("<svg") == 4
+    assert (out / "report.html").read_text().count("<svg") == 3
     _check_raw(results, out)
 
 

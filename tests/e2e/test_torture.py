@@ -2,11 +2,8 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,14 +25,6 @@ SEED = os.environ.get("SEED") or "8"
 FAULTS = "kill,kill-starting,stop-short,cut"
 #: What a run may take beside its faults: engines start, jobs end, all of them are read again.
 AROUND_S = 400.0
-
-
-@pytest.fixture
-def short_path() -> Iterator[Path]:
-    """A folder in whose depths a socket can still have a name."""
-    folder = Path(tempfile.mkdtemp(prefix="hf-"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("topology", ["embedded", "microservices", "monolith", "pipeline", "zookeeper"])

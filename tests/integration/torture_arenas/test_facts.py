@@ -26,9 +26,9 @@ CREATED = Created(1, [Template("work")], [NewJob(JOB, 0)])
 GRANTED = Moved(2, JOB, RUNNING, 1, "w")
 
 
-def test_sound_ledger_has_no_damage(tmp_path: Path) -> None:
+def test_sound_ledger_has_no_damage(short_path: Path) -> None:
     """Every job of a journal is there, with one lease and one end."""
-    data = tmp_path / "data"
+    data = short_path / "data"
     data.mkdir()
     write_history(data, JOBS)
     facts = ledger_facts.read(data, "ledger")
@@ -36,9 +36,9 @@ def test_sound_ledger_has_no_damage(tmp_path: Path) -> None:
     assert kinds == [JOBS, JOBS, JOBS, 0]
 
 
-def test_ledger_with_a_changed_byte_is_damaged(tmp_path: Path) -> None:
+def test_ledger_with_a_changed_byte_is_damaged(short_path: Path) -> None:
     """One byte in the middle of the journal is enough, and nothing in the directory is changed by looking."""
-    data = tmp_path / "data"
+    data = short_path / "data"
     data.mkdir()
     write_history(data, JOBS)
     segment = next(data.glob("*.seg"))
@@ -102,9 +102,9 @@ def test_nodes_that_contradict_each_other_are_damage() -> None:
     assert damage(DONE, done, "result", "bid") == 1
 
 
-async def test_process_that_ends_by_itself_is_strange(tmp_path: Path) -> None:
+async def test_process_that_ends_by_itself_is_strange(short_path: Path) -> None:
     """Somebody takes its place, but that nobody had said so is not forgotten."""
-    arena = arena_of("embedded", tmp_path)
+    arena = arena_of("embedded", short_path)
     try:
         await arena.start()
         worker = next(one for one in arena.processes() if one.role == "worker")

@@ -11,7 +11,7 @@ from tests.postgres import require_postgres
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_kill_in_the_pipeline_arena_loses_nothing(tmp_path: Path) -> None:
+async def test_kill_in_the_pipeline_arena_loses_nothing(short_path: Path) -> None:
     """A worker is killed, every job ends once, and nobody is left behind."""
     require_postgres()
-    await try_out(arena_of("pipeline", tmp_path), "worker")
+    await try_out(arena_of("pipeline", short_path), "worker")

@@ -47,7 +47,7 @@ def client_of(address: str) -> RemoteJobs | RoutedJobs:
 
 async def try_out(arena: Arena, role: str) -> list[Record]:
     """Submits the jobs, kills one of that role while they run, waits until all have ended, and reads the facts."""
-    pids: list[int] = []
+    before, pids = set(tree(os.getpid())), set[int]()
     try:
         await arena.start()
         async with client_of(arena.grpc) as client:
@@ -56,12 +56,11 @@ async def try_out(arena: Arena, role: str) -> list[Record]:
             await _kill(arena, victim)
             await until(lambda: _has_ended(client), "the end of all jobs")
             await until(lambda: _are_ready(arena), "everybody's return")
-        pids = tree(os.getpid())
+        pids = set(tree(os.getpid())) - before
     finally:
         await arena.stop()
     assert arena.strange() == []
-    left = {pid: argv(pid) for pid in pids if pid != os.getpid()}
-    assert not any(left.values()), "somebody stayed"
+    assert [words for pid in pids if (words := argv(pid))] == [], "somebody stayed"
     facts = arena.facts()
     check(facts, ids, arena)
     return facts
