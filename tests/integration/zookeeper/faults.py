@@ -146,6 +146,17 @@ async def _told_later(answer: "asyncio.Future[T]", gate: Gate) -> T:
     return read
 
 
+async def _opened(hosts: str, root: str, session_ms: int) -> FaultyConnection:
+    """On a machine that stands still for seconds, at the second try."""
+    connection = FaultyConnection(hosts, root, session_ms)
+    try:
+        await connection.open()
+    except UnavailableError:
+        connection = FaultyConnection(hosts, root, session_ms)
+        await connection.open()
+    return connection
+
+
 class Bidding:
     """Workers and clients of one root, driven by hand; everything is closed at the end."""
 
@@ -158,8 +169,7 @@ class Bidding:
 
     async def client(self) -> FaultyConnection:
         """A connection of a client's own."""
-        connection = FaultyConnection(*self.place, LONG_MS)
-        await connection.open()
+        connection = await _opened(*self.place, LONG_MS)
         self._clients.append(connection)
         return connection
 
@@ -169,8 +179,7 @@ class Bidding:
         """A worker that is welcome, for the type `job`; all are of this process, unless another one is named."""
 
         async def connecting(hosts: str, root: str, session_ms: int) -> FaultyConnection:
-            made = self._connections[name] = FaultyConnection(hosts, root, session_ms)
-            await made.open()
+            made = self._connections[name] = await _opened(hosts, root, session_ms)
             return made
 
         work = BidWork(*self.place, session_ms=session_ms, connecting=connecting, process=process)
