@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from holdfast.lab.check.history import History
 from holdfast.lab.check.judging import judge_history
 from holdfast.lab.check.ruling import Verdict
-from holdfast.lab.history.records import Answered, Asked, Lost, Record, Refused, Run
+from holdfast.lab.history.records import Answered, Asked, Began, Ended, Lost, Record, Refused, Run
 
 Test = Callable[[Record], bool]
 
@@ -58,12 +58,14 @@ class Changed:
 
     def forget(self, *job_ids: str) -> None:
         """Of these jobs nothing is left but the submits."""
+        runs = {record.run for record in self.records if isinstance(record, Began) and record.job_id in job_ids}
         self.records = [
             replace(record, seen=[seen for seen in record.seen if seen.id not in job_ids])
             if isinstance(record, Answered)
             else record
             for record in self.records
             if getattr(record, "job_id", getattr(record, "id", None)) not in job_ids
+            and not (isinstance(record, Ended) and record.run in runs)
         ]
         ops = {record.op for record in self.records if isinstance(record, Asked)}
         self.records = [

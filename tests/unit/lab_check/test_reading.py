@@ -1,7 +1,11 @@
 """`holdfast lab check`: a folder is read, judged and told of."""
 
+import contextlib
 import json
+import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,13 +53,108 @@ def test_cut_last_line_does_not_count(tmp_path: Path) -> None:
     assert judge(folder).is_kept
 
 
-def test_line_in_the_middle_that_is_no_record_is_refused(tmp_path: Path) -> None:
+DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+BAD_LINES = {
+    "nothing": b"",
+    "zeros": bytes(40),
+    "no record": b"{}",
+    "a record of an unknown kind": b'{"record":"guess","text":"a"}',
+    "a field that there is not": b'{"record":"damage","text":"a","at":1}',
+    "a field of another type": b'{"record":"damage","text":1}',
+    "no text": b'{"record":"damage","text":"\xff"}',
+    "too deep": DEEP,
+    "a time that cannot be": b'{"record":"lost","op":"a","at_us":1' + bytes(b"0" * 400) + b"}",
+    "two in one": b'{"record":"damage","text":"a"}{"record":"damage","text":"b"}',
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES.keys())
+def test_line_in_the_middle_that_is_no_record_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: bytes
+) -> None:
     """A damaged history is not judged, and the message names the place."""
     folder = write(tmp_path, *sound())
     lines = (folder / "clients.jsonl").read_bytes().split(b"\n")
-    (folder / "clients.jsonl").write_bytes(b"\n".join([*lines[:3], b"{}", *lines[3:]]))
-    with pytest.raises(FailedPreconditionError, match=r"clients\.jsonl:4 is not a record"):
-        judge(folder)
+    (folder / "clients.jsonl").write_bytes(b"\n".join([*lines[:3], line, *lines[3:]]))
+    assert check(monkeypatch, str(folder)) == ExitCode.REFUSED
+    assert f"{folder / 'clients.jsonl'}:4 is not a record of a history" in capsys.readouterr().err
+
+
+BAD_RUNS = {
+    "nothing": b"",
+    "no run": b"[]",
+    "too little": b"{}",
+    "too deep": DEEP,
+    "a schedule without steps": (
+        b'{"topology":"a","seed":1,"schedules":[{"name":"a","every_ms":0,"first_ms":0,"last_ms":9}]}'
+    ),
+}
+
+
+@pytest.mark.parametrize("text", BAD_RUNS.values(), ids=BAD_RUNS.keys())
+def test_run_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: bytes
+) -> None:
+    """What had to happen is not guessed."""
+    folder = write(tmp_path, *sound())
+    (folder / "run.json").write_bytes(text)
+    assert check(monkeypatch, str(folder)) == ExitCode.REFUSED
+    assert f"{folder / 'run.json'} is not what was run" in capsys.readouterr().err
+
+
+def test_copy_of_a_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the store said once would look as if everything existed twice; empty files are nobody's copies."""
+    folder = write(tmp_path, *sound())
+    for name in ("worker-1.jsonl", "worker-2.jsonl"):
+        (folder / name).touch()
+    assert check(monkeypatch, str(folder)) == ExitCode.DONE
+    shutil.copy(folder / "facts" / "store.jsonl", folder / "kept.jsonl")
+    assert check(monkeypatch, str(folder)) == ExitCode.REFUSED
+    assert f"{folder / 'kept.jsonl'} is a copy of {folder / 'facts' / 'store.jsonl'}" in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe is not waited for, and a link that leads nowhere may have held anything."""
+    folder = write(tmp_path, *sound())
+    os.mkfifo(folder / "pipe.jsonl")
+    assert check(monkeypatch, str(folder)) == ExitCode.REFUSED
+    (folder / "pipe.jsonl").unlink()
+    (folder / "link.jsonl").symlink_to(folder / "nowhere.jsonl")
+    assert check(monkeypatch, str(folder)) == ExitCode.REFUSED
+    err = capsys.readouterr().err
+    assert f"{folder / 'pipe.jsonl'} cannot be read: it is no file" in err
+    assert f"{folder / 'link.jsonl'} cannot be read: No such file or directory" in err
+
+
+@pytest.mark.parametrize("name", ["facts", "clients.jsonl", "run.json"])
+def test_what_is_closed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A folder or a file that the reader may not open is refused: it may hold what breaks a promise."""
+    folder = write(tmp_path, *sound())
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o000 if path.name == name else 0o755)
+    monkeypatch.chdir(folder)
+    try:
+        with as_nobody(), pytest.raises(FailedPreconditionError, match="Permission denied"):
+            judge(Path())
+    finally:
+        (folder / name).chmod(0o700)
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Nothing is closed to root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_kept_history_ends_with_0(
@@ -98,7 +197,7 @@ def test_programs_are_told_the_same(
     assert check(monkeypatch, str(folder), "--json") == ExitCode.JOB_FAILED
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == "broken"
-    assert {"poison", "doubly terminal"} == {one["rule"] for one in told["findings"]}
+    assert {"poison", "doubly terminal", "illegal"} == {one["rule"] for one in told["findings"]}
     assert told["findings"][0]["evidence"][0]["record"]["record"] == "asked"
 
 
@@ -116,7 +215,7 @@ def test_report_has_a_row_for_every_rule() -> None:
     rows = [line for line in markdown(verdict).splitlines() if line.startswith("| ")]
     assert len(rows) == len(verdict.rulings) + 1
     assert "| poison | what can only fail ends FAILED after its attempts | broken 1 | 3 |  |" in rows
-    assert "verdict: broken: doubly terminal, poison" in render(verdict)
+    assert "verdict: broken: doubly terminal, illegal, poison" in render(verdict)
 
 
 def test_hostile_text_cannot_harm_a_terminal() -> None:

@@ -10,7 +10,9 @@ from math import inf
 from holdfast.lab.history.records import Answered, Asked, Lost, Refused, Seen, Wanted
 
 SUBMIT, RETRY, CANCEL, LIST = "submit", "retry", "cancel", "list"
-NOT_FOUND = "NOT_FOUND"
+NOT_FOUND, FAILED_PRECONDITION = "NOT_FOUND", "FAILED_PRECONDITION"
+#: How the parts of a submit that is refused only in part are told that their key is taken.
+_KEY_TAKEN = frozenset({FAILED_PRECONDITION, "REQUEST_ID_REUSED"})
 
 
 @dataclass(slots=True)
@@ -67,6 +69,14 @@ class Ask:
         """It was not done, and never will be."""
         answered = self.call.answered
         return self.call.is_refused or (answered is not None and self.index in answered.refusals)
+
+    @property
+    def is_refused_for_its_key(self) -> bool:
+        """It was refused because its key is that of something else, and not for want of room, say."""
+        answer = self.call.answer
+        if isinstance(answer, Refused):
+            return answer.code.upper() == FAILED_PRECONDITION
+        return isinstance(answer, Answered) and answer.refusals.get(self.index, "").upper() in _KEY_TAKEN
 
     @property
     def identity(self) -> tuple[str, str]:

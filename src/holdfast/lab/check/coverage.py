@@ -20,8 +20,8 @@ def calls(history: History, tally: Tally) -> Iterator[Suspect]:
         tally.doubt = "the run does not say which calls it was to make"
     elif missing:
         tally.doubt = f"never succeeded: {', '.join(missing)}"
-    elif history.strays:
-        tally.doubt = f"{len(history.strays)} answers are to calls that nobody wrote down, as {history.strays[0].op}"
+    elif history.gaps:
+        tally.doubt = f"the records are not whole in {len(history.gaps)} places: {history.gaps[0]}"
     return iter(())
 
 
@@ -32,7 +32,7 @@ def _has_succeeded(call: Call) -> bool:
 
 def faults(history: History, tally: Tally) -> Iterator[Suspect]:
     """Every fault that was enabled was fired."""
-    fired = Counter(one.kind for one in history.broken)
+    fired = Counter(one.kind for one in history.faults.fired)
     tally.cases = sum(fired.values())
     missing = [name for name in history.run.faults if not fired[name]]
     if missing:

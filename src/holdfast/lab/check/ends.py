@@ -8,13 +8,12 @@
 from collections.abc import Iterator
 
 from holdfast.lab.check.calls import CANCEL, LIST, Reading
+from holdfast.lab.check.faults import GRACE_US
 from holdfast.lab.check.history import History
-from holdfast.lab.check.ruling import Rule, Suspect, Tally
+from holdfast.lab.check.ruling import NOT_BEGUN, NOT_READ, Rule, Suspect, Tally
 from holdfast.lab.check.story import STATES, state_name
-from holdfast.lab.history.records import CANCELED, DONE, FAILED, TERMINAL, JobFact, Wanted
+from holdfast.lab.history.records import CANCELED, DONE, FAILED, TERMINAL, JobFact, Seen, Wanted
 
-#: A report that was lost at a time when nothing was broken is a bug; within so long of a fault it is none.
-_GRACE_US = 60_000_000
 #: Calls that cancel jobs without naming them.
 _SWEEPING = frozenset({"purge", "drain"})
 
@@ -26,17 +25,29 @@ def doubly_terminal(history: History, tally: Tally) -> Iterator[Suspect]:
         readings = [one.seen for one in history.readings.get(job_id, ()) if one.seen.state in TERMINAL]
         job = history.jobs.get(job_id)
         fact = [job] if job is not None and job.state in TERMINAL else []
-        tally.cases += len(ends) + len(readings) + len(fact) > 1
-        states = dict.fromkeys(
-            [*(end.state for end in ends), *(seen.state for seen in readings), *(one.state for one in fact)]
-        )
-        runs = dict.fromkeys(run for run in [*(seen.run for seen in readings), *(one.run for one in fact)] if run)
+        told: list[Seen | JobFact] = [*readings, *fact]
+        tally.cases += len(ends) + len(told) > 1
+        states = dict.fromkeys([*(end.state for end in ends), *(one.state for one in told)])
+        runs = dict.fromkeys(one.run for one in told if one.run)
         if len(ends) > 1:
             yield Suspect(job_id, f"has {len(ends)} ends that were accepted")
         elif len(states) > 1:
             yield Suspect(job_id, f"ended {' and '.join(map(state_name, states))}")
         elif len(runs) > 1:
             yield Suspect(job_id, f"has the results of {len(runs)} runs: {', '.join(runs)}")
+        elif runs and history.keeps_results and any(not one.run for one in fact):
+            yield Suspect(job_id, f"was shown with the result of {next(iter(runs))}, and has none in the store")
+        elif difference := _told_otherwise(readings):
+            yield Suspect(job_id, difference)
+
+
+def _told_otherwise(readings: list[Seen]) -> str:
+    """What was told of an end in two ways; what was not told at all is not compared."""
+    for name in ("attempts", "reason"):
+        values = dict.fromkeys(str(value) for one in readings if (value := getattr(one, name)))
+        if len(values) > 1:
+            return f"has ended, and is shown with the {name} {' and '.join(values)}"
+    return ""
 
 
 def unfinished(history: History, tally: Tally) -> Iterator[Suspect]:
@@ -62,18 +73,44 @@ def _went_back(first: Reading, then: str) -> str:
 
 def illegal(history: History, tally: Tally) -> Iterator[Suspect]:
     """A job is in a state that there is not, or that it cannot have come to."""
-    is_swept = any(call.asked.call in _SWEEPING for call in history.calls.values())
+    if not history.began:
+        tally.doubt = NOT_BEGUN
     for job in history.jobs.values():
         tally.cases += job.state in TERMINAL
+        reason = _IMPOSSIBLE[job.state](history, job) if job.state in _IMPOSSIBLE else ""
         if job.state not in STATES:
             yield Suspect(job.id, f"is in a state that there is not: {job.state}")
-        elif job.state == DONE and history.began and not history.begun.get(job.id):
-            yield Suspect(job.id, "is DONE and nobody began it")
-        elif job.state == CANCELED and not (is_swept or job.schedule or history.calls_named(job.id, CANCEL)):
-            yield Suspect(job.id, "is CANCELED and nobody asked for that")
+        elif reason:
+            yield Suspect(job.id, reason)
     for job_id, readings in history.readings.items():
         if any(one.seen.state not in STATES for one in readings):
             yield Suspect(job_id, "was shown in a state that there is not")
+
+
+def _undone(history: History, job: JobFact) -> str:
+    if not history.began:
+        return ""
+    if not history.begun.get(job.id):
+        return "is DONE and nobody began it"
+    return "is DONE and has no result" if not job.run and history.keeps_results else ""
+
+
+def _unfailed(history: History, job: JobFact) -> str:
+    is_granted = job.grants or history.grants.get(job.id) or history.begun.get(job.id)
+    return "is FAILED and was never granted" if "grants" in history.run.keeps and not is_granted else ""
+
+
+def _uncanceled(history: History, job: JobFact) -> str:
+    """A schedule may cancel its last job, and a sweep names none."""
+    calls = history.calls_named(job.id, CANCEL)
+    if job.schedule or history.kinds & _SWEEPING:
+        return ""
+    if not calls:
+        return "is CANCELED and nobody asked for that"
+    return "" if any(map(history.faults.may_be_done, calls)) else "is CANCELED although every cancel of it was refused"
+
+
+_IMPOSSIBLE = {DONE: _undone, FAILED: _unfailed, CANCELED: _uncanceled}
 
 
 def poison(history: History, tally: Tally) -> Iterator[Suspect]:
@@ -86,25 +123,22 @@ def poison(history: History, tally: Tally) -> Iterator[Suspect]:
             tally.cases += job.state in {DONE, FAILED}
             if job.state == DONE:
                 yield Suspect(job.id, f"can only fail ({wanted.fails} times of {wanted.max_attempts}), and is DONE")
-            elif job.state == FAILED and _gave_up_early(history, job, wanted):
+            elif job.state == FAILED and _is_miscounted(history, job, wanted):
                 tries = len(history.begun.get(job.id, ()))
                 yield Suspect(
                     job.id, f"is FAILED after {tries} of {wanted.max_attempts} attempts, and nothing was broken"
                 )
 
 
-def _gave_up_early(history: History, job: JobFact, wanted: Wanted) -> bool:
-    """Only where no fault can have cost it an attempt that nobody saw."""
+def _is_miscounted(history: History, job: JobFact, wanted: Wanted) -> bool:
+    """Only where no fault can have cost it an attempt that nobody saw, or the report of one."""
     begun = history.begun.get(job.id, [])
-    ended = [history.ended.get(one.run) for one in begun]
-    if (
-        not begun
-        or len(begun) >= wanted.max_attempts
-        or max(job.grants, len(history.grants.get(job.id, ()))) > len(begun)
-    ):
+    grants = max(job.grants, len(history.grants.get(job.id, ())))
+    if not begun or len(begun) == wanted.max_attempts or grants > len(begun):
         return False
+    ended = [history.ended.get(one.run) for one in begun]
     times = [one.at_us for one in ended if one is not None and one.outcome == "failed"]
-    return len(times) == len(begun) and not history.is_disturbed(begun[0].at_us, times[-1] + _GRACE_US, _GRACE_US)
+    return len(times) == len(begun) and not history.faults.are_at_work(begun[0].at_us, max(times) + GRACE_US)
 
 
 def drained(history: History, tally: Tally) -> Iterator[Suspect]:
@@ -113,6 +147,8 @@ def drained(history: History, tally: Tally) -> Iterator[Suspect]:
     if not run.faults_ended_us:
         tally.doubt = "when the faults ended is not known"
         return
+    if not run.drain_bound_s:
+        tally.doubt = "the run states no bound"
     tally.cases = len(history.jobs)
     waiting = [job for job in history.jobs.values() if job.state not in TERMINAL]
     for job in waiting:
@@ -130,5 +166,5 @@ RULES = (
     Rule("unfinished", "an end stays", "nothing was read after its end", unfinished),
     Rule("illegal", "only states that a job can have come to", "no job ended", illegal),
     Rule("poison", "what can only fail ends FAILED after its attempts", "no job could only fail", poison),
-    Rule("drained", "everything ends within the bound", "the store was not read, or has no jobs", drained),
+    Rule("drained", "everything ends within the bound", NOT_READ, drained),
 )

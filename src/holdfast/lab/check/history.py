@@ -7,10 +7,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from math import inf
 from operator import attrgetter
 
 from holdfast.lab.check.calls import RETRY, SUBMIT, Ask, Call, Reading
+from holdfast.lab.check.faults import Faults
 from holdfast.lab.history.records import (
+    QUEUED,
     Answered,
     Asked,
     Began,
@@ -34,12 +37,11 @@ class History:
     def __init__(self, run: Run, records: Iterable[Record]) -> None:
         self.run = run
         self.calls: dict[str, Call] = {}
-        #: Answers to calls that nobody wrote down before asking.
-        self.strays: list[Answered | Refused | Lost] = []
+        #: What shows that something was not written down, or twice, or at a time that cannot be.
+        self.gaps: list[str] = []
         self.begun: defaultdict[str, list[Began]] = defaultdict(list)
         self.began: dict[str, Began] = {}
         self.ended: dict[str, Ended] = {}
-        self.broken: list[Broken] = []
         self.jobs: dict[str, JobFact] = {}
         #: Jobs that exist once more under an id that another has.
         self.twins: list[JobFact] = []
@@ -54,21 +56,37 @@ class History:
 
     def _take(self, records: Iterable[Record]) -> None:
         answers: list[Answered | Refused | Lost] = []
+        broken: list[Broken] = []
         for record in records:
             self.read[type(record).__name__] += 1
             match record:
                 case Asked():
-                    self.calls.setdefault(record.op, Call(record))
+                    self._take_call(Call(record))
                 case Answered() | Refused() | Lost():
                     answers.append(record)
+                case Broken():
+                    broken.append(record)
                 case _:
                     self._take_fact(record)
         for answer in sorted(answers, key=attrgetter("at_us")):
-            call = self.calls.get(answer.op)
-            if call is None:
-                self.strays.append(answer)
-            elif call.answer is None:
-                call.answer = answer
+            self._take_answer(answer)
+        self.faults = Faults(self.run, broken)
+        self.gaps += [f"nobody began {run}, which ended" for run in self.ended if run not in self.began]
+
+    def _take_call(self, call: Call) -> None:
+        if self.calls.setdefault(call.asked.op, call) is not call:
+            self.gaps.append(f"two calls are {call.asked.op}")
+
+    def _take_answer(self, answer: Answered | Refused | Lost) -> None:
+        call = self.calls.get(answer.op)
+        if call is None:
+            self.gaps.append(f"nobody asked {answer.op}, which was answered")
+        elif call.answer is not None:
+            self.gaps.append(f"{answer.op} was answered twice")
+        else:
+            call.answer = answer
+            if answer.at_us < call.asked_us:
+                self.gaps.append(f"{answer.op} was answered before it was asked")
 
     def _take_fact(self, record: Record) -> None:
         match record:
@@ -77,8 +95,6 @@ class History:
                 self.began.setdefault(record.run, record)
             case Ended():
                 self.ended.setdefault(record.run, record)
-            case Broken():
-                self.broken.append(record)
             case JobFact():
                 if record.id in self.jobs:
                     self.twins.append(record)
@@ -96,13 +112,17 @@ class History:
 
     def _sort(self) -> None:
         self.calls = dict(sorted(self.calls.items(), key=lambda item: item[1].asked_us))
-        self.broken.sort(key=attrgetter("at_us"))
         for begun in self.begun.values():
             begun.sort(key=attrgetter("at_us"))
         for grants in self.grants.values():
             grants.sort(key=attrgetter("place"))
 
     # -- what clients asked for
+
+    @cached_property
+    def kinds(self) -> set[str]:
+        """Of the calls that were made."""
+        return {call.asked.call for call in self.calls.values()}
 
     @cached_property
     def asks(self) -> list[Ask]:
@@ -150,6 +170,21 @@ class History:
         return found
 
     @cached_property
+    def certain_us(self) -> dict[str, float]:
+        """From when on a job is certain to be there: it was acknowledged, shown as more than waiting, or begun.
+
+        One that was only shown waiting may be taken back, as long as nobody was told that it was accepted.
+        """
+        found = dict(self.acknowledged_us)
+        for job_id, readings in self.readings.items():
+            for one in readings:
+                if one.seen.state > QUEUED:
+                    found[job_id] = min(found.get(job_id, inf), one.heard_us)
+        for job_id, begun in self.begun.items():
+            found[job_id] = min(found.get(job_id, inf), begun[0].at_us)
+        return found
+
+    @cached_property
     def calls_on(self) -> dict[str, list[Call]]:
         """The calls that named a job, in the order of asking."""
         found: defaultdict[str, list[Call]] = defaultdict(list)
@@ -181,9 +216,19 @@ class History:
         """The schedules whose ticks name the jobs that they made."""
         return {tick.schedule for tick in self.ticks if tick.job_id}
 
+    @cached_property
+    def keeps_results(self) -> bool:
+        """Whether the store says which attempt a result is of."""
+        return any(job.run for job in self.jobs.values())
+
     def calls_named(self, job_id: str, call: str) -> list[Call]:
         """The calls of a kind that named a job."""
         return [one for one in self.calls_on.get(job_id, ()) if one.asked.call == call]
+
+    def granted_after_end(self, job_id: str, state: int) -> bool:
+        """Whether the store says that a job was given once more after an end with this state."""
+        ends = [one.place for one in self.ends.get(job_id, ()) if one.place and one.state == state]
+        return bool(ends) and any(one.place > min(ends) for one in self.grants.get(job_id, ()))
 
     def name_of(self, job_id: str) -> str:
         """The name that a job goes by; empty if nobody knows it."""
@@ -194,31 +239,3 @@ class History:
         if job_id in self.retried:
             return self.name_of(self.retried[job_id].asked.job_id)
         return next((one.seen.name for one in self.readings.get(job_id, ()) if one.seen.name), "")
-
-    # -- what was broken
-
-    @cached_property
-    def _doublings(self) -> list[Broken]:
-        return [one for one in self.broken if "duplicat" in one.kind]
-
-    @cached_property
-    def _doubled_from_us(self) -> int | None:
-        """From when on connections may have been doubled; those of that time may live as long as the run."""
-        return self._doublings[0].at_us if self._doublings else None
-
-    def may_be_doubled(self, call: Call) -> bool:
-        """Whether what was asked can have reached the other end twice."""
-        return self._doubled_from_us is not None and self._doubled_from_us <= call.heard_us
-
-    def is_asked_while_doubling(self, call: Call) -> bool:
-        """Whether it was asked at a time when new connections were doubled."""
-        return any(one.at_us <= call.heard_us and one.until_us >= call.asked_us for one in self._doublings)
-
-    @cached_property
-    def has_stepped_clocks(self) -> bool:
-        """Whether any wall clock was ever wrong; what was created then keeps a wrong time for good."""
-        return any("clock" in name for name in (*self.run.faults, *(one.kind for one in self.broken)))
-
-    def is_disturbed(self, from_us: float, until_us: float, grace_us: int) -> bool:
-        """Whether any fault was at work then, or had been less than so long before."""
-        return any(one.at_us <= until_us and one.until_us + grace_us >= from_us for one in self.broken)

@@ -3,17 +3,25 @@
 from itertools import chain
 from pathlib import Path
 
-from holdfast.lab.check import coverage, ends, existence, interfaces, leases, order, schedules, soundness, timing
+from holdfast.lab.check import (
+    coverage,
+    ends,
+    existence,
+    idempotence,
+    interfaces,
+    leases,
+    order,
+    schedules,
+    soundness,
+    timing,
+)
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import Finding, Rule, Ruling, Status, Suspect, Tally, Verdict
 from holdfast.lab.check.story import story
 from holdfast.lab.history.files import read_records, read_run
 
-RULES: tuple[Rule, ...] = tuple(
-    chain.from_iterable(
-        module.RULES for module in (existence, ends, leases, order, timing, schedules, interfaces, soundness, coverage)
-    )
-)
+_MODULES = (existence, idempotence, ends, leases, order, timing, schedules, interfaces, soundness, coverage)
+RULES: tuple[Rule, ...] = tuple(chain.from_iterable(module.RULES for module in _MODULES))
 #: So many findings of a rule are kept with their evidence; the others are counted.
 _FINDINGS_MAX = 100
 

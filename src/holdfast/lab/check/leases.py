@@ -11,27 +11,26 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf
 
-from holdfast.lab.check.calls import CANCEL
+from holdfast.lab.check.calls import CANCEL, Call
 from holdfast.lab.check.history import History
-from holdfast.lab.check.ruling import Rule, Suspect, Tally
+from holdfast.lab.check.ruling import NOT_BEGUN, Rule, Suspect, Tally
 from holdfast.lab.history.records import CANCELED, DONE, Began
-
-#: For so long before a cancel a fault may have held up a lease, or taken it away, that had been given before it.
-_HELD_UP_US = 60_000_000
 
 
 def stale_accepted(history: History, tally: Tally) -> Iterator[Suspect]:
     """A result counted although a later attempt had begun, or came of a run that nobody began."""
     for job_id in {**history.jobs, **history.readings, **history.ends}:
-        newest = _newest_token(history, job_id)
+        newest = max(_tokens(history, job_id), default=0)
         runs = _runs(history, job_id)
-        tokens = [] if history.run.results_apart else _accepted_tokens(history, job_id)
-        attempts = len(history.begun.get(job_id, ())) + len(history.grants.get(job_id, ()))
-        tally.cases += attempts > 1 and newest > 0 and bool(runs or tokens) and _has_several(history, job_id)
+        accepted = [] if history.run.results_apart else _accepted_tokens(history, job_id)
+        tally.cases += len(_tokens(history, job_id)) > 1 and (
+            bool(accepted) or any(_can_be_judged(history, run) for run in runs)
+        )
         unknown = next((run for run in runs if history.began and not _is_of(history.began.get(run), job_id)), None)
         stale = next((run for run in runs if 0 < _token(history, run) < _newest_before(history, run, newest)), None)
-        late = next((token for token in tokens if token < newest), None)
+        late = next((token for token in accepted if token < newest), None)
         if unknown is not None:
             yield Suspect(job_id, f"has the result of {unknown}, which is no run of it")
         elif stale is not None:
@@ -39,6 +38,10 @@ def stale_accepted(history: History, tally: Tally) -> Iterator[Suspect]:
             yield Suspect(job_id, text)
         elif late is not None:
             yield Suspect(job_id, f"ended under token {late}, though {newest} had been given")
+
+
+def _can_be_judged(history: History, run: str) -> bool:
+    return run in history.began and (run in history.ended or not history.run.results_apart)
 
 
 def _is_of(began: Began | None, job_id: str) -> bool:
@@ -58,16 +61,10 @@ def _newest_before(history: History, run: str, newest: int) -> int:
     return max(before, default=0)
 
 
-def _has_several(history: History, job_id: str) -> bool:
-    tokens = {one.token for one in history.begun.get(job_id, ())} | {
-        one.token for one in history.grants.get(job_id, ())
-    }
-    return len(tokens) > 1
-
-
-def _newest_token(history: History, job_id: str) -> int:
-    begun = max((one.token for one in history.begun.get(job_id, ())), default=0)
-    return max(begun, max((one.token for one in history.grants.get(job_id, ())), default=0))
+def _tokens(history: History, job_id: str) -> set[int]:
+    """All that it was granted or begun under."""
+    begun, grants = history.begun.get(job_id, ()), history.grants.get(job_id, ())
+    return {one.token for one in begun} | {one.token for one in grants}
 
 
 def _runs(history: History, job_id: str) -> list[str]:
@@ -90,6 +87,8 @@ def two_leases(history: History, tally: Tally) -> Iterator[Suspect]:
     keeps_grants = "grants" in history.run.keeps
     if not keeps_grants:
         tally.note = "grants are not kept: judged by what workers began"
+    if not history.began:
+        tally.doubt = NOT_BEGUN
     for job_id in {**history.grants, **history.begun}:
         grants, begun = history.grants.get(job_id, []), history.begun.get(job_id, [])
         tally.cases += 1
@@ -118,42 +117,34 @@ def _beyond_grants(history: History, job_id: str, begun: list[Began], given: set
 
 def ran_after_cancel(history: History, tally: Tally) -> Iterator[Suspect]:
     """An attempt began, or was granted, after a cancel was answered with CANCELED."""
-    for job_id, calls in history.calls_on.items():
-        canceled_us = [
-            call.answered.at_us
-            for call in calls
-            if call.asked.call == CANCEL
-            and call.answered is not None
-            and any(seen.id == job_id and seen.state == CANCELED for seen in call.answered.seen)
-        ]
-        if not canceled_us:
-            continue
-        tally.cases += 1
-        since_us = min(canceled_us)
+    if not history.began and not history.grants:
+        tally.doubt = NOT_BEGUN
+    for job_id in {**history.calls_on, **history.ends}:
+        since_us = min(map(_canceled_us, history.calls_named(job_id, CANCEL)), default=inf)
+        tally.cases += since_us < inf
         late = [one for one in history.begun.get(job_id, ()) if one.at_us > since_us]
         culprit = next((one for one in late if not _is_excused(history, one, since_us)), None)
         if culprit is not None:
             text = f"was begun {(culprit.at_us - since_us) / 1e6:.3f} s after its cancel was answered with CANCELED"
             yield Suspect(job_id, text)
-    yield from _granted_after_end(history)
+        elif history.granted_after_end(job_id, CANCELED):
+            yield Suspect(job_id, "was granted after it had been CANCELED")
 
 
-def _is_excused(history: History, late: Began, since_us: int) -> bool:
+def _canceled_us(call: Call) -> float:
+    """When it was heard that the job it names is canceled; never, if it was not."""
+    seen = call.answered.seen if call.answered is not None else ()
+    is_canceled = any(one.id == call.asked.job_id and one.state == CANCELED for one in seen)
+    return call.heard_us if is_canceled else inf
+
+
+def _is_excused(history: History, late: Began, since_us: float) -> bool:
     """Whether it can have been granted before the cancel: the store says so, or a fault held it up."""
     ends = [one.place for one in history.ends.get(late.job_id, ()) if one.place]
     grant = next((one for one in history.grants.get(late.job_id, ()) if one.token == late.token), None)
     if ends and grant is not None:
         return grant.place < min(ends)
-    return history.is_disturbed(since_us, since_us, _HELD_UP_US)
-
-
-def _granted_after_end(history: History) -> Iterator[Suspect]:
-    for job_id, ends in history.ends.items():
-        places = [one.place for one in ends if one.place and one.state == CANCELED]
-        grants = history.grants.get(job_id, [])
-        begun = {one.token for one in history.begun.get(job_id, ())}
-        if places and any(one.place > min(places) and one.token not in begun for one in grants):
-            yield Suspect(job_id, "was granted after it had been CANCELED")
+    return history.faults.are_at_work(since_us, since_us)
 
 
 RULES = (

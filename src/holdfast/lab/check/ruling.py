@@ -13,6 +13,10 @@ from holdfast.lab.check.history import History
 from holdfast.lab.check.story import Line
 from holdfast.lab.history.records import Record, Run
 
+#: Why rules cannot say anything that need what the store says, or what workers wrote down.
+NOT_READ = "the store was not read, or has no jobs"
+NOT_BEGUN = "no worker wrote down what it began"
+
 
 class Status(Enum):
     """What became of a promise."""

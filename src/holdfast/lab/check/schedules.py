@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from holdfast.lab.check.history import History
-from holdfast.lab.check.ruling import Rule, Suspect, Tally
+from holdfast.lab.check.ruling import NOT_READ, Rule, Suspect, Tally
 from holdfast.lab.history.records import Schedule, TickFact
 
 FIRED, TRIGGERED = "fired", "triggered"
@@ -23,7 +23,7 @@ def _is_offered(history: History, tally: Tally) -> bool:
     elif "ticks" not in history.run.keeps:
         tally.not_offered = "the store keeps no ticks"
     elif not history.ticks and not history.jobs:
-        tally.doubt = "the store was not read, or has no jobs"
+        tally.doubt = NOT_READ
     return not (tally.not_offered or tally.doubt)
 
 
@@ -36,26 +36,28 @@ def _by_tick(history: History) -> dict[tuple[str, int], list[TickFact]]:
 
 
 def tick_doubled(history: History, tally: Tally) -> Iterator[Suspect]:
-    """A tick of a schedule has two jobs."""
+    """A tick of a schedule has two jobs, or one was made between two ticks."""
     if not _is_offered(history, tally):
         return
+    planned = {one.name: one for one in history.run.schedules}
     fired: Counter[str] = Counter()
-    for (schedule, tick_ms), ticks in _by_tick(history).items():
+    for (name, tick_ms), ticks in _by_tick(history).items():
         made = [tick for tick in ticks if tick.outcome == FIRED]
         tally.cases += bool(made)
-        fired[schedule] += len(made)
+        fired[name] += len(made)
+        ids = tuple(tick.job_id for tick in made)
         if len(made) > 1:
-            ids = tuple(tick.job_id for tick in made)
-            yield Suspect(
-                ids[-1], f"is of tick {tick_ms} of {schedule}, and so is {ids[0]}", ids[:-1], records=tuple(made)
-            )
+            text = f"is of tick {tick_ms} of {name}, and so is {ids[0]}"
+            yield Suspect(ids[-1], text, ids[:-1], records=tuple(made))
+        elif made and name in planned and _is_between(planned[name], tick_ms):
+            yield Suspect(ids[0], f"was made at {tick_ms}, which is no tick of {name}", records=tuple(made))
     by_hand = {tick.job_id for tick in history.ticks if tick.outcome == TRIGGERED}
     jobs: Counter[str] = Counter(
         job.schedule for job in history.jobs.values() if job.schedule and job.id not in by_hand and not job.retry_of
     )
-    for schedule, count in jobs.items():
-        if count > fired[schedule] > 0 and schedule not in history.traced_schedules:
-            yield Suspect("", f"{schedule} has {count} jobs for {fired[schedule]} ticks")
+    for name, count in jobs.items():
+        if count > fired[name] > 0 and name not in history.traced_schedules:
+            yield Suspect("", f"{name} has {count} jobs for {fired[name]} ticks")
 
 
 def tick_missed(history: History, tally: Tally) -> Iterator[Suspect]:
@@ -67,41 +69,51 @@ def tick_missed(history: History, tally: Tally) -> Iterator[Suspect]:
         yield from _silent(schedule, by_tick, tally)
     owner: dict[str, TickFact] = {}
     for tick in history.ticks:
-        if tick.outcome != FIRED or not tick.job_id:
-            continue
-        first = owner.setdefault(tick.job_id, tick)
-        if history.jobs and tick.job_id not in history.jobs:
-            yield Suspect(
-                tick.job_id, f"was made by tick {tick.tick_ms} of {tick.schedule} and is not there", records=(tick,)
-            )
-        elif first.tick_ms != tick.tick_ms:
-            text = f"is of tick {first.tick_ms} of {tick.schedule}, so tick {tick.tick_ms} has none of its own"
-            yield Suspect(tick.job_id, text, records=(first, tick))
+        if tick.outcome == FIRED and (tick.job_id or tick.schedule in history.traced_schedules):
+            reason = _without_job(history, tick, owner.setdefault(tick.job_id, tick))
+            if reason:
+                yield Suspect(tick.job_id, reason, records=(owner[tick.job_id], tick))
+
+
+def _without_job(history: History, tick: TickFact, owner: TickFact) -> str:
+    """Why a tick that fired has no job of its own; `owner` is the first that names the same job."""
+    if not tick.job_id:
+        return f"tick {tick.tick_ms} of {tick.schedule} fired and made no job"
+    if history.jobs and tick.job_id not in history.jobs:
+        return f"was made by tick {tick.tick_ms} of {tick.schedule} and is not there"
+    if (owner.schedule, owner.tick_ms) != (tick.schedule, tick.tick_ms):
+        return f"is of tick {owner.tick_ms} of {owner.schedule}, so tick {tick.tick_ms} has none of its own"
+    return ""
 
 
 def _silent(schedule: Schedule, by_tick: dict[tuple[str, int], list[TickFact]], tally: Tally) -> Iterator[Suspect]:
-    """Ticks that the store says nothing of, unless a neighbour that it speaks of has passed them over."""
+    """Ticks that the store says nothing of, unless a neighbour that it speaks of has passed them over.
+
+    What a tick has passed over before it cannot have been passed over after it as well.
+    """
     spoken = sorted(tick_ms for name, tick_ms in by_tick if name == schedule.name and _is_tick(schedule, tick_ms))
-    before_ms, before = schedule.first_ms - schedule.every_ms, list[TickFact]()
-    for tick_ms in spoken:
-        ticks = by_tick[schedule.name, tick_ms]
+    before_ms, before, left = schedule.first_ms - schedule.every_ms, list[TickFact](), 0
+    for tick_ms in (*spoken, schedule.last_ms + schedule.every_ms):
+        ticks = by_tick.get((schedule.name, tick_ms), []) if tick_ms <= schedule.last_ms else []
         tally.cases += any(tick.outcome == FIRED for tick in ticks)
-        yield from _unexplained(schedule, before_ms, tick_ms, [*before, *ticks])
-        before_ms, before = tick_ms, ticks
-    yield from _unexplained(schedule, before_ms, schedule.last_ms + schedule.every_ms, before)
+        count = (tick_ms - before_ms) // schedule.every_ms - 1
+        passed = sum(tick.passed for tick in ticks)
+        if count > left + passed:
+            text = f"has no job and no reason for {count} ticks, from {before_ms + schedule.every_ms} on"
+            yield Suspect("", f"{schedule.name} {text}", records=(*before, *ticks))
+        before_ms, before, left = tick_ms, ticks, max(0, passed - max(0, count - left))
+
+
+def _is_within(schedule: Schedule, tick_ms: int) -> bool:
+    return schedule.first_ms <= tick_ms <= schedule.last_ms
 
 
 def _is_tick(schedule: Schedule, tick_ms: int) -> bool:
-    is_within = schedule.first_ms <= tick_ms <= schedule.last_ms
-    return is_within and (tick_ms - schedule.first_ms) % schedule.every_ms == 0
+    return _is_within(schedule, tick_ms) and (tick_ms - schedule.first_ms) % schedule.every_ms == 0
 
 
-def _unexplained(schedule: Schedule, before_ms: int, after_ms: int, around: list[TickFact]) -> Iterator[Suspect]:
-    """What lies between two ticks that the store speaks of, if they do not say that they passed so many over."""
-    count = (after_ms - before_ms) // schedule.every_ms - 1
-    if count > sum(tick.passed for tick in around):
-        text = f"{schedule.name} has no job and no reason for {count} ticks, from {before_ms + schedule.every_ms} on"
-        yield Suspect("", text, records=tuple(around))
+def _is_between(schedule: Schedule, tick_ms: int) -> bool:
+    return _is_within(schedule, tick_ms) and not _is_tick(schedule, tick_ms)
 
 
 RULES = (

@@ -1,31 +1,61 @@
 """The rule about the store itself: what it says does not contradict itself."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
+from operator import attrgetter
 
 from holdfast.lab.check.history import History
-from holdfast.lab.check.ruling import Rule, Suspect, Tally
+from holdfast.lab.check.ruling import NOT_READ, Rule, Suspect, Tally
 from holdfast.lab.check.story import state_name
-from holdfast.lab.history.records import TERMINAL
+from holdfast.lab.history.records import DONE, FAILED, TERMINAL, GrantFact
 
 
 def sound(history: History, tally: Tally) -> Iterator[Suspect]:
-    """The store shows damage, or speaks of jobs that it does not have."""
+    """The store shows damage, speaks of jobs that it does not have, or tells their ends and grants in two ways."""
     tally.cases = len(history.jobs)
     for damage in history.damages:
         yield Suspect(damage.job_id, damage.text, records=() if damage.job_id else (damage,))
-    if not history.jobs:
-        return
-    for job_id in history.grants:
-        if job_id not in history.jobs:
+    if history.jobs:
+        yield from _contradictions(history)
+    if "order" in history.run.keeps:
+        yield from _time_goes_back(history)
+
+
+def _contradictions(history: History) -> Iterator[Suspect]:
+    for job_id, grants in history.grants.items():
+        job = history.jobs.get(job_id)
+        if job is None:
             yield Suspect(job_id, "was granted and is not there")
+        elif 0 < job.grants < len(grants):
+            yield Suspect(job_id, f"was granted {len(grants)} times, and counts {job.grants}")
     for job_id, ends in history.ends.items():
-        if job_id not in history.jobs:
-            yield Suspect(job_id, "has an end and is not there")
+        job = history.jobs.get(job_id)
         strange = next((end.state for end in ends if end.state not in TERMINAL), None)
-        if strange is not None:
+        again = next((state for state in (DONE, FAILED) if history.granted_after_end(job_id, state)), None)
+        if job is None:
+            yield Suspect(job_id, "has an end and is not there")
+        elif strange is not None:
             yield Suspect(job_id, f"has {state_name(strange)} for an end")
-        elif job_id in history.jobs and history.jobs[job_id].state not in TERMINAL:
-            yield Suspect(job_id, f"has an end and is {state_name(history.jobs[job_id].state)}")
+        elif job.state not in TERMINAL:
+            yield Suspect(job_id, f"has an end and is {state_name(job.state)}")
+        elif again is not None:
+            yield Suspect(job_id, f"was granted after it had ended {state_name(again)}")
 
 
-RULES = (Rule("sound", "the store does not contradict itself", "the store was not read, or has no jobs", sound),)
+def _time_goes_back(history: History) -> Iterator[Suspect]:
+    """Grants that were decided later, and say that it was earlier; a log's time only goes on, whatever clocks do."""
+    stores: defaultdict[str, list[GrantFact]] = defaultdict(list)
+    for grants in history.grants.values():
+        for one in grants:
+            if one.at_ms:
+                stores[one.store].append(one)
+    for log in stores.values():
+        log.sort(key=attrgetter("place"))
+        for before, after in pairwise(log):
+            if after.at_ms < before.at_ms:
+                text = f"was granted at {after.at_ms} ms, after {before.job_id} at {before.at_ms} ms: time went back"
+                yield Suspect(after.job_id, text, also=(before.job_id,))
+
+
+RULES = (Rule("sound", "the store does not contradict itself", NOT_READ, sound),)

@@ -150,7 +150,9 @@ def _began(one: Began) -> str:
 
 
 def _of_faults(history: History, from_us: int, until_us: int) -> Iterator[Line]:
-    near = (one for one in history.broken if one.at_us <= until_us + _NEAR_US and one.until_us >= from_us - _NEAR_US)
+    near = (
+        one for one in history.faults.fired if one.at_us <= until_us + _NEAR_US and one.until_us >= from_us - _NEAR_US
+    )
     for _, one in zip(range(_FAULTS_MAX), near, strict=False):
         yield Line(one.at_us, "fault", _broken(one), one)
 

@@ -20,7 +20,7 @@ _GRACE_US = 10_000_000
 
 def early(history: History, tally: Tally) -> Iterator[Suspect]:
     """An attempt began before its time."""
-    has_clocks, delayed, is_true = False, 0, not history.has_stepped_clocks
+    has_clocks, delayed, is_true = False, 0, not history.faults.have_stepped_clocks
     for job in history.jobs.values():
         due_ms = _due_ms(history, job)
         times = [one.wall_ms for one in history.begun.get(job.id, ()) if one.wall_ms and is_true]
@@ -58,7 +58,7 @@ def hung(history: History, tally: Tally) -> Iterator[Suspect]:
     for call in history.calls.values():
         heard_us = call.asked_us if call.answer is None else call.heard_us
         last_us[call.asked.client] = max(last_us.get(call.asked.client, 0), heard_us)
-    hit = {one.target for one in history.broken}
+    hit = {one.target for one in history.faults.fired}
     for call in history.calls.values():
         if not call.asked.deadline_ms:
             continue

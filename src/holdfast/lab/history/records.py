@@ -8,14 +8,19 @@ A client writes `Asked` before it sends and one of `Answered`, `Refused` or `Los
 all, means *unknown*: it may have been done, now or later, and never counts as failed.
 """
 
+from typing import Annotated
+
 import msgspec
 
 #: The states of the public contract.
 QUEUED, RUNNING, DONE, FAILED, CANCELED = 1, 2, 3, 4, 5
 TERMINAL = frozenset({DONE, FAILED, CANCELED})
 
+#: Microseconds of the steady clock.
+Instant = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+
+class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One job that a client asks for. `name` is its own in the whole run, and becomes the job's label `name`."""
 
     name: str
@@ -35,7 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     fails: int = 0
 
 
-class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+class Seen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One job as an answer shows it."""
 
     id: str
@@ -47,10 +52,14 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, tag_field="record", tag="asked", omit_defaults=True):
+class _Record(msgspec.Struct, frozen=True, tag_field="record", omit_defaults=True, forbid_unknown_fields=True):
+    """One line. What it says beyond its fields would go unjudged, so it is refused."""
+
+
+class Asked(_Record, frozen=True, tag="asked"):
     """A client is about to send a call. `op` is its own in the whole run."""
 
-    at_us: int
+    at_us: Instant
     op: str
     client: str
     #: submit, get, result, cancel, retry, list, pause, resume, schedule, …
@@ -65,13 +74,14 @@ class Asked(msgspec.Struct, frozen=True, tag_field="record", tag="asked", omit_d
     deadline_ms: int = 0
 
 
-class Answered(msgspec.Struct, frozen=True, tag_field="record", tag="answered", omit_defaults=True):
+class Answered(_Record, frozen=True, tag="answered"):
     """It was done. For a submit: for each job its id, or an empty one with the reason why it was refused.
 
+    An empty id without a reason is unknown, like a call without an answer.
     For a retry: the id of the new job, which has the name of the old one.
     """
 
-    at_us: int
+    at_us: Instant
     op: str
     ids: list[str] = []
     #: By index.
@@ -82,29 +92,29 @@ class Answered(msgspec.Struct, frozen=True, tag_field="record", tag="answered", 
     seen: list[Seen] = []
 
 
-class Refused(msgspec.Struct, frozen=True, tag_field="record", tag="refused", omit_defaults=True):
+class Refused(_Record, frozen=True, tag="refused"):
     """It was not done, and never will be: an error that says so."""
 
-    at_us: int
+    at_us: Instant
     op: str
     code: str
     reason: str = ""
 
 
-class Lost(msgspec.Struct, frozen=True, tag_field="record", tag="lost", omit_defaults=True):
+class Lost(_Record, frozen=True, tag="lost"):
     """Nobody knows whether it was done: no answer, or one that says UNAVAILABLE or DEADLINE_EXCEEDED."""
 
-    at_us: int
+    at_us: Instant
     op: str
     code: str = ""
     #: Whether it came with a hint when to try again.
     has_hint: bool = False
 
 
-class Began(msgspec.Struct, frozen=True, tag_field="record", tag="began", omit_defaults=True):
+class Began(_Record, frozen=True, tag="began"):
     """A worker has begun an attempt. `run` is the attempt's own in the whole run, and what a good one returns."""
 
-    at_us: int
+    at_us: Instant
     run: str
     job_id: str
     #: Of the lease; it only grows for one job.
@@ -115,20 +125,20 @@ class Began(msgspec.Struct, frozen=True, tag_field="record", tag="began", omit_d
     wall_ms: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True, tag_field="record", tag="ended", omit_defaults=True):
+class Ended(_Record, frozen=True, tag="ended"):
     """The function returned, raised, or was interrupted; what came of the report is not known here."""
 
-    at_us: int
+    at_us: Instant
     run: str
     #: done, failed or interrupted.
     outcome: str
 
 
-class Broken(msgspec.Struct, frozen=True, tag_field="record", tag="broken", omit_defaults=True):
+class Broken(_Record, frozen=True, tag="broken"):
     """A fault that was fired: `kind` is its name, `target` whom it hit."""
 
-    at_us: int
-    until_us: int
+    at_us: Instant
+    until_us: Instant
     kind: str
     target: str = ""
     note: str = ""
@@ -137,7 +147,7 @@ class Broken(msgspec.Struct, frozen=True, tag_field="record", tag="broken", omit
 # -- what the store says, once everything has ended
 
 
-class JobFact(msgspec.Struct, frozen=True, tag_field="record", tag="job", omit_defaults=True):
+class JobFact(_Record, frozen=True, tag="job"):
     """A job that exists."""
 
     id: str
@@ -164,7 +174,7 @@ class JobFact(msgspec.Struct, frozen=True, tag_field="record", tag="job", omit_d
     retry_of: str = ""
 
 
-class GrantFact(msgspec.Struct, frozen=True, tag_field="record", tag="grant", omit_defaults=True):
+class GrantFact(_Record, frozen=True, tag="grant"):
     """A lease that was given. `place` orders all grants of one store; `at_ms` is by the store's clock."""
 
     job_id: str
@@ -174,7 +184,7 @@ class GrantFact(msgspec.Struct, frozen=True, tag_field="record", tag="grant", om
     at_ms: int = 0
 
 
-class EndFact(msgspec.Struct, frozen=True, tag_field="record", tag="end", omit_defaults=True):
+class EndFact(_Record, frozen=True, tag="end"):
     """A terminal result that was accepted; a job has one of these."""
 
     job_id: str
@@ -184,7 +194,7 @@ class EndFact(msgspec.Struct, frozen=True, tag_field="record", tag="end", omit_d
     place: int = 0
 
 
-class TickFact(msgspec.Struct, frozen=True, tag_field="record", tag="tick", omit_defaults=True):
+class TickFact(_Record, frozen=True, tag="tick"):
     """What became of one tick of a schedule: `outcome` is fired, skipped, missed or triggered."""
 
     schedule: str
@@ -195,7 +205,7 @@ class TickFact(msgspec.Struct, frozen=True, tag_field="record", tag="tick", omit
     passed: int = 0
 
 
-class DamageFact(msgspec.Struct, frozen=True, tag_field="record", tag="damage", omit_defaults=True):
+class DamageFact(_Record, frozen=True, tag="damage"):
     """Something that the store itself shows to be wrong, found by whoever read it."""
 
     text: str
@@ -207,16 +217,16 @@ Record = (
 )
 
 
-class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A schedule that ran all the time: one job for every `every_ms` of UTC, the first and last tick included."""
 
     name: str
-    every_ms: int
+    every_ms: Annotated[int, msgspec.Meta(gt=0)]
     first_ms: int
     last_ms: int
 
 
-class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+class Run(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What was run, and what of it had to happen for the run to prove anything."""
 
     topology: str
@@ -235,10 +245,10 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     schedules: list[Schedule] = []
     #: How clients can ask: grpc, http; empty: both. Where one is missing they are not compared, and said not to be.
     interfaces: list[str] = []
-    begun_us: int = 0
-    faults_ended_us: int = 0
+    begun_us: Instant = 0
+    faults_ended_us: Instant = 0
     #: When every job had ended; 0: they had not within the bound.
-    drained_us: int = 0
+    drained_us: Instant = 0
     drain_bound_s: float = 0.0
     version: str = ""
     command: str = ""

@@ -1,0 +1,125 @@
+"""Rules about asking twice: one job for one id, one key, one retry.
+
+- A job with an id or a key of the client's is one job, however often it is asked for and however often that arrives.
+  One without either may come twice where it was asked for twice, or where connections were doubled.
+- A retry makes another job of the same name, and one whose outcome nobody knows may have made one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from holdfast.lab.check.calls import RETRY, Ask
+from holdfast.lab.check.history import History
+from holdfast.lab.check.ruling import Rule, Suspect, Tally
+from holdfast.lab.history.records import JobFact
+
+
+def duplicated(history: History, tally: Tally) -> Iterator[Suspect]:
+    """There are two jobs, or two ids were told, for one name, one id or one key."""
+    for twin in history.twins:
+        yield Suspect(twin.id, "exists twice under one id")
+    for name, every in history.asks_of.items():
+        asks = list(filter(history.faults.may_be_done, every))
+        if not asks or not _is_one_job(history, asks):
+            continue
+        is_known = any(ask.id for ask in asks) or name in history.named
+        tally.cases += is_known and (len(asks) > 1 or history.faults.are_doubling(asks[0].call))
+        yield from _two_of_a_name(history, name, asks)
+    yield from _two_of_a_key(history)
+    yield from _two_of_a_retry(history)
+
+
+def _is_one_job(history: History, asks: list[Ask]) -> bool:
+    """Whether all of these can have made one job at most."""
+    if len({ask.identity for ask in asks}) > 1:
+        return False
+    has_identity = any(asks[0].identity)
+    return has_identity or (len(asks) == 1 and not history.faults.may_double(asks[0].call))
+
+
+def _two_of_a_name(history: History, name: str, asks: list[Ask]) -> Iterator[Suspect]:
+    told = {ask.id: None for ask in asks if ask.id}
+    there = {job.id: job for job in history.named.get(name, ())}
+    ids = list(told | {job.id: None for job in there.values() if not _is_retry(history, job)})
+    unheard = [job for job in there.values() if job.retry_of and job.id not in history.retried]
+    if len(ids) > 1 + max(0, _retries_unheard(history, {*told, *there}) - len(unheard)):
+        yield Suspect(ids[-1], f"is the job {name}, and so is {ids[0]}", also=tuple(ids[:-1]), names=(name,))
+    made = asks[0].wanted.id
+    if made and not asks[0].wanted.key and len(ids) == 1 and made not in ids:
+        yield Suspect(ids[0], f"was asked for under another id, {made}", also=(made,), names=(name,))
+
+
+def _is_retry(history: History, job: JobFact) -> bool:
+    return bool(job.retry_of) or job.id in history.retried
+
+
+def _retries_unheard(history: History, ids: set[str]) -> int:
+    """How many more jobs of a name retries may have made that nobody was told of."""
+    calls = [call for one in ids for call in history.calls_named(one, RETRY)]
+    return sum(call.is_unknown for call in calls) + sum(map(history.faults.may_double, calls))
+
+
+def _two_of_a_retry(history: History) -> Iterator[Suspect]:
+    unheard: defaultdict[str, list[str]] = defaultdict(list)
+    for job in history.jobs.values():
+        if job.retry_of and job.id not in history.retried:
+            unheard[job.retry_of].append(job.id)
+    for old, ids in unheard.items():
+        calls = history.calls_named(old, RETRY)
+        if any(map(history.faults.may_be_done, calls)) and len(ids) > _retries_unheard(history, {old}):
+            heard = [job_id for call in calls if call.answered is not None for job_id in call.answered.ids]
+            text = f"was made like {old}, as were {len(ids) + len(heard) - 1} others, for {len(calls)} retries"
+            yield Suspect(ids[-1], text, also=(old, *heard, *ids[:-1]))
+
+
+def _two_of_a_key(history: History) -> Iterator[Suspect]:
+    told: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for ask in history.asks:
+        if ask.wanted.key and ask.id:
+            told[ask.wanted.key, ask.wanted.digest][ask.id] = None
+    for (key, digest), ids in told.items():
+        names = {history.name_of(one) for one in ids}
+        if len(ids) > 1 and len(names) > 1:  # under one name it was said already
+            first, *others = ids
+            yield Suspect(first, f"and {others[0]} were told for the key {key} ({digest})", also=tuple(others))
+    for key, jobs in _by_key(history).items():
+        if len(jobs) > 1 and len(_digests(history, jobs)) == 1 and len({job.name for job in jobs}) > 1:
+            also = tuple(job.id for job in jobs[1:])
+            yield Suspect(jobs[0].id, f"and {also[0]} are both there under the key {key}", also=also)
+
+
+def _by_key(history: History) -> dict[str, list[JobFact]]:
+    found: defaultdict[str, list[JobFact]] = defaultdict(list)
+    for job in history.jobs.values():
+        if job.key:
+            found[job.key].append(job)
+    return found
+
+
+def _digests(history: History, jobs: list[JobFact]) -> set[str]:
+    return {ask.wanted.digest for job in jobs for ask in history.asks_of.get(job.name, ()) if ask.wanted.key == job.key}
+
+
+def key_reused(history: History, tally: Tally) -> Iterator[Suspect]:
+    """Other content under a key was accepted: both were told of or are there, or one of them each."""
+    by_key: defaultdict[str, list[Ask]] = defaultdict(list)
+    for ask in history.asks:
+        if ask.wanted.key:
+            by_key[ask.wanted.key].append(ask)
+    there = _by_key(history)
+    for key, asks in by_key.items():
+        accepted = {ask.wanted.digest: ask.id for ask in asks if ask.id}
+        tally.cases += any(ask.is_refused_for_its_key and accepted.keys() - {ask.wanted.digest} for ask in asks)
+        for job in there.get(key, ()):
+            for digest in _digests(history, [job]):
+                accepted.setdefault(digest, job.id)
+        if len(accepted) > 1:
+            first, *others = accepted.values()
+            names = tuple({ask.wanted.name for ask in asks})
+            yield Suspect(first, f"and other content were both accepted under the key {key}", tuple(others), names)
+
+
+RULES = (
+    Rule("duplicated", "one job for one id, key or retry", "no submit under an id or a key came twice", duplicated),
+    Rule("key reused", "no other content under a key", "no key was used for other content", key_reused),
+)
