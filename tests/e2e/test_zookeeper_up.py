@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
+from holdfast.backends.zookeeper import connection
 from holdfast.errors import ExitCode, UnavailableError, UnimplementedError
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
@@ -30,8 +31,8 @@ app = Holdfast({url!r})
 def double(number: int) -> int:
     return 2 * number
 """
-
-
+#: Where nobody listens.
+NOWHERE = f"127.0.0.1:{stable_port()}"
 #: By a word of their commands.
 _ROLES = {"QuorumPeerMain": "server", "gateway": "gateway", "worker": "worker"}
 
@@ -40,6 +41,7 @@ class Up:
     """One topology that is ready."""
 
     def __init__(self, fleet: Fleet, *arguments: str) -> None:
+        self.folder = fleet.folder
         self.program: Program = fleet.start(*UP, *arguments)
         self.ready = self.program.ready()
         self.wire: Wire = fleet.wire(self.ready["grpc"])
@@ -59,10 +61,17 @@ class Up:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for the questions that change nothing."""
+    """One for all; the last test with it kills whatever it has, and ends it."""
     require_zookeeper()
     with fleet_in(tmp_path_factory.mktemp("up")) as fleet:
-        yield Up(fleet)
+        yield Up(fleet, "--data", "kept")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def around_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """Started around an ensemble that is not there; it asks for a while, during which the other tests run."""
+    with fleet_in(tmp_path_factory.mktemp("nothing")) as fleet:
+        yield fleet.start(*UP, "--ensemble", NOWHERE)
 
 
 @pytest.fixture
@@ -112,39 +121,6 @@ def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path) -> None:
     assert (refused.returncode, "the zookeeper backend has no administration" in refused.stderr) == (4, True)
 
 
-def test_killed_processes_come_back_and_all_end_in_order(fleet: Fleet) -> None:
-    """A gateway, a worker and a server of the ensemble are replaced; TERM ends the worker first and leaves nothing."""
-    require_zookeeper()
-    up = Up(fleet, "--data", "kept")
-    for role in ("gateway", "worker", "server"):
-        old = up.pids()[role]
-        os.kill(old[0], signal.SIGKILL)
-        eventually(lambda role=role, old=old: set(up.pids().get(role, [])) - set(old))  # type: ignore[misc]
-        job_id = eventually(lambda: _submitted(up.wire), what="a gateway")
-        assert up.wire.wait_for(job_id).status == public.DONE
-    pids = [pid for role in up.pids().values() for pid in role]
-    assert up.program.stop() == 0
-    assert all(is_gone(pid) for pid in pids)
-    assert len(up.program.lines("ensemble_server_died")) == 1
-    assert [line["role"] for line in up.program.lines("role_died")] == ["gateway", "worker"]
-    again = Up(fleet, "--data", "kept")
-    assert again.ready["ensemble"] == up.ready["ensemble"]
-    assert again.wire.status(job_id).status == public.DONE
-    left = [pid for role in again.pids().values() for pid in role]
-    again.program.kill()
-    try:
-        eventually(lambda: all(is_gone(pid) for pid in left), what="the end of a killed program's children")
-    finally:
-        kill_all(left)
-
-
-def _submitted(wire: Wire) -> str:
-    try:
-        return wire.new(key="until-it-is-there")
-    except Exception:  # noqa: BLE001 - the next gateway is not there yet
-        return ""
-
-
 def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
     """No server is started, and the jobs are where they were asked to be."""
     up = Up(fleet, "--ensemble", f"{zookeeper.hosts}{zookeeper.root}")
@@ -152,17 +128,6 @@ def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
     assert up.pids().keys() == {"gateway", "worker"}
     assert up.wire.wait_for(up.wire.new()).status == public.DONE
     assert up.program.stop() == 0
-
-
-def test_ensemble_that_is_not_there_is_named(fleet: Fleet) -> None:
-    """Whoever starts everything around nothing is told, with the exit code of what cannot be reached."""
-    address = f"127.0.0.1:{stable_port()}"
-    program = fleet.start(*UP, "--ensemble", address)
-    assert program.wait() == ExitCode.UNREACHABLE
-    assert f"no ZooKeeper server answers at {address}" in program.log
-    wrong = fleet.start(*UP, "--ensemble", "a:1,a:1")
-    assert wrong.wait() == ExitCode.USAGE
-    assert "each server is named once" in wrong.log
 
 
 def test_app_works_without_any_server(url: str) -> None:
@@ -206,8 +171,49 @@ def test_worker_of_an_app_is_started_by_either_command(fleet: Fleet, zookeeper: 
         assert second.stop() == 0
 
 
-def test_app_is_told_that_nobody_answers() -> None:
+def test_app_is_told_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first question to an ensemble that is not there fails, and names it."""
-    address = f"127.0.0.1:{stable_port()}"
-    with Holdfast(f"zk://{address}") as app, pytest.raises(UnavailableError, match=f"no ZooKeeper .* at {address}"):
+    monkeypatch.setattr(connection, "_CALL_S", 0.5)
+    with Holdfast(f"zk://{NOWHERE}") as app, pytest.raises(UnavailableError, match=f"no ZooKeeper .* at {NOWHERE}"):
         app.submit("echo", [1])
+
+
+def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Fleet) -> None:
+    """A gateway, a worker and a server of the ensemble are replaced; TERM ends the worker first and leaves nothing."""
+    up = shared
+    for role in ("gateway", "worker", "server"):
+        old = up.pids()[role]
+        os.kill(old[0], signal.SIGKILL)
+        eventually(lambda role=role, old=old: set(up.pids().get(role, [])) - set(old))  # type: ignore[misc]
+        job_id = eventually(lambda: _submitted(up.wire), what="a gateway")
+        assert up.wire.wait_for(job_id).status == public.DONE
+    pids = [pid for role in up.pids().values() for pid in role]
+    assert up.program.stop() == 0
+    assert all(is_gone(pid) for pid in pids)
+    assert len(up.program.lines("ensemble_server_died")) == 1
+    assert [line["role"] for line in up.program.lines("role_died")] == ["gateway", "worker"]
+    again = Up(fleet, "--data", str(up.folder / "kept"))
+    assert again.ready["ensemble"] == up.ready["ensemble"]
+    assert again.wire.status(job_id).status == public.DONE
+    left = [pid for role in again.pids().values() for pid in role]
+    again.program.kill()
+    try:
+        eventually(lambda: all(is_gone(pid) for pid in left), what="the end of a killed program's children")
+    finally:
+        kill_all(left)
+
+
+def _submitted(wire: Wire) -> str:
+    try:
+        return wire.new(key="until-it-is-there")
+    except Exception:  # noqa: BLE001 - the next gateway is not there yet
+        return ""
+
+
+def test_ensemble_that_is_not_there_is_named(around_nothing: Program, fleet: Fleet) -> None:
+    """Whoever starts everything around nothing is told, with the exit code of what cannot be reached."""
+    assert around_nothing.wait() == ExitCode.UNREACHABLE
+    assert f"no ZooKeeper server answers at {NOWHERE}" in around_nothing.log
+    wrong = fleet.start(*UP, "--ensemble", "a:1,a:1")
+    assert wrong.wait() == ExitCode.USAGE
+    assert "each server is named once" in wrong.log

@@ -220,8 +220,11 @@ async def test_request_that_had_to_wait_may_arrive_afterwards(start: Start, monk
         assert [(await line.reply()).status for _ in range(3)] == [200, 200, 200]
 
 
-async def test_wait_of_who_has_left_is_over(server: LedgerServer) -> None:
+async def test_wait_of_who_has_left_is_over(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits and leaves, again and again, leaves nothing behind."""
+    monkeypatch.setattr(protocol, "_UNREAD_S", 0.1)  # for so long it might still listen
+    monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)
+    server = await start(no_http=False, http_port=0)
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, JOB, JSON))
         job_id = (await line.reply()).json["id"]

@@ -66,12 +66,15 @@ async def test_holder_gives_up_by_its_own_clock(bidding: Bidding, way: CountingW
     assert (again.job_id, job.state, job.losses) == (job_id, RUNNING, 1)
 
 
-async def test_call_that_nobody_answers_fails_in_its_time(bidding: Bidding, way: CountingWay) -> None:
+async def test_call_that_nobody_answers_fails_in_its_time(
+    bidding: Bidding, way: CountingWay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether the job exists is unknown, and the caller is told so instead of waiting for ever."""
     bidding.place = Place(await way.open(), bidding.place.root)
     client = await bidding.client()
     await way.close()
     await until(lambda: client.phase is Phase.SUSPENDED)
+    monkeypatch.setattr(connecting, "_CALL_S", 0.5)
     with pytest.raises(UnavailableError):
         await NodeJobs(client).submit([JOB], [DRAFT])
 
@@ -86,6 +89,7 @@ async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: py
         return await opening(ensemble)
 
     monkeypatch.setattr(bidding_jobs, "open_connection", counted)
+    monkeypatch.setattr(connecting, "_CALL_S", 0.5)
     async with bidding_jobs.BiddingJobs(Ensemble(hosts=f"127.0.0.1:{stable_port()}")) as jobs:
         asked = [jobs.submit([JOB], [DRAFT]) for _ in range(3)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
