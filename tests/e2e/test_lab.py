@@ -64,7 +64,7 @@ def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
     """Two designs, three runs of everything: figures, findings, pictures and raw data, and every request answered."""
     mark, out = uuid.uuid4().hex, fleet.folder / "out"
     load_ = ("--workloads", "life-cycle", "--concurrency", "4", "--job-ms", "0", "--duration", "1", "--warm-up", "0.3")
-    options = ("--topologies", "microservices,monolith", *load_, "--fault", "4", "--out", str(out))
+    options = ("--topologies", "embedded,microservices", *load_, "--fault", "3", "--out", str(out))
     program = fleet.start("lab", "compare", *options, LAB_TEST_MARK=mark)
     follow(program)
     assert program.wait() == 0, program.log
@@ -78,7 +78,7 @@ def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
                 assert [trial.errors for trial in results.of(topology, workload.name)] == [{}] * 3
     _check_costs(results)
     text = (out / "report.md").read_text()
-    assert "### microservices and monolith" in text
+    assert "### embedded and microservices" in text
     assert "  - jobs per second: " in program.output
     assert (out / "report.html").read_text().count("<svg") == 3
     _check_raw(results, out)
@@ -87,8 +87,8 @@ def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
 def _check_costs(results: Results) -> None:
     """Every role that a design has was seen using a processor and memory, and messages were counted."""
     roles = {
+        "embedded": {"server", "worker"},
         "microservices": {"supervisor", "gateway", "job", "queue", "coordinator", "result", "worker"},
-        "monolith": {"supervisor", "node"},
     }
     for trial in results.trials:
         assert set(trial.usage) == roles[trial.topology]
@@ -96,7 +96,7 @@ def _check_costs(results: Results) -> None:
         assert trial.cpu_s > 0
         assert trial.fault is None or trial.fault.role == TOPOLOGIES[trial.topology].victim
     counts = {one.topology: one.per_job for one in results.messages}
-    assert 2 <= counts["monolith"] < counts["microservices"]
+    assert 2 <= counts["embedded"] < counts["microservices"]
 
 
 def _check_raw(results: Results, out: Path) -> None:
