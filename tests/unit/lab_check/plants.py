@@ -361,7 +361,7 @@ def overtaken(it: Changed) -> None:
 
 def begun_early(it: Changed) -> None:
     due_ms = it.one(JobFact, id="later").not_before_ms
-    it.replace(Began, {"job_id": "later"}, wall_ms=due_ms - 5)
+    it.replace(Began, {"job_id": "later"}, wall_ms=due_ms - 105)
 
 
 def granted_early(it: Changed) -> None:

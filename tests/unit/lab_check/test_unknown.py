@@ -32,6 +32,7 @@ from holdfast.lab.history.records import (
     Wanted,
 )
 from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.plants import time_went_back
 from tests.unit.lab_check.sound_history import sound
 
 Strip = Callable[[Changed], None]
@@ -383,6 +384,13 @@ def test_wall_clocks_count_for_nothing_once_one_was_stepped() -> None:
     assert it.judge().ruling("early").status is Status.KEPT
 
 
+def test_clock_that_the_machine_corrected_meanwhile_is_no_alarm() -> None:
+    """A store that never goes back in time may be some milliseconds ahead of its workers from then on."""
+    it = Changed(*sound())
+    it.replace(Began, {"job_id": "later"}, wall_ms=it.one(JobFact, id="later").not_before_ms - 5)
+    assert it.judge().ruling("early").status is Status.KEPT
+
+
 def test_backoff_of_a_later_attempt_is_not_taken_for_a_delay() -> None:
     """A store that keeps the time of the last attempt says nothing about the first."""
     it = Changed(*sound())
@@ -430,6 +438,14 @@ def test_job_that_was_shown_waiting_may_be_taken_back() -> None:
     answer = it.one(Answered, op=it.op_of("list"))
     it.replace(Answered, {"op": answer.op}, seen=[*answer.seen, Seen("undone", QUEUED, "not-made")])
     assert it.judge().is_kept
+
+
+def test_time_may_go_back_where_there_is_no_log() -> None:
+    """A store that orders nothing gives grants at the times of whoever's clock."""
+    it = Changed(*sound())
+    time_went_back(it)
+    it.run = replace(it.run, keeps=["grants", "ticks"])
+    assert it.judge().broken == []
 
 
 def test_run_without_faults_needs_none() -> None:

@@ -1,7 +1,8 @@
 """Rules about time: nothing too early, no call too long.
 
-- Wall clocks count only where none was ever stepped: what was created under a wrong one keeps a wrong time. The store's
-  own clock counts always, for it is what the store went by.
+- Wall clocks count only where none was ever stepped: what was created under a wrong one keeps a wrong time. Even then
+  the machine may have corrected its own by some milliseconds, which a store that never goes back in time does not follow.
+- The store's own clock counts always, and exactly, for it is what the store went by.
 - Steady time is the same in all processes.
 """
 
@@ -14,6 +15,8 @@ from holdfast.lab.history.records import JobFact
 
 #: What rounding may take off a time.
 _ROUNDING_MS = 2
+#: How far the clock of a worker may be behind its store's, on the same machine.
+_CORRECTION_MS = 100
 #: How much later than its deadline a call may end, on a machine that has a lot to do.
 _GRACE_US = 10_000_000
 
@@ -23,16 +26,16 @@ def early(history: History, tally: Tally) -> Iterator[Suspect]:
     has_clocks, delayed, is_true = False, 0, not history.faults.have_stepped_clocks
     for job in history.jobs.values():
         due_ms = _due_ms(history, job)
-        times = [one.wall_ms for one in history.begun.get(job.id, ()) if one.wall_ms and is_true]
-        grants = [one.at_ms for one in history.grants.get(job.id, ()) if one.at_ms]
+        times = [one.wall_ms + _CORRECTION_MS for one in history.begun.get(job.id, ()) if one.wall_ms and is_true]
+        grants = [one.at_ms + _ROUNDING_MS for one in history.grants.get(job.id, ()) if one.at_ms]
         has_clocks |= bool(times or grants)
         if not due_ms:
             continue
         delayed += 1
         tally.cases += bool(times or grants)
         first_ms = min(times + grants, default=due_ms)
-        if first_ms < due_ms - _ROUNDING_MS:
-            yield Suspect(job.id, f"was begun {due_ms - first_ms} ms before it was due, at {due_ms} ms")
+        if first_ms < due_ms:
+            yield Suspect(job.id, f"was begun at least {due_ms - first_ms} ms before it was due, at {due_ms} ms")
     if delayed and not has_clocks:
         tally.not_offered = "clocks were stepped, and the store keeps no times of grants"
 
