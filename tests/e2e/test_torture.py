@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,13 @@ import pytest
 from holdfast.lab.check.judging import judge
 from holdfast.lab.check.rendering import render
 from holdfast.lab.check.ruling import Status
+from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.history.files import read_records
 from holdfast.lab.history.records import Broken
 from holdfast.lab.torture.arenas import arena_of
 from holdfast.lab.torture.running import Settings, Torture
 from tests.e2e.fleet import clean_environment
+from tests.e2e.waiting import eventually
 from tests.postgres import require_postgres
 from tests.zookeeper import require_zookeeper
 
@@ -51,6 +56,59 @@ def test_no_promise_is_broken_under_faults(topology: str, short_path: Path) -> N
     assert any(isinstance(record, Broken) and "kill" in record.kind for record in read_records(folder))
     assert "timeline.svg" in (folder / "report.md").read_text()
     assert (folder / "timeline.svg").read_text().startswith("<?xml")
+
+
+@contextmanager
+def tortured(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", set[int]]]:
+    """A long run that is under way, with everybody who takes part in it."""
+    command = [sys.executable, "-m", "holdfast", "lab", "torture", "--minutes", "9", "--out", str(folder), *options]
+    with subprocess.Popen(
+        command, cwd=folder.parent, env=clean_environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            assert run.stderr is not None
+            said = "".join(iter_until(run.stderr, " 1 faults; "))
+            assert " 1 faults; " in said, said
+            yield run, set(tree(run.pid)) - {run.pid}
+        finally:
+            run.kill()
+
+
+def iter_until(lines: Iterable[str], word: str) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if word in line:
+            return
+
+
+def still_there(pids: set[int], folder: Path) -> list[str]:
+    """Who lives on, and what is still mounted."""
+    mounted = [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
+    return [" ".join(words) for pid in pids if (words := argv(pid))] + mounted
+
+
+def test_interrupted_run_is_judged_and_leaves_nobody_behind(short_path: Path) -> None:
+    """What was recorded so far gives a report and a verdict; that not all jobs have ended is no broken promise."""
+    folder = short_path / "run"
+    with tortured(folder, "--seed", SEED, "--faults", "cut") as (run, pids):
+        run.send_signal(signal.SIGINT)
+        told, said = run.communicate(timeout=AROUND_S)
+    assert run.returncode == 130, f"SEED={SEED}: {told}\n{said}"
+    assert "verdict: unknown" in told
+    assert "It ended early: somebody ended it" in (folder / "report.md").read_text()
+    verdict = judge(folder)
+    assert verdict.ruling("drained").status is Status.UNKNOWN
+    assert verdict.ruling("lost").status is Status.KEPT
+    assert still_there(pids, folder) == []
+
+
+def test_killed_run_leaves_neither_processes_nor_mounts(short_path: Path) -> None:
+    """Whoever is killed cleans up nothing: everybody ends by itself, and what was mounted goes with them."""
+    folder = short_path / "run"
+    with tortured(folder, "--seed", SEED, "--faults", "cut") as (run, pids):
+        run.kill()
+        run.communicate(timeout=AROUND_S)
+        eventually(lambda: still_there(pids, folder), lambda left: not left)
 
 
 def test_standstill_ends_the_run_and_is_a_finding(short_path: Path) -> None:

@@ -125,7 +125,7 @@ def check(
 @app.command()
 def torture(
     topology: Annotated[str, typer.Option(metavar="NAME", help="Which design to break.")] = "embedded",
-    minutes: Annotated[float, typer.Option(min=0.05, metavar="N", help="How long faults are fired.")] = 1.0,
+    minutes: Annotated[float, typer.Option(metavar="N", help="How long faults are fired.")] = 1.0,
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="What the load and the faults are drawn from (default: any).")
     ] = None,
@@ -137,7 +137,8 @@ def torture(
 ) -> None:
     """Run real processes under load, break them, and judge by the records whether every promise was kept.
 
-    Ends with 0 if all were kept, with 1 if one was broken, with 5 if the run does not prove enough.
+    Ends with 0 if all were kept, with 1 if one was broken, with 5 if the run does not prove enough. Ctrl-C ends it
+    early: what was recorded is judged, and it ends with 130 if that shows no promise broken.
     """
     import asyncio
     import secrets
@@ -154,20 +155,25 @@ def torture(
     options = ["--minutes", f"{minutes:g}", "--seed", str(drawn), "--faults", faults, "--clients", str(clients)]
     settings = Settings(
         topology=performing.checked_topology(topology),
-        minutes=minutes,
+        minutes=performing.checked_minutes(minutes),
         seed=drawn,
-        folder=(folder := _folder(out)),
         faults=performing.faults_of(faults),
+        folder=(folder := _folder(out)),
         clients=clients,
         version=version("holdfast"),
         command=shlex.join(["holdfast", "lab", "torture", "--topology", topology, *options]),
     )
     say(f"SEED={drawn}: {topology} for {minutes:g} minutes, into {folder}")
-    asyncio.run(_until_stopped(performing.perform(settings, say)))
-    verdict = performing.conclude(folder)
+    early = asyncio.run(_until_stopped(performing.perform(settings, say)))
+    verdict = performing.conclude(folder, early)
     print(render(verdict))
     print(f"report: {folder / report.REPORT}; the folder has {report.size_of(folder)}")
-    raise typer.Exit({Status.KEPT: 0, Status.BROKEN: 1}.get(verdict.status, 5))
+    if early:
+        say(f"the run ended early: {early}")
+    if early == performing.INTERRUPTED and verdict.status is not Status.BROKEN:
+        raise KeyboardInterrupt
+    statuses = {Status.KEPT: ExitCode.DONE, Status.BROKEN: ExitCode.JOB_FAILED}
+    raise typer.Exit(statuses.get(verdict.status, ExitCode.UNKNOWN))
 
 
 def _run(plan: "Plan", folder: Path) -> "Results":

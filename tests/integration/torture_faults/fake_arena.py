@@ -63,12 +63,13 @@ class FakeEngine:
 
     name = "engine"
 
-    def __init__(self) -> None:
+    def __init__(self, command: tuple[str, ...] = SLEEPING) -> None:
         self.crashes = 0
+        self._command = command
         self._start()
 
     def _start(self) -> None:
-        self.process = subprocess.Popen(SLEEPING)
+        self.process = subprocess.Popen(self._command)
 
     def pids(self) -> list[int]:
         return [self.process.pid]
@@ -143,12 +144,20 @@ class NotedIsland:
 
     def __init__(self) -> None:
         self.cuts: list[tuple[bool, bool]] = []
+        #: Whether somebody lives there.
+        self.is_used = True
+        self._sent = 0
 
     def cut(self, *, towards_server: bool, towards_client: bool) -> None:
         self.cuts.append((towards_server, towards_client))
 
     def mend(self) -> None:
         self.cuts.append((False, False))
+
+    def sent(self, *, towards_server: bool) -> int:
+        assert towards_server in {True, False}
+        self._sent += self.is_used
+        return self._sent
 
 
 class FullArena(BareArena):

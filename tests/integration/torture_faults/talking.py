@@ -9,6 +9,8 @@ from holdfast.lab.torture.faults.proxy import TcpProxy
 #: Only a failing test ever waits this long.
 DEADLINE_S = 30.0
 _LOOK_S = 0.005
+#: How long somebody waits for an answer before the next word.
+_CHAT_S = 0.02
 
 
 class Heard:
@@ -22,11 +24,12 @@ class Heard:
 
 
 class Server:
-    """Accepts, listens, and says only what a test tells it to say."""
+    """Accepts, listens, and says only what a test tells it to say, unless it answers everything."""
 
     def __init__(self) -> None:
         self.connections: list[Heard] = []
         self.port = 0
+        self.is_answering = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard = Heard(writer)
@@ -34,6 +37,8 @@ class Server:
         try:
             while chunk := await reader.read(65_536):
                 heard.said += chunk
+                if self.is_answering:
+                    writer.write(chunk)
             heard.end = "closed"
         except ConnectionResetError:
             heard.end = "reset"
@@ -98,6 +103,29 @@ async def proxied(server_port: int) -> AsyncIterator[TcpProxy]:
         yield proxy
     finally:
         await proxy.close()
+
+
+@asynccontextmanager
+async def chatted_on(server: Server, proxy: TcpProxy) -> AsyncIterator[None]:
+    """Somebody uses the road all the while, and comes back whenever that is cut."""
+    server.is_answering = True
+    chatting = asyncio.create_task(_chat(proxy))
+    try:
+        yield
+    finally:
+        chatting.cancel()
+        await asyncio.gather(chatting, return_exceptions=True)
+
+
+async def _chat(proxy: TcpProxy) -> None:
+    while True:
+        async with connected(proxy) as client:
+            with suppress(OSError, EOFError):
+                while True:
+                    client.say(b"word")
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_CHAT_S):
+                            await client.reader.readexactly(4)
 
 
 @asynccontextmanager

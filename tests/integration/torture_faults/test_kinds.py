@@ -7,9 +7,10 @@ from typing import cast
 
 import pytest
 
-from holdfast.lab.torture.faults import FAULTS
+from holdfast.lab.torture.faults import FAULTS, watching
 from holdfast.lab.torture.faults.disks import SmallDisk
 from holdfast.lab.torture.faults.targets import state
+from holdfast.lab.torture.ports import NotNowError
 from tests.integration.torture_faults.fake_arena import (
     FakeEngine,
     FullArena,
@@ -19,13 +20,14 @@ from tests.integration.torture_faults.fake_arena import (
     seated,
     syncing,
 )
-from tests.integration.torture_faults.talking import proxied, serving, until
+from tests.integration.torture_faults.talking import chatted_on, proxied, serving, until
 
 KINDS = {
     *("kill", "kill-starting", "kill-many", "stop", "stop-short", "delay", "cut", "cut-after-send", "duplicate"),
     *("swallow-to-server", "swallow-to-client", "partition", "full-disk", "slow-disk", "clock", "engine-crash"),
     "engine-stop",
 }
+ROADS = {"delay", "cut", "cut-after-send", "duplicate", "swallow-to-server", "swallow-to-client"}
 #: What needs more than processes.
 NEEDY = KINDS - {"kill", "kill-starting", "kill-many", "stop", "stop-short", "slow-disk"}
 
@@ -42,12 +44,13 @@ class Hasty(random.Random):
 
 @pytest.fixture
 async def arena(tmp_path: Path) -> AsyncIterator[FullArena]:
-    """Two sleepers, one that writes, an engine, a road, an island, a clock, and a disk where there may be one."""
-    engine = FakeEngine()
+    """Two sleepers, two that write, one of them an engine, a road that is used, an island, a clock, perhaps a disk."""
+    (tmp_path / "engine").mkdir()
+    engine = FakeEngine(syncing(tmp_path / "engine"))
     seats = [Seat("server", "s-1", syncing(tmp_path)), Seat("worker", "w-1"), Seat("worker", "w-2")]
     made = FullArena(tmp_path, seats)
     try:
-        async with serving() as server, proxied(server.port) as proxy:
+        async with serving() as server, proxied(server.port) as proxy, chatted_on(server, proxy):
             with SmallDisk(tmp_path / "small", 1 << 20) as disk:
                 made.proxies, made.engines, made.disk = {"clients": proxy}, [engine], disk
                 made.clock = SteppedClock(tmp_path / "clock")
@@ -71,7 +74,7 @@ async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str) -> None:
         pytest.skip(reason)
     assert await FAULTS[kind].fire(arena, Hasty(5))
     await until(lambda: all(seat.is_ready() and state(seat.pid()) not in {"T", "t"} for seat in arena.seats))
-    await until(lambda: state(arena.engines[0].pids()[0]) == "S")
+    await until(lambda: state(arena.engines[0].pids()[0]) in {"S", "R", "D"})
     disk = cast("SmallDisk", arena.disk)
     assert disk.no_filling or disk.free_bytes() > 0
     clock, island = cast("SteppedClock", arena.clock), cast("NotedIsland", arena.islands["w-1"])
@@ -84,6 +87,31 @@ async def test_fault_says_why_it_cannot_be_fired(tmp_path: Path) -> None:
     """Where there is nothing but a process, what needs more says so in a sentence."""
     async with seated(tmp_path, "server") as bare:
         assert {kind for kind, fault in FAULTS.items() if len(fault.lacking(bare).split()) > 3} >= NEEDY
+
+
+@pytest.mark.parametrize("kind", sorted(ROADS))
+async def test_bad_road_that_nobody_takes_is_not_fired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What has harmed nobody does not count."""
+    monkeypatch.setattr(watching, "FELT_S", 0.01)
+    arena = FullArena(tmp_path, [])
+    async with serving() as server, proxied(server.port) as proxy:
+        arena.proxies = {"clients": proxy}
+        with pytest.raises(NotNowError):
+            await FAULTS[kind].fire(arena, Hasty(5))
+
+
+async def test_partition_of_an_island_that_nobody_lives_on_is_not_fired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no packet was lost, nothing was broken; the island is whole afterwards."""
+    monkeypatch.setattr(watching, "FELT_S", 0.01)
+    arena, island = FullArena(tmp_path, []), NotedIsland()
+    arena.islands, island.is_used = {"w-1": island}, False
+    with pytest.raises(NotNowError):
+        await FAULTS["partition"].fire(arena, Hasty(5))
+    assert island.cuts[-1] == (False, False)
 
 
 async def test_sessions_of_workers_are_not_duplicated(arena: FullArena) -> None:

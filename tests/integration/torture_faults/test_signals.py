@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,48 @@ from holdfast.lab.torture.faults.killing import Kill, KillMany, KillStarting
 from holdfast.lab.torture.faults.stopping import EngineCrash, EngineStop, Stop, stopped
 from holdfast.lab.torture.faults.targets import Held, state
 from holdfast.lab.torture.ports import NotNowError
-from tests.integration.torture_faults.fake_arena import SLEEPING, FakeEngine, seated
+from tests.e2e.waiting import eventually
+from tests.integration.torture_faults.fake_arena import SLEEPING, BareArena, FakeEngine, Seat, seated
 from tests.integration.torture_faults.talking import until
+
+#: Stops a process, for ever.
+STOPPING = """
+import asyncio, sys
+from holdfast.lab.torture.faults.stopping import stopped
+async def main():
+    async with stopped([int(sys.argv[1])], "somebody"):
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+class Vanishing(Seat):
+    """Its first successor is gone for an instant, once somebody has looked whether it is ready."""
+
+    is_vanishing = False
+    vanished = 0
+
+    def pid(self) -> int:
+        if self.is_vanishing:
+            self.is_vanishing = False
+            self.vanished += 1
+            return 0
+        return super().pid()
+
+    def is_ready(self) -> bool:
+        is_ready = super().is_ready()
+        self.is_vanishing = len(self.pids) > 1 and not self.vanished
+        return is_ready
+
+
+class Racing(BareArena):
+    """Somebody else kills its first process in the instant in which a fault says that it will."""
+
+    def expect(self, pid: int) -> None:
+        super().expect(pid)
+        if pid == self.seats[0].pids[0]:
+            os.kill(pid, signal.SIGKILL)
+            eventually(lambda: state(pid), lambda now: now == "")
 
 
 def sleeper() -> subprocess.Popen[bytes]:
@@ -86,12 +127,45 @@ async def test_process_that_ends_while_it_is_stopped_is_no_trouble() -> None:
                 pass
 
 
+def test_stopped_process_goes_on_when_whoever_stopped_it_is_killed() -> None:
+    """Who stands still could not even notice that: a guard lets it go on."""
+    with sleeper() as process, subprocess.Popen([sys.executable, "-c", STOPPING, str(process.pid)]) as owner:
+        try:
+            eventually(lambda: state(process.pid), lambda now: now == "T")
+            owner.kill()
+            eventually(lambda: state(process.pid), lambda now: now == "S")
+        finally:
+            process.kill()
+
+
+async def test_successor_that_is_gone_already_does_not_undo_the_fault(tmp_path: Path) -> None:
+    """Who was killed was killed, and that is said, although nobody was there for an instant."""
+    arena = BareArena(tmp_path, [seat := Vanishing("server", "s-1")])
+    try:
+        await until(seat.is_ready)
+        told = await KillStarting().fire(arena, random.Random(1))
+        times = int(told.split(", ")[1].split()[0])
+        assert (seat.vanished, len(seat.pids)) == (1, times + 1)
+    finally:
+        await arena.stop()
+
+
+async def test_only_those_who_were_there_are_said_to_be_killed(tmp_path: Path) -> None:
+    """Of everybody of a role, whoever was gone already is not counted."""
+    arena = Racing(tmp_path, [Seat("worker", "w-1"), Seat("worker", "w-2")])
+    try:
+        await until(lambda: all(seat.is_ready() for seat in arena.seats))
+        assert await KillMany().fire(arena, random.Random(1)) == "worker w-2"
+    finally:
+        await arena.stop()
+
+
 def test_ended_process_gets_no_signal() -> None:
     """A descriptor stands for the process itself: nobody else gets what was meant for it."""
     with sleeper() as process, Held([process.pid, os.getpid()]) as held:
         process.kill()
         process.wait()
-        assert held.send(signal.SIGCONT) == 1
+        assert held.send(signal.SIGCONT) == [os.getpid()]
 
 
 async def test_engine_stands_still_and_goes_on(tmp_path: Path) -> None:

@@ -68,6 +68,18 @@ def test_orders_are_a_function_of_the_seed_and_the_client() -> None:
     assert orders(1, "a") != orders(1, "b")
 
 
+def test_orders_do_not_depend_on_what_else_a_client_does() -> None:
+    """Answers decide what a client does next, and never what it asks for when it asks for a job."""
+    plain, busy = Drawer(1, "a"), Drawer(1, "a")
+    for _ in range(50):
+        made = busy.orders(has_ids=True, has_options=True)
+        assert plain.orders(has_ids=True, has_options=True) == made
+        busy.draw.random()
+        busy.waiting()
+        busy.other_under(made[0])
+        busy.key_beside("key")
+
+
 def test_every_order_has_a_name_of_its_own() -> None:
     """No two jobs of all clients share a name, or a key, or an id."""
     wanted = [order.wanted for client in "ab" for batch in orders(1, client) for order in batch]

@@ -115,5 +115,16 @@ def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
 
 def test_report_of_a_run_that_did_not_drain_says_so() -> None:
     """What had not ended within the bound is the first thing that is said."""
-    lines = report.report(Run("embedded", 1, drain_bound_s=120.0), report.numbers_of([]), "verdict: broken")
+    run = Run("embedded", 1, faults_ended_us=9 * SECOND, drain_bound_s=120.0)
+    lines = report.report(run, report.numbers_of([]), "verdict: broken")
     assert "not everything had ended 120 s after the last fault." in lines[2]
+
+
+def test_report_of_a_run_that_ended_early_claims_nothing_about_its_end() -> None:
+    """Nobody waited for anything, and the fault that was under way has a line of its own kind."""
+    broken = [Broken(9 * SECOND, 10 * SECOND, "kill", note="given up")]
+    run = Run("embedded", 1, ["kill"], begun_us=3 * SECOND, drain_bound_s=120.0)
+    lines = report.report(run, report.numbers_of(broken), "verdict: unknown", "somebody ended it")
+    assert "1 faults in 7 s, 1 processes killed; nobody waited for everything to end." in lines[2]
+    assert lines[4] == "**It ended early: somebody ended it.**"
+    assert "| kill | 1 | kill | 1.0 |" in lines

@@ -1,6 +1,7 @@
 """From what somebody wants to run to the verdict: the arena, the run, the judge and the report."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from holdfast.lab.check.ruling import Verdict
 from holdfast.lab.torture import report
 from holdfast.lab.torture.arenas import TOPOLOGIES, arena_of
 from holdfast.lab.torture.faults.kinds import FAULTS
-from holdfast.lab.torture.running import Settings, Tell, Torture
+from holdfast.lab.torture.faults.own_mounts import have_own_mounts
+from holdfast.lab.torture.running import Settings, Tell, Torture, TortureError
 
 ALL = "all"
+#: A few seconds, and a week.
+MINUTES_MIN, MINUTES_MAX = 0.05, 10_080.0
+INTERRUPTED = "somebody ended it"
 
 
 def faults_of(text: str) -> Sequence[str]:
@@ -34,18 +39,34 @@ def checked_topology(name: str) -> str:
     return name
 
 
-async def perform(settings: Settings, tell: Tell) -> None:
-    """The run itself; what it leaves in the folder can be judged, however it ended."""
-    arena = arena_of(settings.topology, settings.folder / "arena")
+def checked_minutes(minutes: float) -> float:
+    """A number that comes to an end."""
+    if not (math.isfinite(minutes) and MINUTES_MIN <= minutes <= MINUTES_MAX):
+        raise InvalidArgumentError(
+            f"expected --minutes to be a number from {MINUTES_MIN:g} to {MINUTES_MAX:g}, got {minutes:g}"
+        )
+    return minutes
+
+
+async def perform(settings: Settings, tell: Tell) -> str:
+    """The run itself; why it ended early, if it did and can be judged. Raises what kept it from beginning."""
+    have_own_mounts()
+    torture = Torture(settings, arena_of(settings.topology, settings.folder / "arena"), FAULTS, tell)
     try:
-        await Torture(settings, arena, FAULTS, tell).run()
+        await torture.run()
     except asyncio.CancelledError:
-        tell(f"ended early; `holdfast lab check {settings.folder}` judges what there is")
-        raise
+        if not torture.has_begun:
+            raise
+        return INTERRUPTED
+    except (TortureError, OSError) as error:
+        if not torture.has_begun:
+            raise
+        return f"the lab could not go on: {error}"
+    return ""
 
 
-def conclude(folder: Path) -> Verdict:
-    """Judges what is in the folder, and writes its report."""
+def conclude(folder: Path, ended_early: str = "") -> Verdict:
+    """Judges what is in the folder, and writes its report; a run that ended early says why."""
     verdict = judge(folder)
-    report.write(folder, render(verdict))
+    report.write(folder, render(verdict), ended_early)
     return verdict

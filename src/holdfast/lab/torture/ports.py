@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from holdfast.lab.history.records import Record
 
 
@@ -42,6 +44,17 @@ class Engine(Protocol):
         ...
 
 
+class Harm(msgspec.Struct):
+    """What a road has done to those who use it, all in all: a fault that has done none was not fired."""
+
+    late_bytes: int = 0
+    swallowed_bytes: int = 0
+    doubled_bytes: int = 0
+    #: Connections that were reset when an answer came, and those that were reset at any other moment.
+    unanswered: int = 0
+    cut: int = 0
+
+
 class Proxy(Protocol):
     """A road that can be made bad: whoever uses it connects to `address` and reaches the other end."""
 
@@ -65,6 +78,10 @@ class Proxy(Protocol):
 
     def cut(self) -> None:
         """Resets every connection there is."""
+        ...
+
+    def harm(self) -> Harm:
+        """What has been done so far."""
         ...
 
 
@@ -100,6 +117,10 @@ class Island(Protocol):
 
     def mend(self) -> None:
         """Both directions are whole; connections go on where they were."""
+        ...
+
+    def sent(self, *, towards_server: bool) -> int:
+        """Packets that were sent in a direction so far, whether they arrived or not."""
         ...
 
 

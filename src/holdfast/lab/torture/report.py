@@ -59,26 +59,28 @@ def numbers_of(records: Iterable[Record]) -> Numbers:
     return Numbers(dict(calls), len(jobs), attempts, faults, damage)
 
 
-def write(folder: Path, verdict: str) -> None:
-    """`report.md`, and the picture beside it."""
+def write(folder: Path, verdict: str, ended_early: str = "") -> None:
+    """`report.md`, and the picture beside it; why the run ended early, if it did."""
     from holdfast.lab.torture.picture import draw  # noqa: PLC0415 - it needs matplotlib
 
     run = read_run(folder)
     numbers = numbers_of(read_records(folder))
     title = f"{run.topology}, seed {run.seed}: {numbers.jobs} jobs, {len(numbers.faults)} faults"
     draw(timeline_of(run, read_records(folder)), title, folder / PICTURE)
-    (folder / REPORT).write_text("\n".join(report(run, numbers, verdict)) + "\n")
+    (folder / REPORT).write_text("\n".join(report(run, numbers, verdict, ended_early)) + "\n")
 
 
-def report(run: Run, numbers: Numbers, verdict: str) -> list[str]:
+def report(run: Run, numbers: Numbers, verdict: str, ended_early: str = "") -> list[str]:
     """The lines of the report."""
-    long_s = ((run.faults_ended_us or run.begun_us) - run.begun_us) / 1e6
+    faults_us = max((one.until_us for one in numbers.faults), default=run.begun_us)
+    long_s = ((run.faults_ended_us or faults_us) - run.begun_us) / 1e6
     killed = f"{sum(map(kills_of, numbers.faults))} processes killed"
     summary = f"{numbers.jobs} jobs, {numbers.attempts} attempts and {len(numbers.faults)} faults in {long_s:.0f} s"
     lines = [
         f"# Torture of {run.topology}, seed {run.seed}",
         "",
         f"{summary}, {killed}; {_drained(run)}",
+        *(["", f"**It ended early: {ended_early}.**"] if ended_early else []),
         "",
         f"![what happened when]({PICTURE})",
         "",
@@ -107,6 +109,8 @@ def report(run: Run, numbers: Numbers, verdict: str) -> list[str]:
 
 
 def _drained(run: Run) -> str:
+    if not run.faults_ended_us:
+        return "nobody waited for everything to end."
     if not run.drained_us:
         return f"not everything had ended {run.drain_bound_s:g} s after the last fault."
     return f"everything had ended {(run.drained_us - run.faults_ended_us) / 1e6:.1f} s after the last fault."

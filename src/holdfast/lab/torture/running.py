@@ -1,7 +1,7 @@
 """One run: an arena, clients that ask all the while, faults one after the other, then peace, and what it left behind.
 
 Whatever happens, what was broken is mended, the arena is stopped, and `run.json` says what was run: a run that is ended
-early can be judged like any other.
+early can be judged like any other, but for the end of all jobs: `faults_ended_us` is 0 unless that was waited for.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from holdfast.lab.torture.faults.surroundings import ClockStep
 from holdfast.lab.torture.load.running import Load, Place
 from holdfast.lab.torture.plan import Strike, drawer, strikes
 from holdfast.lab.torture.ports import Arena, Fault, NotNowError
+from holdfast.lab.torture.together import together
 
 #: Everything has to have ended so long after the last fault.
 DRAIN_BOUND_S = 120.0
@@ -35,6 +36,9 @@ _AHEAD = re.compile(r"by \+(\S+) s")
 _LOOK_S = 0.1
 _AGAIN_S = 0.5
 _TELL_S = 5.0
+_LEFT_TOLD = 5
+#: Stands beside a fault that was under way when the run was ended; it has done something, and nobody knows what.
+GIVEN_UP = "given up"
 
 Tell = Callable[[str], None]
 
@@ -95,7 +99,13 @@ class Torture:
         #: The furthest that clocks were ahead.
         self._ahead_s = 0.0
         self._quiet_since_us = 0
+        self._faults_ended_us = 0
         self._told_s = 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is anything to be judged."""
+        return self._run.begun_us > 0
 
     async def run(self) -> None:
         """All of it, up to what the store says at the end."""
@@ -110,7 +120,7 @@ class Torture:
                 await self._load.close()
             finally:
                 await self._arena.stop()
-            if self._run.begun_us:
+            if self.has_begun:
                 self._close()
 
     async def _under_load(self) -> None:
@@ -131,7 +141,7 @@ class Torture:
             await self._strike(strike)
         else:
             await self._progress(math.inf, end_s)
-        self._save(faults_ended_us=now_us())
+        self._faults_ended_us = now_us()
 
     async def _in_peace(self) -> None:
         bound_s = self._settings.drain_bound_s
@@ -141,12 +151,13 @@ class Torture:
             drained_us = await self._load.settle(bound_s)
         finally:
             later.cancel()
-        self._save(drained_us=drained_us, schedules=self._load.schedules())
+        self._save(faults_ended_us=self._faults_ended_us, drained_us=drained_us, schedules=self._load.schedules())
         if drained_us:
             count = await self._load.look_again()
-            self._tell(f"all jobs have ended; {count} of them were read once more, over gRPC and over HTTP")
+            self._tell(f"all jobs have ended; read once more, over gRPC and over HTTP, with {count} answers")
         else:
-            self._tell("there are still jobs that have not ended")
+            left = self._load.left
+            self._tell(f"jobs that have not ended: at least {len(left)}, such as {', '.join(left[:_LEFT_TOLD])}")
 
     def _let_time_pass(self) -> None:
         """What was told to wait while clocks were ahead is not due before the true time has come so far."""
@@ -173,7 +184,7 @@ class Torture:
             ]
             watcher = asyncio.create_task(self._telling())
             try:
-                await asyncio.gather(*fires)
+                await together(fires)
             finally:
                 watcher.cancel()
         finally:
@@ -191,8 +202,11 @@ class Torture:
             except NotNowError:
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            except TimeoutError:
-                raise TortureError(f"the fault {kind} was not over after {_FAULT_S:g} s") from None
+            except BaseException as error:
+                self._writer.write(Broken(at_us, now_us(), kind, note=GIVEN_UP))
+                if isinstance(error, TimeoutError):
+                    raise TortureError(f"the fault {kind} did not come to an end in time") from None
+                raise
             self._writer.write(Broken(at_us, now_us(), kind, target))
             if kind == ClockStep.kind and (step := _AHEAD.match(target)):
                 self._ahead_s = max(self._ahead_s, float(step[1]))
@@ -213,7 +227,7 @@ class Torture:
         while time.monotonic() < until_s and tally.acknowledged < enough:
             await asyncio.sleep(_LOOK_S)
             if error := self._load.problem():
-                raise TortureError(f"a client ended: {error!r}") from error
+                raise error
             if tally.strange or self._is_stalled():
                 return False
             if time.monotonic() > self._told_s + _TELL_S:

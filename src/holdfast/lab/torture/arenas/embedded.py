@@ -5,6 +5,7 @@ Where root may, the second worker lives on an island: in a network of its own.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from holdfast.lab.history.records import Record
@@ -13,16 +14,17 @@ from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import LEDGER, LOGGING, UNLIMITED, WORKER, options_of
+from holdfast.lab.torture.arenas.own_arena import OwnArena
 from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.roads import Roads
 from holdfast.lab.torture.faults import namespaces
 from holdfast.lab.torture.faults.namespaces import Namespace
-from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Proxy
 
 _ISLANDER = "worker-2"
 
 
-class EmbeddedArena:
+class EmbeddedArena(OwnArena):
     """Implements the ports `Arena` and `WithIslands`."""
 
     topology = "embedded"
@@ -70,29 +72,16 @@ class EmbeddedArena:
             return self._grounds.program("worker", name, arguments, self._namespace.command)
         return self._grounds.program("worker", name, arguments)
 
-    def processes(self) -> list[Process]:
-        """The server and the workers."""
-        return list(self._company.programs)
-
-    def expect(self, pid: int) -> None:
-        """A fault is about to kill this process."""
-        self._grounds.deaths.expect(pid)
-
-    def strange(self) -> list[str]:
-        """What went wrong that no fault explains."""
-        return self._company.strange()
-
     async def stop(self) -> None:
         """Workers first, so that they are heard; what is on the small disk is kept."""
-        try:
-            await self._company.stop()
-        finally:
-            await self._clients.close()
-            await self._workers.close()
+        async with AsyncExitStack() as ends:  # each, whatever becomes of the others
+            ends.callback(self._grounds.close)
+            ends.callback(self._ports.close)
             if self._namespace is not None:
-                self._namespace.close()
-            self._ports.close()
-            self._grounds.close()
+                ends.callback(self._namespace.close)
+            ends.push_async_callback(self._workers.close)
+            ends.push_async_callback(self._clients.close)
+            await self._company.stop()
 
     def facts(self) -> list[Record]:
         """What the journal says."""

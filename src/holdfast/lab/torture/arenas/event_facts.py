@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from holdfast.core import events
 from holdfast.core.events import (
     AnyEvent,
@@ -18,10 +20,9 @@ from holdfast.core.lifecycle import CANCELED, TERMINAL
 from holdfast.core.model import Job, NewJob, Template
 from holdfast.core.ticks import MISSED
 from holdfast.journal.port import Frame
-from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact, Record, TickFact
+from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, Record, TickFact
+from holdfast.lab.torture.arenas.job_facts import job_fact
 from holdfast.lab.torture.jobs import run_of
-
-NAME = "name"
 
 
 class EventFacts:
@@ -79,26 +80,8 @@ class EventFacts:
         if job is None:
             self._jobs.append(DamageFact(f"{self._store} was told to keep all jobs and has forgotten one", row.id))
             return
-        self._jobs.append(
-            JobFact(
-                id=row.id,
-                name=dict(row.extra.labels).get(NAME, "") if row.extra else "",
-                state=job.state,
-                type=template.type,
-                queue=template.queue,
-                priority=template.priority,
-                number=self._number,
-                store=self._store,
-                key=row.extra.request_id if row.extra else "",
-                not_before_ms=row.not_before_ms,
-                created_ms=at_ms,
-                grants=job.grants,
-                token=job.result.token if job.result else 0,
-                run=_run(job),
-                schedule=schedule,
-                retry_of=row.extra.retry_of if row.extra else "",
-            )
-        )
+        fact = job_fact(row, template, job, at_ms=at_ms, number=self._number, store=self._store, run=_run(job))
+        self._jobs.append(msgspec.structs.replace(fact, schedule=schedule))
 
     def _grants(self, event: Granted) -> Iterator[Record]:
         for token, job_id in enumerate(event.job_ids, event.first_token):

@@ -58,8 +58,10 @@ class Grounds:
             return
         self.disk.free()
         kept = self.folder / "kept"
-        shutil.copytree(self.data, kept, symlinks=True, ignore=_sockets)
-        self.disk.close()
+        try:
+            shutil.copytree(self.data, kept, symlinks=True, ignore=_sockets)
+        finally:
+            self.disk.close()
         self.data.rmdir()
         kept.rename(self.data)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import ExitCode
+from holdfast.errors import ExitCode, FailedPreconditionError
 from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.torture.arenas.deaths import Deaths
 from holdfast.topology.kept_process import ready_line
@@ -40,10 +40,6 @@ class Part:
     name: str
     command: Sequence[str]
     may_refuse: bool = False
-
-
-class ArenaError(Exception):
-    """An arena could not be started."""
 
 
 class KeptProgram:
@@ -88,7 +84,7 @@ class KeptProgram:
         finally:
             ready.cancel()
         if self._line is None:
-            raise ArenaError(f"{self.name} does not start: {self._last_words()}")
+            raise FailedPreconditionError(f"{self.name} does not start: {self._last_words()}", reason="ARENA_FAILED")
         return self._line
 
     async def stop(self) -> list[str]:

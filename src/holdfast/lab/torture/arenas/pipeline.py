@@ -5,6 +5,7 @@ minute. So the arena starts each role itself, tells it to be quick, and replaces
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from holdfast.lab.history.records import Record
@@ -16,10 +17,11 @@ from holdfast.lab.torture.arenas.engine_log import EngineLog
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
 from holdfast.lab.torture.arenas.options import EVER_MS, LEASE_MS, LOGGING, SLOTS, options_of
+from holdfast.lab.torture.arenas.own_arena import OwnArena
 from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.postgres_engine import PostgresEngine
 from holdfast.lab.torture.arenas.roads import Roads
-from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Proxy
 
 #: Who is started together, and how many of each there are.
 _STAGES: Sequence[Mapping[str, int]] = (
@@ -40,7 +42,7 @@ _COMMANDS = {
 }
 
 
-class PipelineArena:
+class PipelineArena(OwnArena):
     """Implements the port `Arena`."""
 
     topology = "pipeline"
@@ -89,29 +91,20 @@ class PipelineArena:
         await self._roads.open([self._grpc, *self._places["gateway"]])
         await self._company.start()
 
-    def processes(self) -> list[Process]:
-        """Every role's."""
-        return list(self._company.programs)
-
-    def expect(self, pid: int) -> None:
-        """A fault is about to kill this process."""
-        self._grounds.deaths.expect(pid)
-
     def strange(self) -> list[str]:
         """What went wrong that no fault explains."""
         self._postgres.notice()
-        return self._company.strange()
+        return super().strange()
 
     async def stop(self) -> None:
         """The database last."""
-        try:
+        async with AsyncExitStack() as ends:  # each, whatever becomes of the others
+            ends.callback(self._log.close)
+            ends.push_async_callback(self._postgres.stop)
+            ends.callback(self._held.close)
+            ends.push_async_callback(self._roads.close)
+            ends.push_async_callback(self._company.stop)
             await self._clock.close()
-            await self._company.stop()
-        finally:
-            await self._roads.close()
-            self._held.close()
-            await self._postgres.stop()
-            self._log.close()
 
     def facts(self) -> list[Record]:
         """What the database says, which is started once more for that."""

@@ -11,7 +11,7 @@ from holdfast.backends.pipeline.postgres.reading import extra_of
 from holdfast.core.model import SCHEDULE, Extra
 from holdfast.errors import HoldfastError
 from holdfast.lab.history.records import RUNNING, TERMINAL, DamageFact, EndFact, GrantFact, JobFact, Record, TickFact
-from holdfast.lab.torture.arenas.event_facts import NAME
+from holdfast.lab.torture.arenas.job_facts import name_in
 from holdfast.lab.torture.arenas.pipeline_damage import BROKEN, BROKEN_IN_TIME
 from holdfast.lab.torture.jobs import run_of
 from holdfast.topology.private_postgres import PrivatePostgres
@@ -65,7 +65,7 @@ def _job(row: Row) -> JobFact:
     said = extra_of(extra) or Extra()
     return JobFact(
         id=job_id,
-        name=dict(said.labels).get(NAME, ""),
+        name=name_in(said.labels),
         state=state,
         type=kind,
         queue=queue,

@@ -9,8 +9,8 @@ import random
 import socket
 
 HOST = "127.0.0.1"
-#: Outside the range from which outgoing connections take their ports.
-_PORTS = range(15_000, 30_000)
+#: Outside the ranges from which outgoing connections and private ensembles take their ports.
+_PORTS = range(12_000, 20_000)
 
 
 class Ports:

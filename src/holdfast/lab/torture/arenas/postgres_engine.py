@@ -11,6 +11,8 @@ from holdfast.topology.private_postgres import PrivatePostgres
 
 _LOOK_S = 0.05
 _CONNECT_S = 5
+#: One that is not back by then never will be.
+_BACK_S = 120.0
 #: Tests kill the server, never the machine, but slow disks are to be felt: it syncs.
 _SETTINGS = {"shared_buffers": "64MB", "max_wal_size": "256MB"}
 
@@ -46,8 +48,9 @@ class PostgresEngine:
         old = self._server.pid
         self._deaths.expect(old)
         self._server.crash()
-        while self._server.pid == old or not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(_LOOK_S)
+        async with asyncio.timeout(_BACK_S):
+            while self._server.pid == old or not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(_LOOK_S)
         self.notice()
 
     def notice(self) -> None:

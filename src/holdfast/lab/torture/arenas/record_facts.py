@@ -8,7 +8,7 @@ from holdfast.core.model import Job, NewJob, Template
 from holdfast.core.record_events import Deleted, Moved, RecordEvent, Spends
 from holdfast.core.records import Records
 from holdfast.lab.history.records import EndFact, GrantFact, JobFact, Record
-from holdfast.lab.torture.arenas.event_facts import NAME
+from holdfast.lab.torture.arenas.job_facts import job_fact
 
 RunOf = Callable[[Job], str]
 
@@ -57,22 +57,8 @@ class RecordFacts:
         job = self._kept.job(row.id)
         if job is None:  # whoever made it has undone that
             return
-        self._jobs[row.id] = JobFact(
-            id=row.id,
-            name=dict(row.extra.labels).get(NAME, "") if row.extra else "",
-            state=job.state,
-            type=template.type,
-            queue=template.queue,
-            priority=template.priority,
-            number=self._number,
-            store=self._store,
-            key=row.extra.request_id if row.extra else "",
-            not_before_ms=row.not_before_ms,
-            created_ms=at_ms,
-            grants=job.grants,
-            token=job.result.token if job.result else 0,
-            run=self._run_of(job),
-            retry_of=row.extra.retry_of if row.extra else "",
+        self._jobs[row.id] = job_fact(
+            row, template, job, at_ms=at_ms, number=self._number, store=self._store, run=self._run_of(job)
         )
 
     def _moved(self, event: Moved) -> None:

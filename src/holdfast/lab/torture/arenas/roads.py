@@ -3,9 +3,13 @@
 Its addresses are known before it is opened, and stay.
 """
 
+import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast.lab.torture.faults.proxy import TcpProxy
+from holdfast.lab.torture.ports import Harm
 
 
 class Roads:
@@ -27,8 +31,10 @@ class Roads:
     async def close(self) -> None:
         """Resets what is left."""
         proxies, self._proxies = self._proxies, []
-        for proxy in proxies:
-            await proxy.close()
+        ends = await asyncio.gather(*(proxy.close() for proxy in proxies), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
 
     def delay(self, seconds: float) -> None:
         """Every byte takes so much longer, both ways; 0 mends it."""
@@ -54,3 +60,8 @@ class Roads:
         """Resets every connection there is."""
         for proxy in self._proxies:
             proxy.cut()
+
+    def harm(self) -> Harm:
+        """What all of them have done so far."""
+        counts = [msgspec.structs.astuple(proxy.harm()) for proxy in self._proxies]
+        return Harm(*map(sum, zip(*counts, strict=True)))

@@ -5,7 +5,7 @@ that killing it says nothing of them but what killing them says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,13 +132,12 @@ class UpArena:
 
     async def stop(self) -> None:
         """In good order; what is on the small disk is kept."""
-        try:
+        async with AsyncExitStack() as ends:  # each, whatever becomes of the others
+            ends.callback(self._grounds.close)
+            ends.callback(self._ports.close)
+            ends.push_async_callback(self._roads.close)
+            ends.callback(self._pins.close)
             await self._company.stop()
-        finally:
-            self._pins.close()
-            await self._roads.close()
-            self._ports.close()
-            self._grounds.close()
 
     def facts(self) -> list[Record]:
         """What the data says."""

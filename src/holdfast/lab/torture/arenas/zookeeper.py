@@ -6,6 +6,7 @@ of the ensemble can be broken alone. So the arena starts each of them itself, an
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from holdfast.lab.history.records import DamageFact, Record
@@ -15,16 +16,17 @@ from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.engine_log import EngineLog
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.options import LEASE_MS, LOGGING, UNLIMITED, WORKER, options_of
+from holdfast.lab.torture.arenas.own_arena import OwnArena
 from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.roads import Roads
 from holdfast.lab.torture.arenas.zookeeper_engine import EnsembleEngines
-from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Proxy
 
 _ROOT = "/holdfast"
 _WORKERS = 2
 
 
-class ZooKeeperArena:
+class ZooKeeperArena(OwnArena):
     """Implements the port `Arena`."""
 
     topology = "zookeeper"
@@ -68,30 +70,21 @@ class ZooKeeperArena:
         await self._roads.open(self._doors)
         await self._company.start()
 
-    def processes(self) -> list[Process]:
-        """The gateway and the workers."""
-        return list(self._company.programs)
-
-    def expect(self, pid: int) -> None:
-        """A fault is about to kill this process."""
-        self._grounds.deaths.expect(pid)
-
     def strange(self) -> list[str]:
         """What went wrong that no fault explains."""
         self._ensemble.notice()
-        return self._company.strange()
+        return super().strange()
 
     async def stop(self) -> None:
         """The ensemble last: once everybody else has ended, it is asked what it has."""
-        try:
+        async with AsyncExitStack() as ends:  # each, whatever becomes of the others
+            ends.callback(self._log.close)
+            ends.push_async_callback(self._ensemble.stop)
+            ends.callback(self._ports.close)
+            ends.push_async_callback(self._roads.close)
             await self._company.stop()
             if self._hosts:
                 self._facts = await asyncio.to_thread(self._read)
-        finally:
-            await self._roads.close()
-            self._ports.close()
-            await self._ensemble.stop()
-            self._log.close()
 
     def _read(self) -> list[Record]:
         try:

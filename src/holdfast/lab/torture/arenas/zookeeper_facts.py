@@ -12,7 +12,7 @@ from holdfast.backends.zookeeper.transactions import Node, Stat
 from holdfast.core.model import Extra, Result
 from holdfast.errors import HoldfastError
 from holdfast.lab.history.records import TERMINAL, DamageFact, EndFact, JobFact, Record
-from holdfast.lab.torture.arenas.event_facts import NAME
+from holdfast.lab.torture.arenas.job_facts import name_in
 from holdfast.lab.torture.jobs import run_of
 
 _STORE = "ensemble"
@@ -111,7 +111,7 @@ def facts_of(record: records.Record, result: Result | None, names: set[str]) -> 
     said = record.extra or Extra()
     yield JobFact(
         id=record.id,
-        name=dict(said.labels).get(NAME, ""),
+        name=name_in(said.labels),
         state=record.state,
         type=record.template.type,
         queue=record.template.queue,

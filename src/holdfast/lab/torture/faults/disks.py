@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from holdfast.lab.torture.ports import NotNowError
+
 _MOUNT, _UMOUNT = "/bin/mount", "/bin/umount"
 #: Others write while it is being filled up.
 _ATTEMPTS = 50
@@ -37,7 +39,10 @@ class SmallDisk:
         self.close()
 
     def fill(self) -> None:
-        """No room is left, but what is reserved already; the least that an empty one can be is a page."""
+        """No room is left, but what is reserved already; the least that an empty one can be is a page.
+
+        Raises `NotNowError` if others are too quick for it.
+        """
         assert not self.no_filling, self.no_filling
         problem = ""
         for _ in range(_ATTEMPTS):
@@ -47,7 +52,7 @@ class SmallDisk:
                 return
             # Refused if somebody has taken more meanwhile.
             problem = _mount("-o", f"remount,size={used_blocks * status.f_frsize}", str(self.path))
-        raise OSError(f"{self.path} cannot be filled up: {problem or 'it has room again and again'}")
+        raise NotNowError(f"{self.path} cannot be filled up: {problem or 'it has room again and again'}")
 
     def free(self) -> None:
         """There is room again."""

@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -85,6 +86,11 @@ class Namespace:
     def mend(self) -> None:
         """Both directions are whole."""
         self.cut(towards_server=False, towards_client=False)
+
+    def sent(self, *, towards_server: bool) -> int:
+        """Packets that were sent in a direction so far: all of them pass our end, whether anybody takes them or not."""
+        counted = "rx_packets" if towards_server else "tx_packets"
+        return int(Path(f"/sys/class/net/{self._outside.device}/statistics/{counted}").read_text())
 
     def close(self) -> None:
         """Takes it away; whoever still lives in it has no network. A second time does nothing."""

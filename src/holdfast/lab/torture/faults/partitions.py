@@ -1,11 +1,12 @@
 """A network of which one direction is gone, and then the other."""
 
-import asyncio
+import functools
 import random
 
 from holdfast.lab.torture.faults import namespaces
 from holdfast.lab.torture.faults.targets import some_time
-from holdfast.lab.torture.ports import Arena, WithIslands
+from holdfast.lab.torture.faults.watching import felt
+from holdfast.lab.torture.ports import Arena, NotNowError, WithIslands
 
 
 class Partition:
@@ -28,12 +29,16 @@ class Partition:
         island = arena.islands[name]
         is_server_first = draw.random() < 1 / 2
         times = [some_time(draw), some_time(draw)]
+        said: list[str] = []
         try:
             for is_towards_server, seconds in zip((is_server_first, not is_server_first), times, strict=True):
                 island.cut(towards_server=is_towards_server, towards_client=not is_towards_server)
-                await asyncio.sleep(seconds)
+                sent = functools.partial(island.sent, towards_server=is_towards_server)
+                await felt(sent, sent(), seconds, name)
+                said.append(f"nothing {'from' if is_towards_server else 'to'} it for {seconds:.1f} s")
+        except NotNowError:
+            if not said:
+                raise
         finally:
             island.mend()
-        said = [f"nothing {'from' if is_server_first else 'to'} it for {times[0]:.1f} s"]
-        said += [f"nothing {'to' if is_server_first else 'from'} it for {times[1]:.1f} s"]
         return f"{name}: {', then '.join(said)}"

@@ -5,6 +5,7 @@ from typing import Self
 
 from holdfast.lab.torture.faults.road import Ends, Road
 from holdfast.lab.torture.faults.weather import Traffic, Weather, reset
+from holdfast.lab.torture.ports import Harm
 
 _LIMIT_BYTES = 1 << 16
 
@@ -78,8 +79,13 @@ class TcpProxy:
 
     def cut(self) -> None:
         """Resets every connection there is."""
+        self.traffic.harm.cut += len(self._roads)
         for road in tuple(self._roads):
             road.cut()
+
+    def harm(self) -> Harm:
+        """What has been done so far."""
+        return self.traffic.harm
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.traffic.connections += 1

@@ -100,6 +100,8 @@ class Road:
                 return
             is_open = bool(said)
             self._traffic.bytes_said += len(said)
+            if self._weather.delay_s:
+                self._traffic.harm.late_bytes += len(said)
             await way.carried.put((loop.time() + self._weather.delay_s, said))
 
     async def _carry(self, way: _Way) -> None:
@@ -121,7 +123,7 @@ class Road:
         if self._is_swallowed(way):
             way.has_hole = True
             self._has_silent_end = self._has_silent_end or not said
-            self._traffic.bytes_swallowed += len(said)
+            self._traffic.harm.swallowed_bytes += len(said)
             if not said:
                 await self._is_over.wait()
             return
@@ -164,6 +166,7 @@ class Road:
     def _cut_answer(self) -> None:
         """All that was said has arrived, and the client never hears of it."""
         self._traffic.resets += 1
+        self._traffic.harm.unanswered += 1
         while not self._out.carried.empty():
             self._out.sink.write(self._out.carried.get_nowait()[1])
         reset(self._back.sink)
@@ -178,6 +181,7 @@ class Road:
             self._twin = None
             reset(writer)
         elif said:
+            self._traffic.harm.doubled_bytes += len(said)
             writer.write(said)
         else:
             writer.write_eof()

@@ -1,12 +1,17 @@
-"""Processes that stand still for a while and know nothing of it afterwards."""
+"""Processes that stand still for a while and know nothing of it afterwards.
+
+Whoever stands still cannot notice that it should end. So each stop has a guard of its own: a process that lets them go
+on if whoever has stopped them is killed.
+"""
 
 import asyncio
 import random
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
-from holdfast.lab.torture.faults.targets import Held, called, not_killable, one, some_time
+from holdfast.lab.torture.faults.targets import Held, OfProcesses, called, one, some_time
 from holdfast.lab.torture.ports import Arena, Engine, NotNowError
 
 #: Longer than any lease, session or heartbeat of an arena.
@@ -14,9 +19,11 @@ _LONG_S = (3.0, 6.0)
 #: Shorter than any of them.
 _SHORT_S = (0.2, 1.0)
 _ENGINE_S = (0.2, 4.0)
+#: It is told when everything is over; an end without a word is that of whoever would have told it.
+_GUARDING = 'read -r over || kill -CONT "$@"'
 
 
-class Stop:
+class Stop(OfProcesses):
     """SIGSTOP of one process, and SIGCONT later."""
 
     def __init__(self, kind: str, seconds: tuple[float, float]) -> None:
@@ -33,10 +40,6 @@ class Stop:
         """It keeps what it holds."""
         return cls("stop-short", _SHORT_S)
 
-    def lacking(self, arena: Arena) -> str:
-        """Why it cannot be fired."""
-        return not_killable(arena)
-
     async def fire(self, arena: Arena, draw: random.Random) -> str:
         """Whom it hit, and for how long."""
         victim = one(arena, draw)
@@ -46,14 +49,18 @@ class Stop:
         return f"{called(victim)}, {seconds:.1f} s"
 
 
-class EngineStop:
-    """SIGSTOP of all processes of an engine, and SIGCONT later."""
-
-    kind = "engine-stop"
+class OfEngines:
+    """A fault of what an arena stands on."""
 
     def lacking(self, arena: Arena) -> str:
         """Why it cannot be fired."""
-        return no_engines(arena)
+        return "" if arena.engines else f"{arena.topology} stands on nothing but itself"
+
+
+class EngineStop(OfEngines):
+    """SIGSTOP of all processes of an engine, and SIGCONT later."""
+
+    kind = "engine-stop"
 
     async def fire(self, arena: Arena, draw: random.Random) -> str:
         """Which it hit, and for how long."""
@@ -64,14 +71,10 @@ class EngineStop:
         return f"{engine.name}, {seconds:.1f} s"
 
 
-class EngineCrash:
+class EngineCrash(OfEngines):
     """An engine ends as by a power cut, and comes back."""
 
     kind = "engine-crash"
-
-    def lacking(self, arena: Arena) -> str:
-        """Why it cannot be fired."""
-        return no_engines(arena)
 
     async def fire(self, arena: Arena, draw: random.Random) -> str:
         """Which it hit."""
@@ -89,7 +92,7 @@ class EngineCrash:
 @asynccontextmanager
 async def stopped(pids: Sequence[int], name: str) -> AsyncIterator[None]:
     """They stand still while the block lasts; `NotNowError` if nobody was there."""
-    with Held(pid for pid in pids if pid) as held:
+    with Held(pid for pid in pids if pid) as held, _guarded(held.pids):
         try:
             if not held.send(signal.SIGSTOP):
                 raise NotNowError(f"{name}: nobody is there")
@@ -98,9 +101,18 @@ async def stopped(pids: Sequence[int], name: str) -> AsyncIterator[None]:
             held.send(signal.SIGCONT)
 
 
-def no_engines(arena: Arena) -> str:
-    """Why no engine can be broken."""
-    return "" if arena.engines else f"{arena.topology} stands on nothing but itself"
+@contextmanager
+def _guarded(pids: Sequence[int]) -> Iterator[None]:
+    command = ["/bin/sh", "-c", _GUARDING, "guard", *map(str, pids)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True, bufsize=0
+    ) as guard:
+        assert guard.stdin is not None
+        try:
+            yield
+        finally:
+            with suppress(BrokenPipeError):
+                guard.stdin.write(b"over\n")
 
 
 def _running(arena: Arena, draw: random.Random) -> Engine:

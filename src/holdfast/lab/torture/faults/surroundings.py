@@ -4,10 +4,12 @@ import asyncio
 import os
 import random
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.lab.torture.faults import tracing
 from holdfast.lab.torture.faults.targets import called, some_time
+from holdfast.lab.torture.faults.watching import felt
 from holdfast.lab.torture.ports import Arena, NotNowError
 
 _SYNC_S = (0.01, 0.6)
@@ -39,10 +41,12 @@ class FullDisk:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         try:
+            disk.fill()
             # Again and again: whoever deletes something makes room.
             while (left_s := end - loop.time()) > 0:
-                disk.fill()
                 await asyncio.sleep(min(left_s, _TOP_UP_S))
+                with suppress(NotNowError):  # it was full, and will be again
+                    disk.fill()
         finally:
             disk.free()
         return f"full for {seconds:.1f} s"
@@ -63,9 +67,10 @@ class SlowDisk:
         """Whose, by how much, and for how long."""
         name, pids = draw.choice(_writers(arena))
         seconds, delay_s = some_time(draw, *_SLOW_S), some_time(draw, *_SYNC_S)
-        async with tracing.slow_syncs(pids, delay_s):
-            await asyncio.sleep(seconds)
-        return f"{name}, {seconds:.1f} s, {delay_s * 1_000:.0f} ms each sync"
+        async with tracing.slow_syncs(pids, delay_s) as held_up:
+            await felt(held_up, 0, seconds, name)
+            count = held_up()
+        return f"{name}, {seconds:.1f} s, {delay_s * 1_000:.0f} ms each of {count} syncs"
 
 
 class ClockStep:

@@ -32,12 +32,12 @@ class Held:
 
     def __init__(self, pids: Iterable[int]) -> None:
         self.pids = list(pids)
-        self._descriptors: list[int] = []
+        self._descriptors: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         for pid in self.pids:
             try:
-                self._descriptors.append(os.pidfd_open(pid))
+                self._descriptors[pid] = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
         return self
@@ -45,12 +45,12 @@ class Held:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for descriptor in self._descriptors:
+        for descriptor in self._descriptors.values():
             os.close(descriptor)
 
-    def send(self, number: signal.Signals) -> int:
-        """How many of them were there to get it."""
-        return sum(_send(descriptor, number) for descriptor in self._descriptors)
+    def send(self, number: signal.Signals) -> list[int]:
+        """Those of them who were there to get it."""
+        return [pid for pid, descriptor in self._descriptors.items() if _send(descriptor, number)]
 
 
 def _send(descriptor: int, number: signal.Signals) -> bool:
@@ -109,8 +109,11 @@ def called(process: Process) -> str:
     return f"{process.role} {process.name}"
 
 
-def not_killable(arena: Arena) -> str:
-    """Why no process can be sent a signal."""
-    if not hasattr(signal, "pidfd_send_signal"):
-        return "this system has no descriptors of processes"
-    return "" if arena.processes() else "the arena has no processes"
+class OfProcesses:
+    """A fault of an arena's own processes, which are sent signals."""
+
+    def lacking(self, arena: Arena) -> str:
+        """Why it cannot be fired."""
+        if not hasattr(signal, "pidfd_send_signal"):
+            return "this system has no descriptors of processes"
+        return "" if arena.processes() else "the arena has no processes"

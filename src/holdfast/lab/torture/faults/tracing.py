@@ -6,24 +6,36 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from holdfast.lab.torture.ports import NotNowError
 
 _CALLS = "fsync,fdatasync"
+#: What strace writes behind each of them.
+_HELD_UP = b"(DELAYED)"
 _ATTACH_S = 10.0
 _DETACH_S = 10.0
 _CHECK_S = 20.0
 
 
 @asynccontextmanager
-async def slow_syncs(pids: Sequence[int], delay_s: float, output: Path = Path(os.devnull)) -> AsyncIterator[None]:
-    """Their syncs take so much longer while the block lasts; every one is a line of `output`.
+async def slow_syncs(pids: Sequence[int], delay_s: float) -> AsyncIterator[Callable[[], int]]:
+    """Their syncs take so much longer while the block lasts; it is given what counts those that were held up.
 
     Raises `NotNowError` if none of them could be traced.
     """
+    with TemporaryDirectory(prefix="holdfast-torture-") as folder:
+        notes = Path(folder) / "syncs"
+        async with _traced(pids, delay_s, notes):
+            yield lambda: notes.read_bytes().count(_HELD_UP) if notes.exists() else 0
+
+
+@asynccontextmanager
+async def _traced(pids: Sequence[int], delay_s: float, output: Path) -> AsyncIterator[None]:
+    """Every sync is a line of `output`."""
     tracer = await asyncio.create_subprocess_exec(
         *_command(pids, delay_s, output), stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
@@ -78,7 +90,7 @@ def _command(pids: Sequence[int], delay_s: float, output: Path) -> list[str]:
 def lacking() -> str:
     """Why no process can be traced on this machine; empty if one can. Tried once, on a child."""
     if shutil.which("strace") is None:
-        return "there is no strace"
+        return "there is no strace command (package strace)"
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         with subprocess.Popen(

@@ -5,6 +5,8 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
+from holdfast.lab.torture.ports import Harm
+
 #: On, and after no time at all: closing discards what was not sent, and resets.
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
@@ -36,11 +38,11 @@ class Traffic:
     bytes_said: int = 0
     bytes_to_server: int = 0
     bytes_to_client: int = 0
-    bytes_swallowed: int = 0
     #: Connections that were reset on purpose.
     resets: int = 0
     #: Connections that found nobody at the other end.
     refused: int = 0
+    harm: Harm = field(default_factory=Harm)
     bugs: list[BaseException] = field(default_factory=list)
 
 

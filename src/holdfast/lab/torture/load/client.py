@@ -103,6 +103,8 @@ class Client:
             await deed()
 
     def _next_deed(self) -> Deed:
+        if self._is_paused:  # else clients would soon have nothing open but what waits there
+            return self._resume
         if self._unknown and self._draw.random() < 0.5:  # noqa: PLR2004 - a share
             return self._submit_again
         if len(self._open) >= OPEN_MAX:
@@ -260,11 +262,9 @@ class Client:
 
     async def _pause(self) -> None:
         """For a moment; if nobody answers, until somebody does."""
-        self._is_paused = True
-        if not await self._book.do("pause", self._face.set_paused(PAUSED_QUEUE, is_paused=True), 0):
-            self._is_paused = False
-            return
-        await asyncio.sleep(self._draw.random() * _PAUSED_S)
+        self._is_paused = True  # also after a refusal: of several nodes, some may have done it
+        if await self._book.do("pause", self._face.set_paused(PAUSED_QUEUE, is_paused=True), 0):
+            await asyncio.sleep(self._draw.random() * _PAUSED_S)
         await self._resume()
 
     async def _resume(self) -> None:

@@ -1,4 +1,8 @@
-"""What a client asks for, drawn from its own randomness: the same seed and name draw the same orders."""
+"""What a client asks for, drawn from its own randomness: the same seed and name draw the same orders.
+
+Each kind of order has a stream of its own, and what a client does next is drawn elsewhere: so what one order is does
+not depend on how many others there were, or on any answer.
+"""
 
 import hashlib
 import random
@@ -29,14 +33,17 @@ class Drawer:
     """Draws the orders of one client."""
 
     def __init__(self, seed: int, client: str, owner: Owner = lambda key: 0) -> None:  # noqa: ARG005 - one node has all
+        #: For whatever else the client has to choose.
         self.draw = random.Random(f"{seed} {client}")
-        self._client = client
+        self._orders = _Stream(seed, client, "")
+        self._waiting = _Stream(seed, client, "waiting-")
+        self._others = _Stream(seed, client, "other-")
+        self._keys = _Stream(seed, client, "key-")
         self._owner = owner
-        self._count = 0
 
     def orders(self, *, has_ids: bool, has_options: bool) -> list[Order]:
         """One job, or now and then several that are asked for as one; all of them can be asked for again, or none."""
-        draw = self.draw
+        draw = self._orders.draw
         count = draw.randint(2, _BATCH_MAX) if has_options and draw.random() < 0.2 else 1  # noqa: PLR2004 - a share
         kind = draw.choices(("plain", "key", "id"), (2, 4, 3))[0]
         if kind == "id" and not has_ids:
@@ -45,8 +52,8 @@ class Drawer:
         made = []
         for _ in range(count):
             queue = draw.choice((QUEUES[0], *QUEUES, PAUSED_QUEUE))
-            order = self._order(queue) if has_options else self._frozen()
-            handle = self._handle(kind, order.wanted.name, node)
+            order = self._orders.order(queue) if has_options else self._orders.frozen()
+            handle = self._handle(self._orders, kind, order.wanted.name, node)
             if handle:
                 node = self._owner(handle)
                 field = {"key": handle} if kind == "key" else {"id": handle}
@@ -56,36 +63,45 @@ class Drawer:
 
     def waiting(self) -> Order:
         """One that nobody may begin for some seconds."""
-        wanted = Wanted(
-            self._name(), type=WORK, priority=limits.PRIORITY_DEFAULT, delay_ms=self.draw.randint(2_000, 5_000)
-        )
-        return _with_digest(wanted, Task())
+        name, delay_ms = self._waiting.name(), self._waiting.draw.randint(2_000, 5_000)
+        return _with_digest(Wanted(name, type=WORK, priority=limits.PRIORITY_DEFAULT, delay_ms=delay_ms), Task())
 
     def other_under(self, used: Order) -> Order:
         """Something else under a key that is taken."""
         is_frozen = used.wanted.type == FROZEN_TYPE
-        order = self._frozen() if is_frozen else self._order(QUEUES[0])
+        order = self._others.frozen() if is_frozen else self._others.order(QUEUES[0])
         return msgspec.structs.replace(order, wanted=msgspec.structs.replace(order.wanted, key=used.wanted.key))
 
     def key_beside(self, key: str) -> str:
         """A fresh key that belongs where `key` does."""
-        return self._handle("key", self._name(), self._owner(key))
+        return self._handle(self._keys, "key", self._keys.name(), self._owner(key))
 
-    def _name(self) -> str:
-        self._count += 1
-        return f"{self._client}-{self._count}"
-
-    def _handle(self, kind: str, name: str, node: int) -> str:
+    def _handle(self, stream: "_Stream", kind: str, name: str, node: int) -> str:
         """A key or an id of this node's; of any node's if that is -1; nothing for what is plain."""
         if kind == "plain":
             return ""
         while True:
-            number = self.draw.getrandbits(128)
+            number = stream.draw.getrandbits(128)
             handle = str(uuid.UUID(int=number, version=4)) if kind == "id" else f"{name}-{number & 0xFFFF:04x}"
             if node in {-1, self._owner(handle)}:
                 return handle
 
-    def _order(self, queue: str) -> Order:
+
+class _Stream:
+    """One kind of orders of one client."""
+
+    def __init__(self, seed: int, client: str, mark: str) -> None:
+        self.draw = random.Random(f"{seed} {client} {mark}orders")
+        self._names = f"{client}-{mark}"
+        self._count = 0
+
+    def name(self) -> str:
+        """One of its own in the run."""
+        self._count += 1
+        return f"{self._names}{self._count}"
+
+    def order(self, queue: str) -> Order:
+        """With all options."""
         draw = self.draw
         takes_ms = draw.choices((0, draw.randint(1, 30), draw.randint(100, 600)), (5, 10, 1))[0]
         output_bytes = draw.choice((0, 0, 0, 100, 5_000))
@@ -95,7 +111,7 @@ class Drawer:
         attempts = draw.randint(2, _ATTEMPTS_MAX)
         fails = draw.randint(1, attempts - 1) if kind == "failing" else attempts if kind == POISON else 0
         wanted = Wanted(
-            self._name(),
+            self.name(),
             type=POISON if kind == POISON else WORK,
             queue=queue,
             priority=priority,
@@ -105,8 +121,9 @@ class Drawer:
         )
         return _with_digest(wanted, Task(takes_ms, 0 if kind == POISON else fails, output_bytes))
 
-    def _frozen(self) -> Order:
-        wanted = Wanted(self._name(), type=FROZEN_TYPE, priority=limits.PRIORITY_DEFAULT, max_attempts=1)
+    def frozen(self) -> Order:
+        """As the frozen contract has them."""
+        wanted = Wanted(self.name(), type=FROZEN_TYPE, priority=limits.PRIORITY_DEFAULT, max_attempts=1)
         return _with_digest(wanted, Task(self.draw.randint(0, 50), 0, self.draw.choice((0, 100))))
 
 

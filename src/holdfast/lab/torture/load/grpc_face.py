@@ -73,20 +73,20 @@ class GrpcFace:
         for stub in self._admin:
             await called(stub.SetQueueMode, request)
 
-    async def open_jobs(self) -> int:
-        """At least how many jobs have not ended; 0 only if none are left."""
+    async def open_jobs(self) -> Sequence[str]:
+        """Some of the jobs that have not ended; none only if none are left."""
         states = [public.QUEUED, public.RUNNING]
-        count = 0
+        found = []
         for stub in self._jobs:
             cursor = ""
             while True:
                 request = pb.FindJobsRequest(status=states, page_size=200, cursor=cursor)
                 reply = await called(stub.FindJobs, request)
-                count += len(reply.jobs)
+                found += [job.id for job in reply.jobs]
                 cursor = reply.next_cursor
-                if not cursor or count:
+                if not cursor or found:
                     break
-        return count
+        return found
 
     def _owner(self, job_id: str) -> "rpc.JobServiceStub":
         stub: rpc.JobServiceStub = self._jobs[self.channels.owner(job_id)]

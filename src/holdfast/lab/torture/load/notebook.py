@@ -102,7 +102,7 @@ class Notebook:
 
     async def _outcome(self, call: str, op: str, asked: Awaitable[T]) -> T | None:
         try:
-            answer = await asked
+            answer = await _read(asked)
         except RefusedError as error:
             self._writer.write(Refused(now_us(), op, error.code, error.reason))
             self._tally.refused += 1
@@ -118,6 +118,14 @@ class Notebook:
             raise
         self._tally.answered[call] += 1
         return answer
+
+
+async def _read(asked: Awaitable[T]) -> T:
+    """The answer; one that cannot be read is one that the contract does not know."""
+    try:
+        return await asked
+    except (LookupError, TypeError, ValueError) as error:
+        raise StrangeError("UNREADABLE", repr(error)) from error
 
 
 async def _done(asked: Awaitable[object]) -> bool:

@@ -3,9 +3,9 @@
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from holdfast.lab.torture.load.grpc_face import GrpcFace
 from holdfast.lab.torture.load.http_face import HttpFace
 from holdfast.lab.torture.load.notebook import Notebook, Tally
 from holdfast.lab.torture.load.ticking import Ticking
+from holdfast.lab.torture.together import together
 
 #: Which interfaces the clients use, in turn.
 _KINDS = ("grpc", "http", "frozen")
@@ -53,6 +54,8 @@ class Load:
         self.tally = Tally()
         #: What the topology cannot be asked, and why.
         self.left_out: dict[str, str] = {}
+        #: Of the jobs that had not ended when they were last looked for, some; also such as nobody was told of.
+        self.left: Sequence[str] = []
         self.calls = ["submit", "get", "result", "cancel", "list", "retry"]
         self._writers: list[Writer] = []
         self._clients: list[Client] = []
@@ -146,31 +149,31 @@ class Load:
         try:
             await asyncio.gather(*self._tasks)
             if any(not self.tally.answered[call] for call in self.calls):
-                await asyncio.gather(*(client.every_deed(giving_up) for client in self._clients))
+                await together(client.every_deed(giving_up) for client in self._clients)
             if self._ticking is not None:
                 await self._ticking.pause(giving_up)
-            await asyncio.gather(*(client.settle(giving_up) for client in self._clients))
+            await together(client.settle(giving_up) for client in self._clients)
             return await self._until_none_is_open(giving_up)
         finally:
             handle.cancel()
 
     async def _until_none_is_open(self, giving_up: asyncio.Event) -> int:
-        """Also those that nobody was told of."""
+        """Also those that nobody was told of; looked for at least once, so that it can be said which are left."""
         face = GrpcFace(Channels(self._place.grpc))
         try:
-            while not giving_up.is_set():
-                try:
-                    if not await face.open_jobs():
+            while True:
+                with suppress(LostError, RefusedError):
+                    self.left = await face.open_jobs()
+                    if not self.left and not giving_up.is_set():
                         return now_us()
-                except (LostError, RefusedError):
-                    pass
+                if giving_up.is_set():
+                    return 0
                 await asyncio.sleep(_AGAIN_S)
         finally:
             await face.close()
-        return 0
 
     async def look_again(self) -> int:
-        """Every job that somebody was told of, over gRPC and over HTTP; how many."""
+        """Every job that somebody was told of, over gRPC and over HTTP; how many answers there were."""
         known = sorted({job_id for client in self._clients for job_id in client.known})
         if len(known) > READS_MAX:
             known = random.Random(self._place.seed).sample(known, READS_MAX)
@@ -179,15 +182,18 @@ class Load:
             for kind in ("grpc", "http")
             for n in range(_READERS // 2)
         ]
-        shares: list[Coroutine[Any, Any, None]] = []
-        for place, reader in enumerate(readers):
-            shares.append(_look(reader, known[place % (_READERS // 2) :: _READERS // 2]))
+        before = self._looks()
         try:
-            await asyncio.gather(*shares)
+            await together(
+                _look(reader, known[place % (_READERS // 2) :: _READERS // 2]) for place, reader in enumerate(readers)
+            )
         finally:
             for reader in readers:
                 await reader.close()
-        return len(known)
+        return self._looks() - before
+
+    def _looks(self) -> int:
+        return self.tally.answered["get"]
 
     def schedules(self) -> list[Schedule]:
         """The ticks to be judged."""

@@ -1,0 +1,129 @@
+"""What a client does, and what it writes down of it."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.history.files import Writer, read_records
+from holdfast.lab.history.records import DONE, Answered, Asked, Lost, Record, Refused, Seen
+from holdfast.lab.torture.load.client import Client, Options
+from holdfast.lab.torture.load.drawing import Drawer
+from holdfast.lab.torture.load.faces import LostError, Order, Page, RefusedError, StrangeError, Told
+from holdfast.lab.torture.load.notebook import Notebook, Tally
+
+
+class Nodes:
+    """An interface whose jobs are done at once, and whose queues are paused at some nodes before it fails."""
+
+    via = "grpc"
+    has_ids = has_options = True
+
+    def __init__(self, failure: Exception) -> None:
+        self.failure = failure
+        self.calls: list[str] = []
+        self.after_pause = asyncio.Event()
+        self._numbers = itertools.count()
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if "pause" in self.calls[:-1]:
+            self.after_pause.set()
+
+    async def submit(self, orders: Sequence[Order]) -> Told:
+        self._called("submit")
+        return Told([f"job-{next(self._numbers)}" for _ in orders])
+
+    async def get(self, job_id: str) -> Seen:
+        self._called("get")
+        return Seen(job_id, DONE)
+
+    async def result(self, job_id: str, wait_s: float = 0.0) -> Seen:
+        del wait_s
+        return await self.get(job_id)
+
+    async def cancel(self, job_id: str) -> Seen:
+        return await self.get(job_id)
+
+    async def retry(self, job_id: str, key: str) -> str:
+        self._called("retry")
+        return f"{job_id}-{key}"
+
+    async def list(self, queue: str, cursor: str, size: int) -> Page:
+        self._called("list")
+        del queue, cursor, size
+        return Page([])
+
+    async def set_paused(self, queue: str, *, is_paused: bool) -> None:
+        del queue
+        self._called("pause" if is_paused else "resume")
+        if is_paused:
+            raise self.failure
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("failure", [LostError("UNAVAILABLE"), RefusedError("RESOURCE_EXHAUSTED", "NO_SPACE")])
+async def test_queue_that_may_be_paused_is_resumed_before_anything_else(tmp_path: Path, failure: Exception) -> None:
+    """Some of the nodes may have paused it, whatever was answered: jobs there would wait for ever."""
+    face, stopping = Nodes(failure), asyncio.Event()
+    with Writer(tmp_path / "client.jsonl") as writer:
+        book = Notebook("c", "grpc", writer, Tally())
+        running = asyncio.create_task(Client("c", face, Drawer(1, "c"), book, Options(has_pause=True)).run(stopping))
+        await asyncio.wait([running, asyncio.create_task(face.after_pause.wait())], return_when="FIRST_COMPLETED")
+        stopping.set()
+        await running
+    assert face.calls[face.calls.index("pause") + 1] == "resume"
+
+
+async def answering(outcome: Exception | Told) -> Told:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+async def noted(path: Path, tally: Tally, outcome: Exception | Told) -> list[Record]:
+    """What a notebook says of a submit that ends like this."""
+    order = Drawer(1, "c").waiting()
+    with Writer(path / "client.jsonl") as writer:
+        try:
+            await Notebook("c", "grpc", writer, tally).submit([order], answering(outcome))
+        except LostError:
+            assert not isinstance(outcome, Told | RefusedError)
+    return list(read_records(path))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        (Told(["job"]), Answered),
+        (RefusedError("FAILED_PRECONDITION", "KEY_REUSED"), Refused),
+        (LostError("UNAVAILABLE"), Lost),
+        (StrangeError("INTERNAL"), Lost),
+        (KeyError("id"), Lost),
+    ],
+    ids=["answered", "refused", "lost", "strange", "unreadable"],
+)
+async def test_every_call_is_written_down_with_what_became_of_it(
+    tmp_path: Path, outcome: Exception | Told, kind: type[Record]
+) -> None:
+    """What nobody knows the fate of is neither answered nor refused; an answer that must not come is a finding too."""
+    tally = Tally()
+    asked, ended = await noted(tmp_path, tally, outcome)
+    assert isinstance(asked, Asked)
+    assert isinstance(ended, kind)
+    assert len(tally.strange) == isinstance(outcome, StrangeError | KeyError)
+
+
+async def test_call_that_is_given_up_is_unknown(tmp_path: Path) -> None:
+    """Whoever is interrupted while it waits does not know whether it was done."""
+    with Writer(tmp_path / "client.jsonl") as writer:
+        book = Notebook("c", "grpc", writer, Tally())
+        asking = asyncio.create_task(book.do("pause", asyncio.get_running_loop().create_future()))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert [type(record) for record in read_records(tmp_path)] == [Asked, Lost]

@@ -1,0 +1,26 @@
+"""Several things at once."""
+
+import asyncio
+
+import pytest
+
+from holdfast.lab.torture.together import together
+
+
+async def test_failure_of_one_ends_the_others_first() -> None:
+    """Whoever hears of the failure finds nobody else at work."""
+    ended = asyncio.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await together([wait(), fail()])
+    assert ended.is_set()
