@@ -94,10 +94,11 @@ def _record(outcome: Outcome, events: int) -> None:
 
 
 def _progress(tally: Tally, seconds: float, jobs: int) -> str:
-    rate = tally.steps / max(seconds, 0.001) / jobs
+    rate, missing = tally.steps / max(seconds, 0.001) / jobs, len(tally.missing())
     return (
-        f"{tally.seeds} seeds ({tally.void} void), {tally.steps:,} events, {rate:,.0f} events/s per core,"
+        f"{tally.seeds} seeds, {tally.steps:,} events, {rate:,.0f} events/s per core,"
         f" {sum(tally.fired.values()):,} faults"
+        + (f"; {missing} kinds of operations and faults still to be met" if missing else "")
     )
 
 

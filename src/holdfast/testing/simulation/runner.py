@@ -27,7 +27,6 @@ class Tally:
     """What a sweep has done so far."""
 
     seeds: int = 0
-    void: int = 0
     steps: int = 0
     fired: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
@@ -36,7 +35,6 @@ class Tally:
     def add(self, outcome: Outcome) -> None:
         """One more run."""
         self.seeds += 1
-        self.void += outcome.verdict == "void"
         self.steps += outcome.steps
         for total, part in ((self.fired, outcome.fired), (self.done, outcome.done)):
             for name, count in part.items():
