@@ -17,7 +17,10 @@ from pathlib import Path
 
 from holdfast import limits
 from holdfast.backends.ports import Assignment
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE
 from holdfast.worker.context import current
+from holdfast.worker.executors.frames import Over, framed
 from holdfast.worker.handlers import Handler, Mode
 
 HOUR_S = 3_600.0
@@ -69,6 +72,14 @@ def scribble(_: Assignment) -> bytes:
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\xff" * 64)
+    time.sleep(HOUR_S)
+    return b""
+
+
+def make_up(assignment: Assignment) -> bytes:
+    """Says an outcome that no message can carry."""
+    row = ReportRow(assignment.job_id, assignment.token, DONE, runtime_ms=1 << 60)
+    os.write(int(sys.argv[1]), framed(Over(row, 0)))
     time.sleep(HOUR_S)
     return b""
 
@@ -247,6 +258,7 @@ _FUNCTIONS: tuple[Callable[[Assignment], bytes], ...] = (
         hoard,
         close_everything,
         scribble,
+        make_up,
         fork_and_leave,
         fork_and_return,
         fork_and_exit,

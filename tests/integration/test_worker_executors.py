@@ -139,11 +139,12 @@ async def test_child_that_dies_costs_its_attempt_only(name: str, how: str) -> No
     [
         ("close_everything", ""),  # by its own error, or by the thread that listens to nobody: whichever is first
         ("scribble", "killed by signal 9 (SIGKILL)"),
+        ("make_up", "killed by signal 9 (SIGKILL)"),
         ("fork_and_leave", "exited with status 3"),
     ],
 )
 async def test_child_that_cannot_be_understood_is_ended(name: str, how: str) -> None:
-    """A socket that is closed, full of rubbish, or held open by a stranger ends the child, not the worker."""
+    """A socket that is closed, full of rubbish or lies, or held open by a stranger ends the child, not the worker."""
     async with bench(slots=1) as here:
         assert (await here.run(f"process.{name}")).failure_reason.startswith(f"PROCESS_DIED: {how}")
         assert (await here.run("process.echo", "x")).state == DONE

@@ -17,6 +17,9 @@ from holdfast.worker.failures import described, reason_of
 from holdfast.worker.forks import end_fork
 from holdfast.worker.handlers import AttemptFailedError
 
+#: No more is told of an attempt: seven weeks.
+RUNTIME_MS_MAX = (1 << 32) - 1
+
 
 def succeeded(context: JobContext, output: object) -> ReportRow:
     """The handler returned; its output is checked before anything is sent."""
@@ -28,9 +31,8 @@ def succeeded(context: JobContext, output: object) -> ReportRow:
         return failed(context, AttemptFailedError("OUTPUT_NOT_BYTES", is_retryable=False))
     if len(output) > limits.OUTPUT_BYTES_MAX:
         return failed(context, AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False))
-    return ReportRow(
-        assignment.job_id, assignment.token, DONE, output, "", "", int((ended_s - context.started_s) * 1_000)
-    )
+    runtime_ms = min(int((ended_s - context.started_s) * 1_000), RUNTIME_MS_MAX)
+    return ReportRow(assignment.job_id, assignment.token, DONE, output, "", "", runtime_ms)
 
 
 def failed(context: JobContext, error: BaseException) -> ReportRow:
@@ -97,4 +99,4 @@ def _runtime_ms(context: JobContext) -> int:
     if not context.started_s:
         return 0
     context.ended_s = time.monotonic()
-    return int((context.ended_s - context.started_s) * 1_000)
+    return min(int((context.ended_s - context.started_s) * 1_000), RUNTIME_MS_MAX)

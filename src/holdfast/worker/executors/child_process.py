@@ -13,9 +13,7 @@ import socket
 import subprocess
 import sys
 
-import msgspec
-
-from holdfast.worker.executors.frames import FRAME_BYTES_MAX, FROM_CHILD, LENGTH_BYTES, FromChild, ToChild, framed
+from holdfast.worker.executors.frames import FRAME_BYTES_MAX, LENGTH_BYTES, FromChild, ToChild, framed, said_by_child
 
 #: How long bytes of a dead child may still be on their way.
 _LINGER_S = 1.0
@@ -71,8 +69,8 @@ class ChildProcess:
         assert self._reader is not None
         try:
             size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
-            return FROM_CHILD.decode(await self._reader.readexactly(size)) if size <= FRAME_BYTES_MAX else None
-        except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return said_by_child(await self._reader.readexactly(size)) if size <= FRAME_BYTES_MAX else None
+        except (asyncio.IncompleteReadError, OSError):
             return None
 
     def signal(self, number: signal.Signals) -> None:

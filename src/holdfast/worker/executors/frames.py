@@ -1,12 +1,17 @@
-"""What a worker and a child say to each other: four bytes of length (big endian), then one message as msgpack."""
+"""What a worker and a child say to each other: four bytes of length (big endian), then one message as msgpack.
+
+Job code has the child's socket as well. So nothing is taken for the words of a child that the worker could not send on.
+"""
 
 import msgspec
 
 from holdfast import limits
 from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Note
 from holdfast.core.trace_context import TraceContext
+from holdfast.worker.outcomes import RUNTIME_MS_MAX
 
 LENGTH_BYTES = 4
 #: Longer than any message: what claims to be, is none.
@@ -52,8 +57,41 @@ ToChild = Run | Interrupt | Leave
 FromChild = Ready | Said | Over
 
 TO_CHILD = msgspec.msgpack.Decoder(ToChild)
-FROM_CHILD = msgspec.msgpack.Decoder(FromChild)
+_FROM_CHILD = msgspec.msgpack.Decoder(FromChild)
 _ENCODER = msgspec.msgpack.Encoder()
+_PERMILLE_MAX = 1_000
+
+
+def said_by_child(data: bytes) -> FromChild | None:
+    """What a child says; None for what no child of ours would."""
+    try:
+        message = _FROM_CHILD.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    is_nonsense = (isinstance(message, Over) and not _is_outcome(message.row)) or (
+        isinstance(message, Said) and not _is_note(message.note)
+    )
+    return None if is_nonsense else message
+
+
+def _is_outcome(row: ReportRow) -> bool:
+    return (
+        row.state in TERMINAL
+        and len(row.output) <= limits.OUTPUT_BYTES_MAX
+        and len(row.summary) <= limits.SUMMARY_CHARS_MAX
+        and len(row.failure_reason) <= limits.REASON_CHARS_MAX
+        and 0 <= row.runtime_ms <= RUNTIME_MS_MAX
+        and 0 <= row.retry_after_ms <= limits.DELAY_MS_MAX
+    )
+
+
+def _is_note(note: Note) -> bool:
+    return (
+        note.permille <= _PERMILLE_MAX
+        and len(note.message) <= limits.NOTE_MESSAGE_CHARS_MAX
+        and len(note.lines) <= limits.NOTE_LINES_MAX
+        and all(len(line) <= limits.NOTE_LINE_CHARS_MAX for line in note.lines)
+    )
 
 
 def framed(message: ToChild | FromChild) -> bytes:

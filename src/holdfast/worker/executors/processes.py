@@ -137,12 +137,14 @@ class ProcessExecutor:
     def _hear(self, member: _Member, message: FromChild) -> None:
         if isinstance(message, Ready):
             self._on_ready(member)
-        elif member.context is None:
             return
-        elif isinstance(message, Said):
-            member.context.add_note(message.note)
-        elif message.row.token == member.context.token:  # what job code forked off may speak of an attempt before
-            self._on_over(member, member.context, message)
+        context, about = member.context, message.note if isinstance(message, Said) else message.row
+        if context is None or (about.job_id, about.token) != (context.job_id, context.token):
+            return  # what job code forked off may speak of an attempt before
+        if isinstance(message, Said):
+            context.add_note(message.note)
+        else:
+            self._on_over(member, context, message)
 
     def _on_ready(self, member: _Member) -> None:
         member.is_ready = True
