@@ -28,6 +28,7 @@ from holdfast.backends.pipeline.messages import (
     Placed,
 )
 from holdfast.backends.pipeline.store import Kind, Places
+from holdfast.core.validation import check_name
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.gateway.http.routing import Route
@@ -106,8 +107,9 @@ class CoordinatorRole:
         ask: Asking = asked.content
         if not ask.worker_id:
             return answer(_nobody())
-        if len(ask.worker_id) > limits.NAME_CHARS_MAX or not 1 <= ask.slots <= limits.SLOTS_MAX:
-            raise InvalidArgumentError("expected a worker_id and slots within their limits", reason="WORKER_INVALID")
+        if not _is_worker(ask):
+            message = "expected worker_id, session, types and queues to be names, and slots to be within its limits"
+            raise InvalidArgumentError(message, reason="WORKER_INVALID")
         self.tally.add("assignments")
         seat = self._seats.get(ask.worker_id)
         if seat is None or seat.session != ask.session:
@@ -264,6 +266,13 @@ class CoordinatorRole:
             except HoldfastError:
                 seats.changed |= changed
                 raise
+
+
+def _is_worker(ask: Asking) -> bool:
+    """Whether it can be written down: one that cannot would keep all others from being written down."""
+    names = (ask.worker_id, *ask.types, *ask.queues, *filter(None, [ask.session]))
+    is_small = len(ask.types) * max(1, len(ask.queues)) <= limits.LANES_MAX and 1 <= ask.slots <= limits.SLOTS_MAX
+    return is_small and all(check_name("", name, "") is None for name in names)
 
 
 def _is_other(seat: Seat, session: str) -> bool:

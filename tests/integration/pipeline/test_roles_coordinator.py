@@ -188,9 +188,19 @@ async def test_one_who_left_may_come_back(store: PostgresStore) -> None:
         assert (await one.request("w-1")).status == "assigned"
 
 
-@pytest.mark.parametrize("fields", [{"worker_id": "w" * 200}, {"worker_id": "w", "slots": 0}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"worker_id": "w" * 200},
+        {"worker_id": "w", "slots": 0},
+        {"worker_id": "w\0"},
+        {"worker_id": "w", "session": "s\0"},
+        {"worker_id": "w", "types": ["echo\0"]},
+        {"worker_id": "w", "queues": [""]},
+    ],
+)
 async def test_impossible_workers_are_refused(store: PostgresStore, fields: dict[str, Any]) -> None:
-    """Names and slots have their limits."""
+    """Names and slots have their limits: a worker that the database cannot hold would keep all others out of it."""
     async with desk(store) as one:
         with pytest.raises(InvalidArgumentError):
             await one._ask("request-assignment", fields)

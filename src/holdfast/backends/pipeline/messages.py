@@ -7,7 +7,7 @@ whoever asks with curl. Requests travel as JSON or MessagePack, answers as JSON.
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.pipeline.store import Ticket
+from holdfast.backends.pipeline.store import Number, Ticket
 from holdfast.core.shelf import Lane
 from holdfast.errors import InvalidArgumentError
 
@@ -29,15 +29,15 @@ class Push(_Request, frozen=True):
 
     jobs: list[Ticket] = []
     #: How long they are worth keeping; 0: until they are deleted.
-    keep_ms: int = 0
+    keep_ms: Number = 0
     job_id: str = ""
     type: str = ""
     route: str = ""
     queue: str = limits.QUEUE_DEFAULT
-    priority: int = limits.PRIORITY_DEFAULT
-    number: int = 0
-    deliveries: int = 1
-    due_ms: int = 0
+    priority: Number = limits.PRIORITY_DEFAULT
+    number: Number = 0
+    deliveries: Number = 1
+    due_ms: Number = 0
 
     def tickets(self) -> list[Ticket]:
         """All that are named, one way or the other; `InvalidArgumentError` for one that nobody could run."""
@@ -69,9 +69,9 @@ class Take(_Request, frozen=True):
     worker_id: str = ""
     types: list[str] = []
     queues: list[str] = []
-    count: int = 1
-    wait_ms: int = 0
-    visibility_ms: int = VISIBILITY_MS
+    count: Number = 1
+    wait_ms: Number = 0
+    visibility_ms: Number = VISIBILITY_MS
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Asking(_Request, frozen=True):
     session: str = ""
     types: list[str] = []
     queues: list[str] = []
-    slots: int = 1
+    slots: Number = 1
 
 
 class Beat(_Request, frozen=True):
@@ -133,9 +133,9 @@ class Beat(_Request, frozen=True):
 
     worker_id: str = ""
     session: str = ""
-    version: int = 0
-    running: int = 0
-    wait_ms: int = 0
+    version: Number = 0
+    running: Number = 0
+    wait_ms: Number = 0
     is_draining: bool = False
 
 

@@ -5,7 +5,7 @@ takes an instant. After `UnavailableError` it is unknown whether a change was ma
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
 
+#: What a column of the database holds, and every message; other numbers are refused where they come in.
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
 
 class Ticket(msgspec.Struct, frozen=True, gc=False):
     """A job on its way to a worker: what routing needs, and nothing that could be out of date and matter."""
@@ -23,13 +26,13 @@ class Ticket(msgspec.Struct, frozen=True, gc=False):
     #: The type that a worker must know.
     route: str
     queue: str
-    priority: int
+    priority: Number
     #: Its place in submit order.
-    number: int
+    number: Number
     #: How often it was claimed, this time included.
-    deliveries: int
+    deliveries: Number
     #: When it was first to be run: what is due earlier has its place before what is due later.
-    due_ms: int = 0
+    due_ms: Number = 0
 
     @property
     def order(self) -> int:
