@@ -219,7 +219,7 @@ class Envelopes:
         """Raises `msgspec.ValidationError` for what no version ever wrote."""
         try:
             return _event_decoder.decode(data)
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
 
     def image(self) -> Iterator[bytes]:

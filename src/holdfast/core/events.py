@@ -199,5 +199,5 @@ def decode(body: bytes) -> list[AnyEvent]:
     """The events of one frame; raises `msgspec.ValidationError` for what no version ever wrote."""
     try:
         return _decoder.decode(body)
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, RecursionError) as error:
         raise unreadable(error) from error

@@ -82,7 +82,7 @@ class Records:
         """The same back; `msgspec.MsgspecError` for what no version ever wrote."""
         try:
             return _decoder.decode(data)
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
 
     def image(self) -> Iterator[bytes]:

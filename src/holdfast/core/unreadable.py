@@ -21,5 +21,5 @@ def reading() -> Iterator[None]:
         yield
     except msgspec.MsgspecError:
         raise
-    except (ValueError, LookupError, OverflowError, AssertionError) as error:
+    except (ValueError, LookupError, OverflowError, RecursionError, AssertionError) as error:
         raise unreadable(error) from error

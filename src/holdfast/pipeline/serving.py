@@ -53,7 +53,7 @@ class RoleApplication(Handling):
         elif kind == _MSGPACK:
             try:
                 asked.content = msgspec.msgpack.decode(asked.body, type=route.body)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 message = f"expected the body to be MessagePack that fits: {str(error)[:400]}"
                 raise InvalidArgumentError(message, reason="BODY_INVALID") from None
         else:

@@ -73,7 +73,7 @@ class Lines:
             body = await self._call("POST", address, path, _ENCODER.encode(content), _JSON, deadline_s)
         try:
             return msgspec.json.decode(body, type=Any if kind is None else kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _strange(address, path, str(error)) from None
 
     async def tell(
@@ -83,7 +83,7 @@ class Lines:
         body = await self.carry(address, path, _PACKER.encode(content), deadline_s=deadline_s)
         try:
             return msgspec.json.decode(body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _strange(address, path, str(error)) from None
 
     async def carry(self, address: str, path: str, body: bytes, *, deadline_s: float = DEADLINE_S) -> bytes:
@@ -147,7 +147,7 @@ def _refusal(address: str, path: str, answer: aiohttp.ClientResponse, body: byte
         return _strange(address, path, f"HTTP status {answer.status}")
     try:
         problem = msgspec.json.decode(body, type=_Problem)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _strange(address, path, str(error))
     return error_class(problem.code)(problem.detail, reason=problem.reason, details=problem.details)
 

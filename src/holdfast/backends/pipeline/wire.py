@@ -133,7 +133,7 @@ def answer_of(method: Method, body: bytes) -> Any:  # noqa: ANN401 - of the meth
     """The answer; `UnavailableError` if it is none."""
     try:
         return _ANSWERS[method.name].decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"whoever answered {method.name} is no scheduler of this version: {error}"
         raise UnavailableError(message, reason="ANSWER_INVALID") from None
 
@@ -172,7 +172,7 @@ def _handle(method: Method, function: Callable[..., Awaitable[object]]) -> Handl
 def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", method: Method, body: bytes) -> object:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"expected the arguments of {method.name} as MessagePack: {error}"
         raise InvalidArgumentError(message, reason="ARGUMENTS_INVALID") from None
 

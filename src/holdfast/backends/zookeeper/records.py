@@ -99,7 +99,7 @@ def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
     """What a node holds; `InternalError` for what Holdfast never wrote there."""
     try:
         return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InternalError(f"a node holds what Holdfast never wrote: {error}", reason="RECORD_DAMAGED") from error
 
 
