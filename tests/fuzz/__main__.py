@@ -5,6 +5,7 @@ python -m tests.fuzz --target NAME --replay FILE
 """
 
 import argparse
+import math
 import os
 import re
 import subprocess
@@ -25,17 +26,27 @@ _GRACE_S = 120.0
 def main(arguments: list[str]) -> int:
     """0 if nothing was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Tries inputs that nobody should send.")
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--target", choices=NAMES, default=None)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--replay", type=Path, default=None)
+    parser.add_argument("--minutes", type=_minutes, default=5.0, help="for all targets together")
+    parser.add_argument("--target", choices=NAMES, default=None, metavar="NAME", help="one instead of all")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="equal seeds try equal inputs")
+    parser.add_argument("--replay", type=Path, default=None, metavar="FILE", help="one input instead of new ones")
     asked = parser.parse_args(arguments)
     if asked.replay is not None:
         if asked.target is None:
             parser.error("--replay needs --target")
+        if not asked.replay.is_file():
+            parser.error(f"there is no file {str(asked.replay)!r} to replay")
         return replay(asked.target, asked.replay)
     names = [asked.target] if asked.target else list(NAMES)
     return search(names, asked.minutes * 60, asked.seed)
+
+
+def _minutes(text: str) -> float:
+    """A time in which something can be tried: a run without one would find nothing, and say so."""
+    minutes = float(text)
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"expected some minutes, more than 0, got {text!r}")
+    return minutes
 
 
 def replay(name: str, path: Path) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.services.keeping_journal import Machine, join, split
+from tests.fuzz.depth import deepened
 from tests.fuzz.parts import packed, unpacked
 
 _IMAGE, _FRAME = b"\0", b"\1"
@@ -16,6 +17,8 @@ def owner_seeds(written: list[bytes], machine: Machine) -> list[bytes]:
         _IMAGE + packed(machine.image()),
         _FRAME + join(1_000, written),
         *(_FRAME + join(1_000, [data]) for data in written),
+        _FRAME + join(1_000, [deepened(data) for data in written]),
+        _IMAGE + packed(map(deepened, machine.image())),
     ]
 
 

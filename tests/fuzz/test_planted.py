@@ -2,30 +2,42 @@
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from holdfast.core import cron, cron_days, cursors, events
-from holdfast.gateway import tokens
+from holdfast import settings_sources
+from holdfast.backends.pipeline import wire
+from holdfast.backends.zookeeper import records as zookeeper_records
+from holdfast.core import cron, cron_days, cursors, envelopes, events, image, line, records, trace_context
+from holdfast.gateway import socket, tokens
 from holdfast.gateway.grpc import public
-from holdfast.gateway.http import strict_json
+from holdfast.gateway.http import asking, strict_json
 from holdfast.gateway.http.arriving import Arrivals
-from holdfast.journal import recovery, survey
-from holdfast.topology import ensemble_url
+from holdfast.journal import backup, recovery, snapshot, survey
+from holdfast.journal.disk import File
+from holdfast.lab.history import files
+from holdfast.pipeline import coordinator
+from holdfast.proto.frames import FrameReader
+from holdfast.sdk import codec
+from holdfast.topology import archives, ensemble_url
+from holdfast.worker import failures
+from holdfast.worker.executors import frames
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated
 from tests.fuzz.running import failure_of
-from tests.fuzz.target import target
+from tests.fuzz.target import NAMES, Target, target
 
 INPUTS = 400
 
 
-def _is_found(name: str) -> bool:
-    """Whether one of the first inputs fails."""
-    chosen, rng = target(name), random.Random(0)
-    inputs = [*(path.read_bytes() for path in corpus.kept(name)), *chosen.seeds]
+def _is_found(before: Target) -> bool:
+    """Whether one of the first inputs fails: those that are made without the mistake, and with it."""
+    chosen, rng = target(before.name), random.Random(0)
+    kept = [path.read_bytes() for path in corpus.kept(chosen.name)]
+    inputs = list(dict.fromkeys([*kept, *before.seeds, *chosen.seeds]))
     tried = (inputs[number] if number < len(inputs) else mutated(rng, inputs) for number in range(INPUTS))
     return any(failure_of(chosen.fuzz, data) for data in tried)
 
@@ -48,19 +60,57 @@ def _anybody(table: tokens.TokenTable, _digest: bytes) -> tokens.Token | None:
     return next(iter(table._tokens.values()), None)
 
 
+def _piece_by_piece(reader: FrameReader, data: bytes) -> list[bytes]:
+    return reader._cut(data)
+
+
+def _unchecked_chunks(file: File, _name: str) -> Iterator[bytes]:
+    offset, size = snapshot._HEADER_BYTES, snapshot._CHUNK.size
+    while mark := file.read_at(offset, size):
+        chunk_bytes, _ = snapshot._CHUNK.unpack(mark)
+        if not chunk_bytes:
+            return
+        yield file.read_at(offset + size, chunk_bytes)
+        offset += size + chunk_bytes
+
+
+#: What a decoder raises for text that is no UTF-8, and for what goes down for ever; nobody expects this instead.
+_TEXT, _DEPTH, _MISSED = "UnicodeDecodeError", "RecursionError", KeyError
+_ANY_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?")
+
 #: The target that must find it, where the mistake is, and what is there instead.
 PLANTED: dict[str, tuple[str, object, str, object]] = {
-    "damage is not refused": ("journal", recovery, "refuse_damage", lambda _: None),
-    "sealed segments are not read": ("journal", survey, "_verify_sealed", lambda *_: None),
-    "text that is not UTF-8": ("events", events, "decode", events._decoder.decode),
-    "a cursor of another query": ("cursors", cursors, "_checksum", lambda _: 0),
-    "any token will do": ("tokens", tokens.TokenTable, "find", _anybody),
+    "any name in an archive": ("archives", archives, "_NAME", re.compile(".*", re.DOTALL)),
+    "a seal that nobody looks at": ("backup_file", backup.Backup, "sealed", lambda it: it),
+    "an outcome that cannot be sent": ("child", frames, "_is_outcome", lambda _: True),
+    "a note that cannot be sent": ("child", frames, "_is_note", lambda _: True),
+    "a payload without an end": ("codec", codec, _DEPTH, _MISSED),
     "a tick too late": ("cron", cron, "next_after", _later),
     "a range of one with a step": ("cron", cron_days, "_LONE_RANGE", re.compile("(?!)")),
+    "a cursor of another query": ("cursors", cursors, "_checksum", lambda _: 0),
+    "an envelope that is no text": ("envelopes", envelopes, _TEXT, _MISSED),
+    "text that is not UTF-8": ("events", events, "decode", events._decoder.decode),
+    "a frame in two pieces": ("frames", FrameReader, "feed", _piece_by_piece),
     "a refusal that is a bug": ("grpc", public, "checked_id", _unchecked),
+    "a history that is no text": ("history", files, "_UNREADABLE", msgspec.MsgspecError),
+    "a body that does not fit": ("http_json", asking, "converted", msgspec.convert),
     "a URL in two pieces": ("http_stream", Arrivals, "on_url", _last_part_only),
+    "an image without its jobs": ("image", image, "_batches", lambda _: iter(())),
+    "damage is not refused": ("journal", recovery, "refuse_damage", lambda _: None),
+    "sealed segments are not read": ("journal", survey, "_verify_sealed", lambda *_: None),
+    "a ticket that is no text": ("line", line, _TEXT, _MISSED),
+    "an output without an end": ("outputs", failures, _DEPTH, _MISSED),
+    "a record that is no text": ("records", records, _TEXT, _MISSED),
+    "a worker that no database can hold": ("roles", coordinator, "check_name", lambda *_: None),
+    "a setting without an end": ("settings", settings_sources, _DEPTH, _MISSED),
+    "chunks that nobody checks": ("snapshot", snapshot, "_read_chunks", _unchecked_chunks),
+    "a frame that is no message": ("socket_talks", socket, "DecodeError", _MISSED),
     "a name twice in an object": ("strict_json", strict_json, "_NAMES", strict_json._DECODER),
+    "any token will do": ("tokens", tokens.TokenTable, "find", _anybody),
+    "a trace of zeros": ("trace_context", trace_context, "_FORM", _ANY_PARENT),
     "a password in a message": ("urls", ensemble_url, "masked", lambda text: text),
+    "an answer that is no text": ("wire", wire, _TEXT, _MISSED),
+    "a node that is no text": ("zookeeper_records", zookeeper_records, _TEXT, _MISSED),
 }
 
 
@@ -78,5 +128,12 @@ def _forgetful() -> Any:  # noqa: ANN401 - a generator
 def test_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target that could not fail would prove nothing."""
     name, owner, attribute, instead = PLANTED[mistake]
-    monkeypatch.setattr(owner, attribute, instead)
-    assert _is_found(name)
+    before = target(name)
+    # A name of Python's own is hidden by one of the module.
+    monkeypatch.setattr(owner, attribute, instead, raising=attribute not in {_TEXT, _DEPTH})
+    assert _is_found(before)
+
+
+def test_every_target_has_a_mistake_to_find() -> None:
+    """None is listed that nothing has ever been found by."""
+    assert {name for name, *_ in PLANTED.values()} == set(NAMES)

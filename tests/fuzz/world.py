@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, MutableMapping
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,8 @@ from holdfast.topology.ledger_core import LedgerCore
 NOW_MS = 1_700_000_000_000
 #: How long an answer may take that nobody has to wait for.
 PATIENCE_S = 20.0
+#: What is done beside the loop is looked for so often, a millisecond apart.
+LOOKS = 500
 _TROUBLE = {"error", "critical"}
 
 
@@ -74,7 +76,13 @@ def _runner() -> asyncio.Runner:
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Runs one input to its end, and leaves no task behind; nothing may be logged that is called a bug."""
     with capture_logs() as lines:
-        _runner().run(_alone(main))
+        try:
+            _runner().run(_alone(main))
+        finally:
+            _check(lines)  # says more than what came of it
+
+
+def _check(lines: Iterable[MutableMapping[str, Any]]) -> None:
     bugs = [line for line in lines if line["log_level"] in _TROUBLE]
     for line in bugs:
         error = line.get("exc_info")

@@ -7,14 +7,17 @@ import msgspec
 from holdfast.journal.backup import Backup, BackupDamagedError, Copied, CopiedFile, NotABackupError, read_backup
 from holdfast.journal.marking import BACKUP_NAME
 from holdfast.testing.disk import SimDisk
+from tests.fuzz.depth import DEEP_JSON
 
 _COPIED = Copied("00" * 16, 2, 1, 15, [CopiedFile("MANIFEST", 64, "00" * 32)])
 _BACKUP = Backup(1, "0.1.0", "ledger", _COPIED, "5", 1_700_000_000_000, {"DONE": 3}, 1_700_000_000_001)
+_SEALED = _BACKUP.sealed()
 
 
 def seeds() -> list[bytes]:
     """One as it is written, and others."""
-    return [msgspec.json.encode(_BACKUP.sealed()), b"{}", b"", b'{"format":"\xff"}', b"[" * 5_000]
+    deep = b'{"format":1,"x":' + DEEP_JSON
+    return [msgspec.json.encode(_SEALED), b"{}", b"", b'{"format":"\xff"}', DEEP_JSON, deep]
 
 
 def fuzz(data: bytes) -> None:
@@ -25,4 +28,4 @@ def fuzz(data: bytes) -> None:
     except (NotABackupError, BackupDamagedError) as error:
         assert error.reason.startswith("BACKUP_")
         return
-    assert backup == backup.sealed()
+    assert backup == _SEALED, "what was read is not what was sealed"

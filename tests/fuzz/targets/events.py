@@ -3,13 +3,16 @@
 import msgspec
 
 from holdfast.core import events
+from tests.fuzz.depth import deepened
 from tests.unit.core.desk import Desk
 from tests.unit.core.test_image import EVENTS, eventful
 
 
 def seeds() -> list[bytes]:
-    """One event of each kind, and those of an eventful life."""
-    return [*(events.join([events.encode_one(event)]) for event in EVENTS), *eventful(Desk()).bodies]
+    """One event of each kind, as now and as of a later version, and those of an eventful life."""
+    encoded = [events.encode_one(event) for event in EVENTS]
+    single = [events.join([data]) for one in encoded for data in (one, deepened(one))]
+    return [*single, *eventful(Desk()).bodies]
 
 
 def fuzz(data: bytes) -> None:

@@ -4,6 +4,7 @@ import msgspec
 
 from holdfast.core import image
 from holdfast.core.ledger import LedgerConfig
+from tests.fuzz.depth import deepened
 from tests.fuzz.parts import packed, unpacked
 from tests.unit.core.desk import Desk
 from tests.unit.core.test_image import eventful
@@ -13,7 +14,8 @@ _CONFIG = LedgerConfig(aging_ms=60_000, dedup_keys_max=0)
 
 def seeds() -> list[bytes]:
     """The image of an eventful life, and of none."""
-    return [packed(image.dump(eventful(Desk()).ledger)), packed(image.dump(Desk().ledger))]
+    chunks = list(image.dump(eventful(Desk()).ledger))
+    return [packed(chunks), packed(map(deepened, chunks)), packed(image.dump(Desk().ledger))]
 
 
 def fuzz(data: bytes) -> None:

@@ -11,6 +11,7 @@ from holdfast.gateway import tokens
 from holdfast.gateway.budgets import Budgets
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.token_guard import TokenGuard
+from tests.fuzz.depth import DEEP_JSON
 
 IS_GUIDED = False
 
@@ -36,7 +37,8 @@ def _written(rows: list[dict[str, object]]) -> bytes:
 def seeds() -> list[bytes]:
     """A file as it is written, and what somebody might show."""
     rows = [_row("ci", _TOKEN, created_at_ms=1), _row("old", _OLD, expires_at_ms=_NOW_MS - 1)]
-    files = [_written(rows), _written([]), b"", b"{}", b"[" * 5_000]
+    deep = b'{"format":1,"tokens":[],"x":' + DEEP_JSON
+    files = [_written(rows), _written([]), b"", b"{}", DEEP_JSON, deep]
     shown = [_TOKEN, _OLD, "", f" {_TOKEN}", f"{_TOKEN}\n", _TOKEN.upper(), _TOKEN[:-1], "é", "x" * 129]
     return [*(_FILE + file for file in files), *(_SHOWN + text.encode() for text in shown)]
 

@@ -11,9 +11,10 @@ _ZEROS = re.compile(r"[0-9a-f]{2}-(0{32}|[0-9a-f]{32}-0{16})-")
 
 
 def seeds() -> list[bytes]:
-    """Contexts of this version and of one to come, with and without a state."""
-    texts = (_PARENT, f"{_PARENT}\nvendor=value,other=1", f"{_PARENT.replace('00-', '01-', 1)}-more", f" {_PARENT} ")
-    return [text.encode() for text in texts]
+    """Contexts of this version and of one to come, with and without a state; and some that are none."""
+    good = (_PARENT, f"{_PARENT}\nvendor=value,other=1", f"{_PARENT.replace('00-', '01-', 1)}-more", f" {_PARENT} ")
+    none = (f"00-{'0' * 32}-{'1' * 16}-01", f"00-{'1' * 32}-{'0' * 16}-01", _PARENT.replace("00-", "ff-", 1))
+    return [text.encode() for text in (*good, *none)]
 
 
 def fuzz(data: bytes) -> None:

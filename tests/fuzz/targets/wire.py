@@ -6,6 +6,7 @@ from holdfast.backends.pipeline.wire import METHODS, PREFIX, answer_of, question
 from holdfast.backends.ports import JobDraft
 from holdfast.core.model import Template
 from holdfast.errors import Code, HoldfastError, UnavailableError
+from tests.fuzz.depth import deepened
 from tests.fuzz.source import Source
 from tests.fuzz.world import World, run, settle
 
@@ -26,6 +27,7 @@ def seeds() -> list[bytes]:
         question(["a", "b", None, 1, {"a": "b"}], "cursor", 10),
         question("0123456789abcdef", 0, 1),
         question("nightly", True),
+        deepened(question("0123456789abcdef", 0, 1, None)),
     ]
     return [bytes([number]) + body for number in range(len(_NAMES)) for body in given]
 

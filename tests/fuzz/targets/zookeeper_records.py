@@ -6,6 +6,7 @@ from holdfast.backends.zookeeper.transactions import Node, Stat
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Extra, Result, Template
 from holdfast.errors import InternalError
+from tests.fuzz.depth import deepened
 from tests.fuzz.source import Source
 
 _STAT = Stat(version=3, created_id=1, changed_id=77, changed_ms=2, owner=0, children=0)
@@ -18,9 +19,10 @@ def seeds() -> list[bytes]:
         b"\0" + records.encode(record),
         b"\0" + records.encode(records.Record("b", Template("echo", "q", 9), 1)),
         b"\1" + records.encode(Result(1, 3, b"out", "summary", "why", 4)),
-        b"\2" + introducing.kind_said(Kind(("echo",), ("q",), 4)),
     )
-    return list(written)
+    introduced = introducing.kind_said(Kind(("echo",), ("q",), 4))
+    later = [one[:2] + deepened(one[2:]) for one in written]
+    return [*written, *later, b"\2" + introduced, b"\2" + deepened(introduced)]
 
 
 def fuzz(data: bytes) -> None:

@@ -1,0 +1,121 @@
+"""Three roles of the pipeline as others reach them, without sockets and without a database.
+
+A queue process, an exchange that routes to it, and a coordinator whose book is as strict as PostgreSQL is about what it
+can hold.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.store import Place
+from holdfast.gateway.http.asking import JSON_TYPE, Answer, Head
+from holdfast.gateway.http.routing import Route
+from holdfast.pipeline.coordinator import CoordinatorConfig, CoordinatorRole
+from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
+from holdfast.pipeline.queue import QueueConfig, QueueRole
+from holdfast.pipeline.seats import QueueList
+from holdfast.pipeline.serving import RoleApplication
+from holdfast.pipeline.vitals import Vitals
+from tests.fuzz.world import PATIENCE_S, settle
+
+_ERROR = 400
+_BITS_32 = 1 << 32
+_QUEUE = "queue:1"
+
+
+class Door:
+    """One role as others reach it, without a socket."""
+
+    def __init__(self, routes: Sequence[Route], vitals: Vitals) -> None:
+        self.routes = routes
+        self._application = RoleApplication(routes, vitals, "127.0.0.1")
+
+    async def ask(self, method: str, path: str, body: bytes = b"", kind: bytes = JSON_TYPE) -> Answer:
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", kind), (b"content-length", b"%d" % len(body))]
+        asked = self._application.admit(Head(method, path, headers, "127.0.0.1:1"))
+        if isinstance(asked, Answer):
+            return asked
+        asked.body = body
+        answering = asyncio.ensure_future(self._application.answer(asked))
+        await settle()
+        if not answering.done() and asked.over is not None:
+            asked.over.set()  # nobody here waits for what is kept waiting
+        answer = await asyncio.wait_for(answering, PATIENCE_S)
+        assert answer is not None
+        return answer
+
+
+class Roles:
+    """The three of them."""
+
+    def __init__(self) -> None:
+        self._queue = QueueRole(QueueConfig(lane_max=3, lane_wanted=2))
+        door = Door(self._queue.routes(), self._queue.vitals())
+        exchange = ExchangeRole(ExchangeConfig(normal=(_QUEUE,)), _Straight(door))
+        queues = QueueList(normal=(_QUEUE, "queue:2"), high=("queue:3",))
+        self._coordinator = CoordinatorRole(CoordinatorConfig(queues=queues), _Book())
+        self._doors = [
+            door,
+            Door(exchange.routes(), exchange.vitals()),
+            Door(self._coordinator.routes(), self._coordinator.vitals()),
+        ]
+        self.taking = [(door, route) for door in self._doors for route in door.routes if route.body is not None]
+
+    async def check(self) -> None:
+        """Everybody can be looked at, and the coordinator can write down what it knows."""
+        for door in self._doors:
+            for route in door.routes:
+                if route.method == "GET":
+                    answer = await door.ask("GET", route.path)
+                    assert answer.status < _ERROR, f"{route.path}: {answer}"
+                    msgspec.json.decode(answer.body)
+        await self._coordinator._write_down()
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._queue.let_go()
+
+
+class _Straight(Lines):
+    """Lines that lead straight to one door."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__()
+        self._door = door
+
+    async def _call(
+        self, method: str, address: str, path: str, body: bytes | None, kind: str, deadline_s: float
+    ) -> bytes:
+        answer = await self._door.ask(method, path, body or b"", kind.encode())
+        assert answer.status < _ERROR, f"{address} refused what an exchange took: {answer}"
+        return answer.body
+
+
+class _Book:
+    """`Places`, as strict as PostgreSQL is about what it holds."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+
+    async def save(self, places: Sequence[Place]) -> None:
+        for place in places:
+            texts = (place.worker, place.session, *place.kind.routes, *place.kind.queues)
+            assert not any("\0" in text for text in texts), f"no database can hold {place}"
+            assert -_BITS_32 // 2 <= place.slots < _BITS_32 // 2
+            self._places[place.worker] = place
+
+    async def remove(self, workers: Collection[str]) -> None:
+        for worker in workers:
+            self._places.pop(worker, None)
+
+    async def all(self) -> list[Place]:
+        return list(self._places.values())
+
+    async def leases(self) -> Mapping[str, int]:
+        return {}
+
+    async def ask_to_drain(self, worker: str) -> None:
+        self._places[worker] = msgspec.structs.replace(self._places[worker], is_draining=True)

@@ -1,0 +1,178 @@
+"""What a child process says to its worker: job code has its socket, and may say anything on it.
+
+Whatever it is, the attempt has one outcome, which its worker can send and its server takes; so are the notes. Nobody
+else's attempt can be harmed by it.
+"""
+
+import asyncio
+import time
+
+from holdfast import limits
+from holdfast.backends.ports import Assignment, Introduction, JobDraft, JobView
+from holdfast.client.work_session import StreamSession
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
+from holdfast.core.model import Note, Template
+from holdfast.errors import UnavailableError
+from holdfast.gateway.work_session import ServedSession
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.worker.context import JobContext
+from holdfast.worker.executors.child_process import ChildProcess
+from holdfast.worker.executors.frames import LENGTH_BYTES, FromChild, Over, Ready, Said, framed
+from holdfast.worker.executors.port import Ended, Tally, Watcher
+from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor, _Member
+from holdfast.worker.handlers import Handler, Mode
+from holdfast.worker.notes import Notes
+from holdfast.worker.outbox import Outbox
+from tests.fuzz.depth import DEEP
+from tests.fuzz.world import LOOKS, World, run, settle
+
+EXAMPLES = 80
+IS_GUIDED = False
+
+_JOB = "0d3f5a5f-9d0e-4f0a-8b51-8d3b1c620c11"
+_TOKEN = 1
+_CONFIG = ProcessConfig(app_path="shop:app", memory_bytes=0, max_jobs=0, max_memory_bytes=0, kill_grace_ms=1_000)
+_HANDLER = Handler(lambda _: b"", Mode.PROCESS)
+_BITS_64 = (1 << 64) - 1
+
+
+def seeds() -> list[bytes]:
+    """Lives of a child as they should be, and words that no child of ours has."""
+    rows = (
+        ReportRow(_JOB, _TOKEN, DONE, b'{"a":1}', "", "", 5),
+        ReportRow(_JOB, _TOKEN, FAILED, b"{}", "summary", "ValueError: no", 5, is_retryable=False, retry_after_ms=10),
+        ReportRow(_JOB, _TOKEN, CANCELED),
+        ReportRow(_JOB, _TOKEN, 2),
+        ReportRow(_JOB, _TOKEN, DONE, runtime_ms=_BITS_64),
+        ReportRow("another", _TOKEN, DONE),
+        ReportRow(_JOB, _TOKEN + 1, DONE),
+        ReportRow(_JOB, _TOKEN, DONE, bytes(limits.OUTPUT_BYTES_MAX + 1)),
+    )
+    notes = (
+        Note(_JOB, _TOKEN, 500, "half", ("line",)),
+        Note(_JOB, _TOKEN, _BITS_64, "x"),
+        Note(_JOB, _TOKEN, -1, "", ("x" * 2_000,) * 120),
+    )
+    words: list[list[FromChild]] = [[Said(note), Over(row, 1_000)] for row in rows for note in notes[:2]]
+    words += [[Said(note)] for note in notes]
+    lives = [b"".join(map(framed, [Ready(), *said])) for said in words]
+    deep = b"\x82\xa4type\xa5ready\xa1x" + DEEP
+    return [*lives, lives[0] * 2, lives[0][:-1], b"", b"\xff" * 8, len(deep).to_bytes(LENGTH_BYTES, "big") + deep]
+
+
+def fuzz(data: bytes) -> None:
+    """Lets a child say these bytes about its attempt, and end."""
+    run(_fuzz(data))
+
+
+async def _fuzz(data: bytes) -> None:
+    world = World()
+    await world.begin()
+    await world.backend.jobs.submit([Template("echo", max_attempts=1)], [JobDraft(id=_JOB)])
+    line = _Line(world)
+    session = StreamSession(line)
+    await session.start(Introduction("w1", frozenset({"echo"})))
+    outcomes = await _outcomes(data, await _lease(session), session)
+    assert len(outcomes) == 1, f"one attempt has {len(outcomes)} outcomes"
+    view, said = await _ended(world), outcomes[0].state
+    # Nobody has asked for an end, so one that is said to be for that is none.
+    assert view.state == (FAILED if said == CANCELED else said), f"{view.state} came of {outcomes[0]}"
+    assert view.state in TERMINAL
+    await session.close()
+    assert line.largest_bytes <= limits.MESSAGE_BYTES_MAX, f"no server takes {line.largest_bytes} bytes at once"
+    assert line.served.ending is None, f"the session was ended: {line.served.ending}"
+    line.served.leave()
+    await world.end()
+
+
+async def _ended(world: World) -> JobView:
+    """The job, once it has ended; what never ends is seen soon enough."""
+    for _ in range(LOOKS):
+        await settle()
+        view = await world.backend.jobs.get(_JOB)
+        if view.state in TERMINAL:
+            break
+        await asyncio.sleep(0.001)
+    return view
+
+
+async def _lease(session: StreamSession) -> Assignment:
+    await session.want(1)
+    while True:
+        directive = await session.next()
+        if directive.leases:
+            assert directive.leases[0].token == _TOKEN
+            return directive.leases[0]
+
+
+async def _outcomes(data: bytes, assignment: Assignment, session: StreamSession) -> list[ReportRow]:
+    """What the worker makes of it, all of which it sends."""
+    notes, outbox, rows = Notes(), Outbox(), list[ReportRow]()
+
+    def ended(over: list[Ended]) -> None:
+        for context, row in over:
+            notes.end(context)
+            outbox.add(row)
+            rows.append(row)
+
+    context = JobContext(assignment, _HANDLER, time.monotonic(), notes.add)
+    executor = ProcessExecutor(Watcher(ended, Tally()), _CONFIG)
+    member = _Member(_CONFIG)
+    member.process, member.context = _Child(data), context
+    executor._busy[context] = member
+    await executor._live(member)
+    for said in (*notes.take_last(), *notes.take()):
+        await session.note(said)
+    for report_id, part in outbox.take():
+        await session.report(report_id, part)
+    return rows
+
+
+class _Child(ChildProcess):
+    """A child without a process, which has said everything already."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__("shop:app", 0)
+        self._data = data
+
+    async def start(self) -> None:
+        self._reader = asyncio.StreamReader()
+        self._reader.feed_data(self._data)
+        self._reader.feed_eof()
+
+    async def end(self) -> int:
+        return 0
+
+
+class _Line:
+    """A worker's line that leads straight to a server's session."""
+
+    def __init__(self, world: World) -> None:
+        assert world.backend.work is not None
+        self._woken = asyncio.Event()
+        self._is_over = False
+        self.largest_bytes = 0
+        self.served = ServedSession(world.backend.work, world.welcome, self._woken.set)
+
+    async def send(self, message: pb.WorkerMessage) -> None:
+        data = message.SerializeToString()
+        self.largest_bytes = max(self.largest_bytes, len(data))
+        self.served.take(pb.WorkerMessage.FromString(data))
+
+    async def receive(self) -> pb.CoordinatorMessage:
+        while not self._is_over:
+            self._woken.clear()
+            for message in self.served.messages():
+                return message
+            await self._woken.wait()
+        raise UnavailableError("there is no more")
+
+    async def finish(self) -> None:
+        self._is_over = True
+
+    def drop(self) -> None:
+        """Nobody receives any more."""
+
+    async def close(self) -> None:
+        """It has nothing of its own."""

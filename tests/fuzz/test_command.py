@@ -1,0 +1,45 @@
+"""The command of the long run: what it cannot do is said in a line, and a run that tries nothing is none."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import corpus
+from tests.fuzz.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--target", "nonsense"], "invalid choice: 'nonsense'"),
+        (["--minutes", "0"], "expected some minutes, more than 0, got '0'"),
+        (["--minutes", "nan"], "expected some minutes, more than 0, got 'nan'"),
+        (["--minutes", "soon"], "argument --minutes: invalid"),
+        (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["--replay", "x"], "--replay needs --target"),
+        (["--target", "urls", "--replay", "no/such/file"], "there is no file 'no/such/file' to replay"),
+    ],
+)
+def test_nonsense_is_explained(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the argument and what it should be."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_input_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An input that finds nothing ends with 0, and says so."""
+    path = tmp_path / "input"
+    path.write_bytes(b"zk://a:2181/path")
+    assert main(["--target", "urls", "--replay", str(path)]) == 0
+    assert "is fine" in capsys.readouterr().out
+
+
+def test_finding_is_kept_once_under_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the same again finds the file there."""
+    monkeypatch.setattr(corpus, "INPUTS", tmp_path)
+    first, again = corpus.keep("urls", b"found"), corpus.keep("urls", b"found")
+    assert first == again
+    assert corpus.kept("urls") == [first]
+    assert first.read_bytes() == b"found"
