@@ -184,10 +184,9 @@ class Siege:
         self.wait_for(role)
         victim = self._draw.choice(self.seats[role])
         with self._standing_still([victim.program.pid]):
-            for _ in range(2):
-                ended = self.facts.ended()
-                pause(LEASE_MS / 1_000)
-                eventually(self.facts.ended, lambda now, ended=ended: now > ended, what=f"ends beside a stopped {role}")  # type: ignore[misc]
+            ended = self.facts.ended()
+            pause(1.25 * LEASE_MS / 1_000)
+            eventually(self.facts.ended, lambda now: now > ended, what=f"ends beside a stopped {role}")
         self.faults[f"stop {role}"] += 1
 
     def silence_database(self, outage_s: float, is_noticed: Callable[[], bool]) -> None:

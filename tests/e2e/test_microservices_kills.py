@@ -22,18 +22,30 @@ from tests.e2e.waiting import eventually, pause
 from tests.e2e.wire import Wire
 
 SEED = seed(20_261_116)
-KILLS = kills_each(3)
+KILLS = kills_each(1)
 CLIENTS = 4
+CALLS = {"submit", "status", "result", "cancel"}
 
 
 def besiege(siege: Siege, clients: list[Client], draw: random.Random) -> None:
     """Kills whoever is next as soon as some more jobs were acknowledged, and a moment of chance has passed."""
     for victim in victims(ROLES, KILLS, draw):
-        siege.wait_for(victim)
-        wanted = _progress(clients) + draw.randrange(1, 12)
-        eventually(lambda: _progress(clients), lambda count, wanted=wanted: count >= wanted, what="progress")  # type: ignore[misc]
-        pause(draw.uniform(0, 0.03))
-        siege.kill(victim)
+        _kill(victim, siege, clients, draw)
+    while not _lost(clients).keys() >= CALLS:  # every kind of call is to meet a kill
+        _kill("gateway", siege, clients, draw)
+
+
+def _kill(victim: str, siege: Siege, clients: list[Client], draw: random.Random) -> None:
+    siege.wait_for(victim)
+    wanted = _progress(clients) + draw.randrange(1, 12)
+    eventually(lambda: _progress(clients), lambda count: count >= wanted, what="progress")
+    pause(draw.uniform(0, 0.03))
+    siege.kill(victim)
+
+
+def _lost(clients: list[Client]) -> Counter[str]:
+    """How many calls of each kind had no answer."""
+    return sum((client.lost for client in clients), Counter[str]())
 
 
 def _progress(clients: list[Client]) -> int:
@@ -111,12 +123,10 @@ def test_kills_of_every_role_lose_nothing_that_was_acknowledged(fleet: Fleet, tm
     for client in clients:
         ask_once_more(client)
     stories = [story for client in clients for story in client.stories]
-    answered, lost = Counter[str](), Counter[str]()
-    for client in clients:
-        answered, lost = answered + client.answered, lost + client.lost
+    answered, lost = sum((client.answered for client in clients), Counter[str]()), _lost(clients)
     tell(siege, stories, answered, lost)
-    assert siege.kills == dict.fromkeys(ROLES, KILLS)
-    assert answered.keys() == lost.keys() == {"submit", "status", "result", "cancel"}, "every kind met a kill"
+    assert siege.kills >= Counter(dict.fromkeys(ROLES, KILLS))
+    assert answered.keys() == lost.keys() == CALLS, "every kind met a kill"
     assert any(story.is_canceled for story in stories)
     assert {story.plan.name: problems for story in stories if (problems := story.problems())} == {}
     listed = {(job.job_type, job.job_id): job.status for job in wire.all_jobs()}

@@ -26,7 +26,7 @@ from tests.e2e.wire import Wire
 from tests.postgres import require_postgres
 
 SEED = seed(20_261_115)
-KILLS = kills_each(2)
+KILLS = kills_each(1)
 CLIENTS = 3
 SECOND = 1_000
 SCHEDULES = ("second", "also")

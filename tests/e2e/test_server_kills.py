@@ -1,4 +1,4 @@
-"""kill -9 of the server, again and again, while clients wait for answers and workers work."""
+"""kill -9 of the server, again and again, while clients wait for answers and workers work; KILLS says how often."""
 
 import random
 import signal
@@ -9,13 +9,14 @@ import grpc
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
+from tests.e2e.campaign import kills_each, seed
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.history import checked
 from tests.e2e.waiting import eventually, pause
 from tests.e2e.wire import TERMINAL, Wire
 
-SEED = 20_260_210
-ROUNDS = 30
+SEED = seed(20_260_210)
+KILLS = kills_each(10)
 CLIENTS = 4
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -23,10 +24,10 @@ _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 class Client:
     """Submits one keyed job after the other; an answer that never came is asked for again under its key."""
 
-    def __init__(self, wire: Wire, name: str, seed: int) -> None:
+    def __init__(self, wire: Wire, name: str, chance: int) -> None:
         self._wire = wire
         self._name = name
-        self._draw = random.Random(seed)
+        self._draw = random.Random(chance)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
         self.acknowledged: dict[str, str] = {}
@@ -116,15 +117,15 @@ class Siege:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_thirty_kills_lose_nothing_that_was_acknowledged(fleet: Fleet, tmp_path: Path) -> None:
-    """After 30 kills with answers in flight every acknowledged job is there, ended once, under its key."""
+@pytest.mark.timeout(240 + 10 * KILLS)
+def test_kills_lose_nothing_that_was_acknowledged(fleet: Fleet, tmp_path: Path) -> None:
+    """After kills with answers in flight every acknowledged job is there, ended once, under its key."""
     siege = Siege(fleet)
     for client in siege.clients:
         client.start()
     try:
         valid = 0
-        while valid < ROUNDS:
+        while valid < KILLS:
             valid += siege.kill_once()
     finally:
         siege.settle()
@@ -146,7 +147,7 @@ def test_server_killed_while_it_starts_loses_nothing(fleet: Fleet) -> None:
     ids = [wire.new(key=str(number)) for number in range(20)]
     server.kill()
     draw = random.Random(SEED)
-    for _ in range(8):
+    for _ in range(max(4, KILLS // 3)):
         starting = fleet.start("server", "--data", "data", "--port", "0")
         pause(draw.uniform(0.2, 0.8))
         starting.signal(signal.SIGKILL)
