@@ -10,6 +10,7 @@ import typer
 from holdfast import limits
 from holdfast.cli import job_search, job_watch
 from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, print_json, printable, printable_lines, say
 from holdfast.errors import DeadlineExceededError, ExitCode
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Submit jobs and look after them.", no_args_is_help=True)
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
-TimeoutS = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="Seconds to wait at most.")]
+TimeoutS = Annotated[
+    float,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Seconds to wait at most.", callback=counted),
+]
 
 
 @app.callback()
@@ -49,7 +53,12 @@ def submit(
     delay_s: Annotated[
         float,
         typer.Option(
-            "--delay", min=0, max=limits.DELAY_MS_MAX / 1_000, metavar="SECONDS", help="Seconds before it is due."
+            "--delay",
+            min=0,
+            max=limits.DELAY_MS_MAX / 1_000,
+            metavar="SECONDS",
+            help="Seconds before it is due.",
+            callback=counted,
         ),
     ] = 0,
     request_id: Annotated[
@@ -72,6 +81,7 @@ def submit(
             max=limits.TIMEOUT_MS_MAX / 1_000,
             metavar="SECONDS",
             help="Seconds an attempt may run; 0: any.",
+            callback=counted,
         ),
     ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its result, as `holdfast job result` does.")] = False,

@@ -8,6 +8,7 @@ import typer
 
 from holdfast import limits
 from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, print_json, printable
 from holdfast.errors import InvalidArgumentError
 
@@ -77,6 +78,7 @@ def create(
             max=limits.TIMEOUT_MS_MAX / 1_000,
             metavar="SECONDS",
             help="Seconds an attempt may run; 0: any.",
+            callback=counted,
         ),
     ] = 0,
     label: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.connecting import Connect, Connection
+from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json
 
 #: Terminals that only print one line after the other.
@@ -15,7 +16,10 @@ _WITHOUT_SCREEN = ("dumb", "unknown")
 
 def top(
     interval_s: Annotated[
-        float, typer.Option("--interval", "-i", min=0.2, max=60, metavar="SECONDS", help="Between two looks.")
+        float,
+        typer.Option(
+            "--interval", "-i", min=0.2, max=60, metavar="SECONDS", help="Between two looks.", callback=counted
+        ),
     ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print it once, after two looks, and end.")] = False,
     connect: Connect = None,
