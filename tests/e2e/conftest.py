@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import Fleet, fleet_in
+from tests.e2e.loaded import LoadedProgram, loaded_program
 
 
 @pytest.fixture
@@ -13,3 +14,10 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     """Starts real processes in the test's own folder."""
     with fleet_in(tmp_path) as fleet:
         yield fleet
+
+
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[LoadedProgram]:
+    """The program, loaded once for all commands at a prompt."""
+    with loaded_program() as program:
+        yield program

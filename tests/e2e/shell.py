@@ -4,13 +4,24 @@ import contextlib
 import os
 import pty
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from tests.e2e.fleet import HOLDFAST, clean_environment
 from tests.e2e.waiting import DEADLINE_S
 
 Done = subprocess.CompletedProcess[str]
+
+
+class Running(Protocol):
+    """A process that was started."""
+
+    def kill(self) -> None:
+        """Ends it, if it has not ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status."""
 
 
 class Shell:
@@ -38,15 +49,8 @@ class Shell:
     ) -> tuple[int, str]:
         """Its exit code and everything that the terminal was sent; `then` is called once the awaited text is there."""
         ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            [*HOLDFAST, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=clean_environment({**self.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}),
-            cwd=self.folder,
-            start_new_session=True,
-        )
+        environment = {**self.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+        process = self._on_terminal(theirs, arguments, environment)
         os.close(theirs)
         try:
             os.write(ours, typed.encode())
@@ -56,6 +60,17 @@ class Shell:
             process.kill()
             process.wait()
             os.close(ours)
+
+    def _on_terminal(self, terminal: int, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Running:
+        return subprocess.Popen(
+            [*HOLDFAST, *arguments],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=clean_environment(environment),
+            cwd=self.folder,
+            start_new_session=True,
+        )
 
 
 def _read_all(terminal: int, awaited: str, then: Callable[[], object]) -> str:

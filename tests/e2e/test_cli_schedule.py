@@ -1,11 +1,13 @@
 """`holdfast schedule` against a running server."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import Fleet, fleet_in
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
 
@@ -48,13 +50,22 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where one server without a worker is, for all who leave it without schedules."""
+    with fleet_in(tmp_path_factory.mktemp("schedules")) as fleet:
+        yield fleet.server()[0].ready()["grpc"]
+
+
 @pytest.fixture
-def shell(fleet: Fleet) -> Shell:
-    """A prompt beside a server without a worker, in the zone of New York."""
-    program, _ = fleet.server()
-    shell = Shell(fleet.folder, program.ready()["grpc"])
+def shell(loaded: LoadedProgram, fleet: Fleet, server: str) -> Iterator[Shell]:
+    """A prompt beside a server without a worker and without schedules, in the zone of New York."""
+    shell = LoadedShell(loaded, fleet.folder, server)
     shell.environment["TZ"] = "America/New_York"
-    return shell
+    assert told(shell, "list") == []
+    yield shell
+    for one in told(shell, "list"):
+        assert shell.run("schedule", "delete", one["name"]).returncode == 0
 
 
 def told(shell: Shell, *arguments: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
@@ -204,11 +215,11 @@ def test_errors_say_what_to_do(shell: Shell) -> None:
     assert told(shell, "list") == []
 
 
-def test_schedules_of_a_directory_need_no_server(shell: Shell, fleet: Fleet) -> None:
+def test_schedules_of_a_directory_need_no_server(loaded: LoadedProgram, fleet: Fleet) -> None:
     """A command that finds nobody there serves the directory for its own length."""
     program, _ = fleet.server(data="jobs")
     assert program.stop() == 0
-    shell.environment["HOLDFAST_CONNECT"] = str(fleet.folder / "jobs")
+    shell = LoadedShell(loaded, fleet.folder, str(fleet.folder / "jobs"))
     assert told(shell, "create", "later", "--every", "1h", "--type", "echo")["every_ms"] == 3_600_000
     assert [one["name"] for one in told(shell, "list")] == ["later"]
 
@@ -231,11 +242,11 @@ def report(kind: str) -> str:
 """
 
 
-def test_worker_sets_the_schedules_of_its_app_where_it_works(fleet: Fleet) -> None:
+def test_worker_sets_the_schedules_of_its_app_where_it_works(loaded: LoadedProgram, fleet: Fleet) -> None:
     """Before it is ready: with `up -A`, and once more by another worker, which changes nothing."""
     (fleet.folder / "timed.py").write_text(APP)
     program, _ = fleet.up("-A", "timed:app")
-    shell = Shell(fleet.folder, program.ready()["grpc"])
+    shell = LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
     first = eventually(lambda: told(shell, "list"), lambda found: len(found) == 2)
     assert [(one["name"], one["type"], one["queue"]) for one in first] == [
         ("beat", "beat", "default"),
@@ -248,14 +259,14 @@ def test_worker_sets_the_schedules_of_its_app_where_it_works(fleet: Fleet) -> No
     assert told(shell, "show", "nightly") == first[1]
 
 
-def test_several_nodes_keep_each_schedule_at_its_owner(fleet: Fleet) -> None:
+def test_several_nodes_keep_each_schedule_at_its_owner(loaded: LoadedProgram, fleet: Fleet) -> None:
     """Set by whichever node owns its name, found and looked after through all of them."""
     (fleet.folder / "timed.py").write_text(APP)
     program = fleet.start(
         "up", "--topology", "monolith", "--nodes", "2", "--data", "nodes", "--port", "0", "-A", "timed:app"
     )
     line = program.ready()
-    shell = Shell(fleet.folder, line["grpc"])
+    shell = LoadedShell(loaded, fleet.folder, line["grpc"])
     names = eventually(lambda: [one["name"] for one in told(shell, "list")], lambda found: len(found) == 2)
     assert names == ["beat", "nightly"]
     beat = eventually(lambda: told(shell, "show", "beat"), lambda one: one["fired"] >= 2)

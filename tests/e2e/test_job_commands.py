@@ -8,17 +8,18 @@ import pytest
 
 from holdfast.proto import taskqueue_public_pb2
 from tests.e2e.fleet import Fleet, fleet_in
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Done, Shell
 
 Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Shell]:
     """A prompt beside one server with a worker."""
     folder: Path = tmp_path_factory.mktemp("jobs")
     with fleet_in(folder) as fleet:
-        yield Shell(folder, fleet.start("up", "--port", "0", "--data", "jobs").ready()["grpc"])
+        yield LoadedShell(loaded, folder, fleet.start("up", "--port", "0", "--data", "jobs").ready()["grpc"])
 
 
 @pytest.fixture
@@ -102,6 +103,8 @@ def test_list_says_when_there_are_more(run: Run) -> None:
         (("submit", "echo", "--delay", "inf"), 2, "--delay"),
         (("submit", "echo", "--delay", "nan"), 2, "--delay"),
         (("submit", "echo", "--job-timeout", "1e300"), 2, "--job-timeout"),
+        (("submit", "echo", "--job-timeout", "nan"), 2, "--job-timeout"),
+        (("submit", "echo", "--wait", "--timeout", "nan"), 2, "--timeout"),
         (("submit", "echo", "--max-attempts", "99999999999"), 2, "--max-attempts"),
         (("submit", "echo", "--request-id", "\udcff"), 2, "surrogates not allowed"),
         (("watch", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
@@ -132,12 +135,12 @@ def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
     assert "holdfast up" in done.stderr
 
 
-def test_directory_that_nobody_serves_is_opened_by_the_command(fleet: Fleet) -> None:
+def test_directory_that_nobody_serves_is_opened_by_the_command(loaded: LoadedProgram, fleet: Fleet) -> None:
     """Whoever has stopped everything still sees the jobs, submits more, and leaves the directory to the next one."""
     server, wire = fleet.server(data="left")
     first = wire.new()
     server.kill()
-    shell = Shell(fleet.folder)
+    shell = LoadedShell(loaded, fleet.folder)
     second = shell.run("job", "submit", "echo", "--connect", "left").stdout.strip()
     assert ids(shell.run("job", "list", "--json", "--connect", "left")) == [second, first]
     assert fleet.server(data="left")[1].status(first).status == taskqueue_public_pb2.QUEUED

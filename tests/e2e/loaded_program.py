@@ -1,0 +1,107 @@
+"""The program, loaded and waiting: for every command that it is sent it forks, and the copy is that command's process.
+
+It is told of a command, and given its three streams and a line for the answer, over the socket that is its standard
+input; the answer is the pid, and later how the command ended. It ends with whoever has the other end of that socket.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from typing import Any, NoReturn, TextIO
+
+from holdfast.cli import main
+
+#: What commands import when they run; nothing of it starts a thread, which no copy would have.
+MODULES = (
+    *("asyncio", "rich.console", "rich.live", "rich.progress", "rich.text", "uuid", "tempfile"),
+    *("holdfast.cli.screen", "holdfast.client.grpc_carrier", "holdfast.client.remote", "holdfast.client.routed"),
+    *("holdfast.client.socket_carrier", "holdfast.gateway.tokens", "holdfast.topology.backing_up"),
+    *("holdfast.topology.restoring", "holdfast.topology.serving", "holdfast.worker.failures"),
+)
+_REQUEST_BYTES = 1 << 17
+#: Three streams and the line for the answer.
+_DESCRIPTORS = 4
+_ERRORS = 2
+
+
+def serve(line: socket.socket) -> int:
+    """Forks for each command until nobody asks any more; in a copy, runs its command."""
+    for name in MODULES:
+        importlib.import_module(name)
+    assert threading.active_count() == 1
+    gc.freeze()  # no copy looks through what all of them share
+    while True:
+        asked, descriptors, _, _ = socket.recv_fds(line, _REQUEST_BYTES, _DESCRIPTORS)
+        if not asked:
+            return 0
+        if os.fork() == 0:
+            line.close()
+            return answer(json.loads(asked), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # those who have answered
+                pass
+
+
+def answer(request: dict[str, Any], descriptors: list[int]) -> int:
+    """Starts the command, tells its pid, and how it ended."""
+    *streams, back = descriptors
+    pid = os.fork()
+    if pid == 0:
+        os.close(back)
+        become(request, streams)
+        end(main())
+    for stream in (*streams, *range(len(streams))):
+        os.close(stream)
+    os.write(back, f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    os.write(back, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def become(request: dict[str, Any], streams: list[int]) -> None:
+    """Takes on everything that a process is given at its start."""
+    if request["has_session"]:
+        os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    sys.argv[1:] = request["arguments"]
+    sys.stdin = _opened(0, sys.__stdin__)
+    sys.stdout = _opened(1, sys.__stdout__)
+    sys.stderr = _opened(_ERRORS, sys.__stderr__)
+
+
+def end(status: int) -> NoReturn:
+    """As Python ends, but for taking apart all that was loaded, which would be most of the work."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _opened(number: int, like: TextIO | None) -> TextIO:
+    """A standard stream as Python opens it."""
+    assert like is not None
+    stream = open(number, "r" if number == 0 else "w", encoding=like.encoding, errors=like.errors, closefd=False)  # noqa: SIM115
+    if number > 0:
+        is_prompt = number == _ERRORS or stream.isatty()
+        stream.reconfigure(line_buffering=is_prompt, write_through=bool(os.environ.get("PYTHONUNBUFFERED")))
+    return stream
+
+
+if __name__ == "__main__":
+    sys.exit(serve(socket.socket(fileno=os.dup(0))))
