@@ -60,11 +60,32 @@ class Up:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for the questions that change nothing."""
+    """One for the questions that change nothing, and for the last one, which ends it."""
     folder = tmp_path_factory.mktemp("up")
     (folder / "shop.py").write_text(APP)
     with fleet_in(folder) as fleet:
         yield Up(fleet, "--app", "shop:app", WORKER_ID="w-1")
+
+
+class Keeping:
+    """One topology with a directory, and those that follow it there."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.folder = fleet.folder
+        self.up = self.start()
+
+    def start(self) -> Up:
+        """The next one."""
+        self.up = Up(self._fleet, "--data", "kept", "--heartbeat-ms", "100", "--worker-timeout-ms", "1000")
+        return self.up
+
+
+@pytest.fixture(scope="module")
+def keeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeping]:
+    """One for those who break it, one after the other; the last one ends it."""
+    with fleet_in(tmp_path_factory.mktemp("keeping")) as fleet:
+        yield Keeping(fleet)
 
 
 def variables_of(pid: int) -> dict[str, str]:
@@ -121,9 +142,9 @@ def test_services_know_their_callers(shared: Up) -> None:
         assert code.name == ("UNIMPLEMENTED" if role == "gateway" else "UNAUTHENTICATED")
 
 
-def test_stop_ends_everything_in_good_order(fleet: Fleet) -> None:
+def test_stop_ends_everything_in_good_order(shared: Up) -> None:
     """The worker finishes what it runs, then the others end, and nothing is left."""
-    up = Up(fleet)
+    up = shared
     pids = up.pids()
     job_id = up.wire.new(ms=300)
     up.wire.wait_for(job_id, public.RUNNING)
@@ -134,6 +155,56 @@ def test_stop_ends_everything_in_good_order(fleet: Fleet) -> None:
     assert sorted(order[:2]) == ["coordinator", "gateway"]
     assert sorted(order[2:]) == ["job", "queue", "result"]
     assert up.program.lines("role_died") == []
+
+
+def test_killed_roles_come_back_where_they_were(keeping: Keeping) -> None:
+    """Each is started again on its old port, and jobs that were accepted are run."""
+    up = keeping.up
+    for role in ROLES:
+        job_id = up.wire.new(ms=20)
+        old = up.pids()[role]
+        os.kill(old, signal.SIGKILL)
+        up.replaced(role, old)
+        ends(up.wire, job_id)
+
+
+def ends(wire: Wire, job_id: str) -> None:
+    """Waits until the job is done, whoever is away meanwhile."""
+    eventually(lambda: _status(wire, job_id), lambda found: found == public.DONE, what="the end of the job")
+
+
+def _status(wire: Wire, job_id: str) -> int | None:
+    """A job's status; None while somebody who knows it is away."""
+    try:
+        return wire.status(job_id, timeout_s=5).status
+    except grpc.RpcError:
+        return None
+
+
+def test_jobs_are_there_after_a_restart(keeping: Keeping) -> None:
+    """With a directory each owner keeps its part; the next start has all of it, with other tokens."""
+    first = keeping.up
+    job_id = first.wire.new(size=3)
+    first.wire.wait_for(job_id)
+    tokens = {variables_of(first.pids()["gateway"])["SERVICE_TOKEN"]}
+    assert first.program.stop() == 0
+    assert {path.name for path in (keeping.folder / "kept").iterdir()} == {"job", "queue", "result"}
+    second = keeping.start()
+    tokens.add(variables_of(second.pids()["gateway"])["SERVICE_TOKEN"])
+    assert second.wire.result(job_id).output_bytes == b"..."
+    assert len(tokens) == 2
+
+
+def test_no_process_survives_a_killed_supervisor(keeping: Keeping) -> None:
+    """Kill -9 of `holdfast up` takes all six with it."""
+    up = keeping.up
+    pids = [*up.pids().values()]
+    assert len(pids) == 6
+    up.program.kill()
+    try:
+        eventually(lambda: all(is_gone(pid) for pid in pids), what="the end of its children")
+    finally:
+        kill_all(pids)
 
 
 def test_terminal_is_told_who_is_waited_for(fleet: Fleet) -> None:
@@ -154,58 +225,6 @@ def test_terminal_is_told_who_is_waited_for(fleet: Fleet) -> None:
     assert b"holdfast: waiting for job, queue, result\r\n" in text
     assert re.search(rb"holdfast: waiting for [a-z, ]*worker\r\n", text)  # others may have come at the same instant
     assert b'"event"' not in text
-
-
-def test_no_process_survives_a_killed_supervisor(fleet: Fleet) -> None:
-    """Kill -9 of `holdfast up` takes all six with it."""
-    up = Up(fleet)
-    pids = [*up.pids().values()]
-    assert len(pids) == 6
-    up.program.kill()
-    try:
-        eventually(lambda: all(is_gone(pid) for pid in pids), what="the end of its children")
-    finally:
-        kill_all(pids)
-
-
-def test_killed_roles_come_back_where_they_were(fleet: Fleet) -> None:
-    """Each is started again on its old port, and jobs that were accepted are run."""
-    up = Up(fleet, "--data", "kept", "--heartbeat-ms", "100", "--worker-timeout-ms", "1000")
-    for role in ROLES:
-        job_id = up.wire.new(ms=20)
-        old = up.pids()[role]
-        os.kill(old, signal.SIGKILL)
-        up.replaced(role, old)
-        ends(up.wire, job_id)
-    assert up.program.stop() == 0
-
-
-def ends(wire: Wire, job_id: str) -> None:
-    """Waits until the job is done, whoever is away meanwhile."""
-    eventually(lambda: _status(wire, job_id), lambda found: found == public.DONE, what="the end of the job")
-
-
-def _status(wire: Wire, job_id: str) -> int | None:
-    """A job's status; None while somebody who knows it is away."""
-    try:
-        return wire.status(job_id, timeout_s=5).status
-    except grpc.RpcError:
-        return None
-
-
-def test_jobs_are_there_after_a_restart(fleet: Fleet, tmp_path: Path) -> None:
-    """With a directory each owner keeps its part; the next start has all of it, with other tokens."""
-    first = Up(fleet, "--data", "kept")
-    job_id = first.wire.new(size=3)
-    first.wire.wait_for(job_id)
-    tokens = {variables_of(first.pids()["gateway"])["SERVICE_TOKEN"]}
-    assert first.program.stop() == 0
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"job", "queue", "result"}
-    second = Up(fleet, "--data", "kept")
-    tokens.add(variables_of(second.pids()["gateway"])["SERVICE_TOKEN"])
-    assert second.wire.result(job_id).output_bytes == b"..."
-    assert len(tokens) == 2
-    assert second.program.stop() == 0
 
 
 def test_app_that_is_not_there_ends_everything(fleet: Fleet) -> None:
