@@ -6,6 +6,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ class LedgerCore:
         self._disk = OsDisk(Path(settings.data))
         recovered = recover(
             self._disk,
-            JournalConfig(segment_bytes=settings.segment_bytes, digest_version=DIGEST_VERSION),
+            _journal_config(settings.segment_bytes),
             LedgerConfig(settings.aging_ms, settings.dedup_keys_max),
             now_ms=self._clock.wall_ms(),
             new_cluster_id=secrets.token_bytes(16),
@@ -190,3 +191,9 @@ class LedgerCore:
             self._maker = SnapshotProcess(asyncio.get_running_loop(), settings.data)
             config = KeeperConfig(settings.snapshot_bytes, settings.history_ms)
             SnapshotKeeper(self.coordinator, self.journal, self._disk, self._maker, config)
+
+
+def _journal_config(segment_bytes: int) -> JournalConfig:
+    """Never is more reserved ahead of need than a file is large."""
+    config = JournalConfig(segment_bytes=segment_bytes, digest_version=DIGEST_VERSION)
+    return replace(config, extent_bytes=min(config.extent_bytes, segment_bytes))

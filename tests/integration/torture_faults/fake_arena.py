@@ -9,6 +9,7 @@ from pathlib import Path
 
 from holdfast.lab.history.records import Record
 from holdfast.lab.torture.faults.clockwork import FileClock
+from holdfast.lab.torture.faults.disks import SmallDisk
 from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
 
 SLEEPING = ("sleep", "1000")
@@ -112,6 +113,9 @@ class BareArena:
     def expect(self, pid: int) -> None:
         self.expected.append(pid)
 
+    def no_room(self) -> int:
+        return 0
+
     def strange(self) -> list[str]:
         return []
 
@@ -166,6 +170,11 @@ class FullArena(BareArena):
     def __init__(self, folder: Path, seats: list[Seat]) -> None:
         super().__init__(folder, seats)
         self.islands: dict[str, Island] = {"w-1": NotedIsland()}
+        self._refused = 0
+
+    def no_room(self) -> int:
+        self._refused += isinstance(self.disk, SmallDisk) and self.disk.free_bytes() == 0
+        return self._refused
 
 
 def syncing(folder: Path) -> tuple[str, ...]:

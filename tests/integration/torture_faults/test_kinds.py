@@ -54,6 +54,7 @@ async def arena(tmp_path: Path) -> AsyncIterator[FullArena]:
             with SmallDisk(tmp_path / "small", 1 << 20) as disk:
                 made.proxies, made.engines, made.disk = {"clients": proxy}, [engine], disk
                 made.clock = SteppedClock(tmp_path / "clock")
+                (disk.path / "data").write_bytes(b"something")
                 await until(lambda: all(seat.is_ready() for seat in seats) and (tmp_path / "journal").exists())
                 yield made
     finally:

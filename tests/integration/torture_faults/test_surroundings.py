@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import SystemClock, system_clock
-from holdfast.lab.torture.faults import namespaces, tracing
+from holdfast.lab.torture.faults import namespaces, surroundings, tracing
 from holdfast.lab.torture.faults.clockwork import FileClock
 from holdfast.lab.torture.faults.disks import SmallDisk
 from holdfast.lab.torture.faults.namespaces import Namespace
 from holdfast.lab.torture.faults.proxy import TcpProxy
-from holdfast.lab.torture.faults.surroundings import SlowDisk
+from holdfast.lab.torture.faults.surroundings import FullDisk, SlowDisk
 from holdfast.lab.torture.ports import NotNowError
 from tests.e2e.waiting import eventually
 from tests.integration.conftest import Start
@@ -125,6 +125,18 @@ def test_small_disk_is_full_and_heals(tmp_path: Path) -> None:
             assert (disk.path / "new").write_bytes(bytes(1 << 20)) == 1 << 20
     assert not os.path.ismount(disk.path)
     disk.close()
+
+
+async def test_full_disk_that_nobody_feels_is_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has room reserved goes on as if nothing were; there is room again afterwards."""
+    monkeypatch.setattr(surroundings, "_USED_UP_S", 0.01)
+    arena = BareArena(tmp_path, [])
+    with SmallDisk(tmp_path / "small", 1 << 20) as disk:
+        skip_if(disk.no_filling)
+        arena.disk = disk
+        with pytest.raises(NotNowError):
+            await FullDisk().fire(arena, random.Random(7))
+        assert disk.free_bytes() > 0
 
 
 def test_disk_that_is_still_in_use_is_unmounted(tmp_path: Path) -> None:

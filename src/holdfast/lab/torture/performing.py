@@ -2,10 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError
 from holdfast.lab.check.judging import judge
 from holdfast.lab.check.rendering import render
 from holdfast.lab.check.ruling import Verdict
@@ -14,11 +15,19 @@ from holdfast.lab.torture.arenas import TOPOLOGIES, arena_of
 from holdfast.lab.torture.faults.kinds import FAULTS
 from holdfast.lab.torture.faults.own_mounts import have_own_mounts
 from holdfast.lab.torture.running import Settings, Tell, Torture, TortureError
+from holdfast.topology import postgres_programs, zookeeper_programs
 
 ALL = "all"
 #: A few seconds, and a week.
 MINUTES_MIN, MINUTES_MAX = 0.05, 10_080.0
 INTERRUPTED = "somebody ended it"
+_NO_DATA = Path(os.devnull, "data")
+
+#: What a topology stands on: its name, the package that brings it, and who looks for it.
+_ENGINES: Mapping[str, tuple[str, str, Callable[[], object]]] = {
+    "pipeline": ("PostgreSQL", "postgresql", lambda: postgres_programs.find_programs(_NO_DATA)),
+    "zookeeper": ("ZooKeeper", "zookeeper", zookeeper_programs.find_programs),
+}
 
 
 def faults_of(text: str) -> Sequence[str]:
@@ -33,9 +42,18 @@ def faults_of(text: str) -> Sequence[str]:
 
 
 def checked_topology(name: str) -> str:
-    """One that there is."""
+    """One that there is, and that can be started on this machine."""
     if name not in TOPOLOGIES:
         raise InvalidArgumentError(f"expected --topology to be one of {', '.join(TOPOLOGIES)}; got {name!r}")
+    if name in _ENGINES:
+        engine, package, find = _ENGINES[name]
+        try:
+            find()
+        except FailedPreconditionError:
+            raise FailedPreconditionError(
+                f"{name} needs {engine}, which is not on this machine: apt-get install {package}",
+                reason="ENGINE_MISSING",
+            ) from None
     return name
 
 

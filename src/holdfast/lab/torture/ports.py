@@ -163,6 +163,10 @@ class Arena(Protocol):
         """Somebody is about to kill that process: its end is no surprise."""
         ...
 
+    def no_room(self) -> int:
+        """How often somebody was refused something so far because no room was left on the disk."""
+        ...
+
     def strange(self) -> list[str]:
         """What went wrong that no fault explains: bugs that were logged, processes that ended by themselves."""
         ...

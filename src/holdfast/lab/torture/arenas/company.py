@@ -38,6 +38,10 @@ class Company:
         found.read()
         return found
 
+    def no_room(self) -> int:
+        """How often any of them has refused something for want of room on the disk."""
+        return sum(self.log(program).no_room for program in self.programs)
+
     def strange(self) -> list[str]:
         """Odd lines, bugs, and who ended by itself."""
         lines = list(self._deaths.strange)

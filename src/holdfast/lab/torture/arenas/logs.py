@@ -1,4 +1,4 @@
-"""What processes log, read once while it grows: who is ready, who has died, and what should not be there.
+"""What processes log, read once while it grows: who is ready, who has died, who had no room, what should not be there.
 
 Several processes may share a file; each line is written in one piece.
 """
@@ -11,6 +11,8 @@ import msgspec
 _WORDS_MAX = 400
 #: How a program says why it cannot begin.
 REFUSAL = "holdfast: "
+#: Why something was refused that a full disk has no room for.
+_NO_ROOM = "NO_SPACE"
 
 
 class Log:
@@ -21,6 +23,7 @@ class Log:
         self._read_bytes = 0
         self.lines: dict[str, list[dict[str, Any]]] = {}
         self.refusals: list[str] = []
+        self.no_room = 0
         self.strange: list[str] = []
 
     def read(self) -> None:
@@ -50,6 +53,7 @@ class Log:
             self.strange.append(f"{self.path.name}: {text}")
             return
         event = str(record.get("event"))
+        self.no_room += record.get("reason") == _NO_ROOM
         if event == "bug":
             self.strange.append(f"{self.path.name}: {text}")
         if event in KEPT:

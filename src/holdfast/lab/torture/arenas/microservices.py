@@ -49,6 +49,7 @@ def microservices(folder: Path, app: str) -> UpArena:
             read=_read,
             pinned=("job",),
             is_forgetful=True,
+            is_thrifty=True,
         ),
     )
 

@@ -19,6 +19,10 @@ class OwnArena:
         """A fault is about to kill this process."""
         self._grounds.deaths.expect(pid)
 
+    def no_room(self) -> int:
+        """How often somebody was refused something because the disk was full."""
+        return self._company.no_room()
+
     def strange(self) -> list[str]:
         """What went wrong that no fault explains."""
         return self._company.strange()

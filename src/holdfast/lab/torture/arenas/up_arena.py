@@ -44,6 +44,8 @@ class Plan:
     pinned: Sequence[str] = ()
     #: Whether it forgets what ended a day ago, whatever it is told.
     is_forgetful: bool = False
+    #: Whether it has so much room reserved that no full disk is felt while a fault lasts.
+    is_thrifty: bool = False
     results_apart: bool = False
 
 
@@ -72,7 +74,7 @@ class UpArena:
         self._plan = plan
         self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
         self.results_apart = plan.results_apart
-        self._grounds = Grounds(folder, app, has_small_disk=True)
+        self._grounds = Grounds(folder, app, has_small_disk=not plan.is_thrifty)
         self.folder = self._grounds.folder
         self._ports = Ports(plan.ports + plan.doors + 2)
         served, roads = self._ports.addresses[: plan.ports + 1], self._ports.addresses[plan.ports + 1 :]
@@ -123,6 +125,10 @@ class UpArena:
     def expect(self, pid: int) -> None:
         """A fault is about to kill this process."""
         self._grounds.deaths.expect(pid)
+
+    def no_room(self) -> int:
+        """How often somebody was refused something because the disk was full."""
+        return self._company.no_room()
 
     def strange(self) -> list[str]:
         """What went wrong that no fault explains."""

@@ -10,10 +10,12 @@ from pathlib import Path
 from holdfast.lab.torture.faults import tracing
 from holdfast.lab.torture.faults.targets import called, some_time
 from holdfast.lab.torture.faults.watching import felt
-from holdfast.lab.torture.ports import Arena, NotNowError
+from holdfast.lab.torture.ports import Arena, Disk, NotNowError
 
 _SYNC_S = (0.01, 0.6)
 _TOP_UP_S = 0.1
+#: Nobody feels a full disk before what was reserved on it is used up.
+_USED_UP_S = 60.0
 #: A tracer takes a moment to come and go: less would hardly be noticed.
 _SLOW_S = (0.5, 6.0)
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
@@ -30,7 +32,7 @@ class FullDisk:
     def lacking(self, arena: Arena) -> str:
         """Why it cannot be fired."""
         if arena.disk is None:
-            return f"the data of {arena.topology} is on no disk of its own"
+            return f"{arena.topology} has no disk that is full soon enough to be felt"
         return arena.disk.no_filling
 
     async def fire(self, arena: Arena, draw: random.Random) -> str:
@@ -38,18 +40,26 @@ class FullDisk:
         disk = arena.disk
         assert disk is not None, "see lacking"
         seconds = some_time(draw)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
+        before = arena.no_room()
         try:
             disk.fill()
-            # Again and again: whoever deletes something makes room.
-            while (left_s := end - loop.time()) > 0:
-                await asyncio.sleep(min(left_s, _TOP_UP_S))
-                with suppress(NotNowError):  # it was full, and will be again
-                    disk.fill()
+            filling = asyncio.create_task(_top_up(disk))
+            try:
+                await felt(arena.no_room, before, seconds, "the disk", _USED_UP_S)
+            finally:
+                filling.cancel()
+                await asyncio.wait([filling])
         finally:
             disk.free()
-        return f"full for {seconds:.1f} s"
+        return f"full for {seconds:.1f} s, felt {arena.no_room() - before} times"
+
+
+async def _top_up(disk: Disk) -> None:
+    """Again and again: whoever deletes something makes room."""
+    while True:
+        await asyncio.sleep(_TOP_UP_S)
+        with suppress(NotNowError):  # it was full, and will be again
+            disk.fill()
 
 
 class SlowDisk:

@@ -21,8 +21,8 @@ async def until(is_so: Callable[[], bool], within_s: float) -> bool:
     return True
 
 
-async def felt(count: Callable[[], int], before: int, seconds: float, whom: str) -> None:
+async def felt(count: Callable[[], int], before: int, seconds: float, whom: str, longer_s: float | None = None) -> None:
     """Lets a fault last, and longer if nobody has felt it by then; `NotNowError` if nobody does."""
     await asyncio.sleep(seconds)
-    if not await until(lambda: count() > before, FELT_S):
+    if not await until(lambda: count() > before, FELT_S if longer_s is None else longer_s):
         raise NotNowError(f"{whom}: nobody has felt it")
