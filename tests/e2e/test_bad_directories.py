@@ -1,6 +1,7 @@
 """Directories and settings that no server should start from: said plainly, changing nothing."""
 
 import os
+import shutil
 import zlib
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program
+from tests.e2e.loaded import LoadedProgram
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.test_full_disk import mounted
 
 FRAME_MAGIC_OFFSET = 512
@@ -16,13 +19,26 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
 
 
 @pytest.fixture
-def data(fleet: Fleet, tmp_path: Path) -> Path:
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.fixture(scope="module")
+def whole(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with twenty jobs in twenty frames, closed in good order."""
-    server, wire = fleet.server()
-    for number in range(20):
-        wire.new(key=str(number))
-    server.stop()
-    return tmp_path / "data"
+    with loaded_fleet_in(tmp_path_factory.mktemp("whole"), loaded) as fleet:
+        server, wire = fleet.server()
+        for number in range(20):
+            wire.new(key=str(number))
+        assert server.stop() == 0
+        return fleet.folder / "data"
+
+
+@pytest.fixture
+def data(whole: Path, tmp_path: Path) -> Path:
+    """Such a directory, to be damaged."""
+    return shutil.copytree(whole, tmp_path / "data")
 
 
 def refused_start(fleet: Fleet, data: Path | str, *arguments: str, **environment: str) -> Program:

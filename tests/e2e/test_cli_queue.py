@@ -7,15 +7,22 @@ from typing import Any
 import pytest
 
 from tests.e2e.fleet import Fleet
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
 
 
 @pytest.fixture
-def shell(fleet: Fleet) -> Shell:
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.fixture
+def shell(loaded: LoadedProgram, fleet: Fleet) -> Shell:
     """A prompt beside a server without a worker."""
     program, _ = fleet.server()
-    return Shell(fleet.folder, program.ready()["grpc"])
+    return LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
 
 
 @pytest.fixture

@@ -50,6 +50,12 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
 ]
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where one server without a worker is, for all who leave it without schedules."""

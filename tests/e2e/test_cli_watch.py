@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests.e2e.fleet import Fleet, stable_port
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
 
@@ -35,10 +36,16 @@ app = App()
 
 
 @pytest.fixture
-def shell(fleet: Fleet) -> Shell:
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.fixture
+def shell(loaded: LoadedProgram, fleet: Fleet) -> Shell:
     """A prompt beside a server whose workers speak often."""
     program, _ = fleet.server("--heartbeat-ms", "50")
-    return Shell(fleet.folder, program.ready()["grpc"])
+    return LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
 
 
 def start_worker(fleet: Fleet, shell: Shell, *arguments: str) -> None:
@@ -98,11 +105,11 @@ def test_nothing_is_a_word_at_a_terminal(shell: Shell) -> None:
     assert shell.at_terminal("job", "list") == (0, "no jobs\r\n")
 
 
-def test_up_runs_the_jobs_of_an_app(fleet: Fleet) -> None:
+def test_up_runs_the_jobs_of_an_app(loaded: LoadedProgram, fleet: Fleet) -> None:
     """Server, worker and app in one command."""
     (fleet.folder / "steps.py").write_text(STEPS)
     program, _ = fleet.up("-A", "steps:app")
-    shell = Shell(fleet.folder, program.ready()["grpc"])
+    shell = LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
     (fleet.folder / "go").touch()
     assert shell.run("job", "submit", "steps", "go", "--wait").returncode == 0
 
@@ -116,11 +123,11 @@ def test_up_ends_with_an_app_that_cannot_be_had(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("way", ["address", "directory"])
-def test_waiting_outlasts_a_server_that_is_killed(fleet: Fleet, way: str) -> None:
+def test_waiting_outlasts_a_server_that_is_killed(loaded: LoadedProgram, fleet: Fleet, way: str) -> None:
     """Whoever waits for a job, or watches it, gets its end from the server that is started after the first one."""
     port = stable_port()
     program, _ = fleet.server(port=port)
-    shell = Shell(fleet.folder, "data" if way == "directory" else program.ready()["grpc"])
+    shell = LoadedShell(loaded, fleet.folder, "data" if way == "directory" else program.ready()["grpc"])
     waiting = fleet.start("job", "submit", "echo", "kept", "--wait", **shell.environment)
     job_id = eventually(lambda: waiting.log).strip()
     watching = fleet.start("job", "watch", job_id, **shell.environment)

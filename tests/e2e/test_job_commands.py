@@ -14,6 +14,12 @@ from tests.e2e.shell import Done, Shell
 Run = Callable[..., Done]
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Shell]:
     """A prompt beside one server with a worker."""
