@@ -43,7 +43,10 @@ def main(arguments: list[str]) -> int:
 
 def _minutes(text: str) -> float:
     """A time in which something can be tried: a run without one would find nothing, and say so."""
-    minutes = float(text)
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
     if not 0 < minutes < math.inf:
         raise argparse.ArgumentTypeError(f"expected some minutes, more than 0, got {text!r}")
     return minutes

@@ -14,7 +14,7 @@ from tests.fuzz.__main__ import main
         (["--target", "nonsense"], "invalid choice: 'nonsense'"),
         (["--minutes", "0"], "expected some minutes, more than 0, got '0'"),
         (["--minutes", "nan"], "expected some minutes, more than 0, got 'nan'"),
-        (["--minutes", "soon"], "argument --minutes: invalid"),
+        (["--minutes", "soon"], "expected some minutes, more than 0, got 'soon'"),
         (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
         (["--replay", "x"], "--replay needs --target"),
         (["--target", "urls", "--replay", "no/such/file"], "there is no file 'no/such/file' to replay"),

@@ -65,24 +65,24 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     """Takes the files out."""
-    _, folder = _folder()
-    archive, into = folder / "backup.tar", folder / "into"
+    place = _folder()[1] / "place"
+    archive, into = place / "backup.tar", place / "into"
+    into.mkdir(parents=True)
     archive.write_bytes(data)
-    into.mkdir()
     try:
         unpack(archive, into)
     except NotABackupError as error:
         assert str(archive) in error.message
     finally:
         try:
-            _check(folder, into)
+            _check(place, into)
         finally:
-            shutil.rmtree(into)
+            shutil.rmtree(place)
 
 
-def _check(folder: Path, into: Path) -> None:
+def _check(place: Path, into: Path) -> None:
     """Whatever became of it, there is nothing but plain files of their owner's, where they belong."""
-    assert sorted(path.name for path in folder.iterdir()) == ["backup.tar", "into"]
+    assert sorted(path.name for path in place.iterdir()) == ["backup.tar", "into"]
     for path in into.iterdir():
         assert path.is_file()
         assert not path.is_symlink()
