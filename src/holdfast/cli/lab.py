@@ -165,11 +165,11 @@ def torture(
     )
     say(f"SEED={drawn}: {topology} for {minutes:g} minutes, into {folder}")
     early = asyncio.run(_until_stopped(performing.perform(settings, say)))
+    if early:
+        say(f"the run ended early: {early}")
     verdict = performing.conclude(folder, early)
     print(render(verdict))
     print(f"report: {folder / report.REPORT}; the folder has {report.size_of(folder)}")
-    if early:
-        say(f"the run ended early: {early}")
     if early == performing.INTERRUPTED and verdict.status is not Status.BROKEN:
         raise KeyboardInterrupt
     statuses = {Status.KEPT: ExitCode.DONE, Status.BROKEN: ExitCode.JOB_FAILED}

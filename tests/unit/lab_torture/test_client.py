@@ -1,6 +1,7 @@
 """What a client does, and what it writes down of it."""
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,6 +117,14 @@ async def test_every_call_is_written_down_with_what_became_of_it(
     assert isinstance(asked, Asked)
     assert isinstance(ended, kind)
     assert len(tally.strange) == isinstance(outcome, StrangeError | KeyError)
+
+
+async def test_what_cannot_be_written_down_is_not_asked() -> None:
+    """A history without room for a question would judge its answer as nobody's."""
+    asked = answering(Told(["job"]))
+    with Writer(Path("/dev/full")) as writer, pytest.raises(OSError, match="No space left"):
+        await Notebook("c", "grpc", writer, Tally()).submit([Drawer(1, "c").waiting()], asked)
+    assert inspect.getcoroutinestate(asked) == inspect.CORO_CLOSED
 
 
 async def test_call_that_is_given_up_is_unknown(tmp_path: Path) -> None:

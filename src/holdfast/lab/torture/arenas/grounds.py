@@ -60,6 +60,8 @@ class Grounds:
         kept = self.folder / "kept"
         try:
             shutil.copytree(self.data, kept, symlinks=True, ignore=_sockets)
+        except shutil.Error as error:
+            raise OSError(f"what was on the small disk cannot be kept: {error.args[0][0][2]}") from None
         finally:
             self.disk.close()
         self.data.rmdir()

@@ -2,7 +2,7 @@
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -43,7 +43,7 @@ class Notebook:
 
     async def submit(self, orders: Sequence[Order], asked: Awaitable[Told]) -> Told | None:
         """What became of a submit; None if it was refused as a whole; `LostError` if nobody knows."""
-        op = self._ask("submit", [order.wanted for order in orders])
+        op = self._ask("submit", asked, [order.wanted for order in orders])
         told = await self._outcome("submit", op, asked)
         if told is not None:
             self._writer.write(Answered(now_us(), op, told.ids, told.refusals, told.existing))
@@ -55,7 +55,7 @@ class Notebook:
 
     async def look(self, call: str, job_id: str, asked: Awaitable[Seen], wait_s: float = 0.0) -> Seen | None:
         """A job as it was seen; None if it was refused, a state of 0 if there is nothing to see yet."""
-        op = self._ask(call, job_id=job_id, deadline_s=DEADLINE_S + wait_s)
+        op = self._ask(call, asked, job_id=job_id, deadline_s=DEADLINE_S + wait_s)
         seen = await self._outcome(call, op, asked)
         if seen is not None:
             self._writer.write(Answered(now_us(), op, seen=[seen] if seen.state else []))
@@ -63,7 +63,7 @@ class Notebook:
 
     async def page(self, asked: Awaitable[Page]) -> Page | None:
         """A page of a list."""
-        op = self._ask("list")
+        op = self._ask("list", asked)
         page = await self._outcome("list", op, asked)
         if page is not None:
             self._writer.write(Answered(now_us(), op, seen=page.seen))
@@ -71,7 +71,7 @@ class Notebook:
 
     async def retry(self, job_id: str, asked: Awaitable[str]) -> str | None:
         """The id of the new job; None if it was refused."""
-        op = self._ask("retry", job_id=job_id)
+        op = self._ask("retry", asked, job_id=job_id)
         new_id = await self._outcome("retry", op, asked)
         if new_id is not None:
             self._writer.write(Answered(now_us(), op, [new_id]))
@@ -79,7 +79,7 @@ class Notebook:
 
     async def do(self, call: str, asked: Awaitable[object], deadline_s: float = DEADLINE_S) -> bool:
         """Whatever has nothing to be seen; False if it was refused. A deadline of 0 is none: several may be asked."""
-        op = self._ask(call, deadline_s=deadline_s)
+        op = self._ask(call, asked, deadline_s=deadline_s)
         is_done = await self._outcome(call, op, _done(asked)) is not None
         if is_done:
             self._writer.write(Answered(now_us(), op))
@@ -93,11 +93,24 @@ class Notebook:
         self._tally.ended_us = now_us()
         return True
 
-    def _ask(self, call: str, wanted: Sequence[Wanted] = (), job_id: str = "", deadline_s: float = DEADLINE_S) -> str:
+    def _ask(
+        self,
+        call: str,
+        asked: Awaitable[object],
+        wanted: Sequence[Wanted] = (),
+        job_id: str = "",
+        deadline_s: float = DEADLINE_S,
+    ) -> str:
+        """Written down before it is sent; what cannot be written down is not asked."""
         self._count += 1
         op = f"{self._client}/{self._count}"
         deadline_ms = round(deadline_s * 1_000)
-        self._writer.write(Asked(now_us(), op, self._client, call, self._via, list(wanted), job_id, deadline_ms))
+        try:
+            self._writer.write(Asked(now_us(), op, self._client, call, self._via, list(wanted), job_id, deadline_ms))
+        except OSError:
+            if isinstance(asked, Coroutine):
+                asked.close()
+            raise
         return op
 
     async def _outcome(self, call: str, op: str, asked: Awaitable[T]) -> T | None:
