@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
@@ -18,10 +18,34 @@ from tests.e2e.wire import Wire
 HOLDFAST = (sys.executable, "-m", "holdfast")
 
 
+class Process(Protocol):
+    """What a fleet does with a process, as `subprocess` has it."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    @property
+    def returncode(self) -> int | Any:  # noqa: ANN401 - as it is there
+        """Its exit status, once it was asked for and is known."""
+
+    def poll(self) -> int | None:
+        """Its exit status, if it has ended."""
+
+    def send_signal(self, sig: int) -> None:
+        """Sends a signal, unless it has ended."""
+
+    def kill(self) -> None:
+        """Ends it, unless it has ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, once it has ended."""
+
+
 class Program:
     """One process; what it prints and logs goes into files."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], out: Path, log: Path) -> None:
+    def __init__(self, popen: Process, out: Path, log: Path) -> None:
         self._popen = popen
         self._out = out
         self._log = log
@@ -104,17 +128,22 @@ class Fleet:
         number = len(self.programs)
         out, log = self.folder / f"{number}.out", self.folder / f"{number}.log"
         with out.open("wb") as out_file, log.open("wb") as log_file:
-            popen = subprocess.Popen(
-                [*HOLDFAST, *arguments],
-                cwd=self.folder,
-                env=clean_environment(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=out_file,
-                stderr=log_file,
-            )
+            popen = self._launch(arguments, environment, out_file, log_file)
         return self._kept(Program(popen, out, log))
 
-    def adopt(self, popen: subprocess.Popen[bytes]) -> Program:
+    def _launch(
+        self, arguments: tuple[str, ...], environment: Mapping[str, str], out: BinaryIO, log: BinaryIO
+    ) -> Process:
+        return subprocess.Popen(
+            [*HOLDFAST, *arguments],
+            cwd=self.folder,
+            env=clean_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=log,
+        )
+
+    def adopt(self, popen: Process) -> Program:
         """Takes care of a process that a test has started in its own way."""
         return self._kept(Program(popen, self.folder / "adopted.out", self.folder / "adopted.log"))
 

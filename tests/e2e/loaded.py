@@ -7,6 +7,7 @@ one that has loaded the program. How the program starts from nothing is seen whe
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -33,10 +34,26 @@ class Command:
         self._pid = int(self._answers.readline())
         self._status: int | None = None
 
-    def kill(self) -> None:
-        if self._status is None:
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._status
+
+    def poll(self) -> int | None:
+        if self._status is None and select.select([self._line], [], [], 0)[0]:
+            self.wait()
+        return self._status
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(self._pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         if self._status is None:

@@ -24,6 +24,10 @@ MODULES = (
     *("holdfast.cli.screen", "holdfast.client.grpc_carrier", "holdfast.client.remote", "holdfast.client.routed"),
     *("holdfast.client.socket_carrier", "holdfast.gateway.tokens", "holdfast.topology.backing_up"),
     *("holdfast.topology.restoring", "holdfast.topology.serving", "holdfast.worker.failures"),
+    *("holdfast.client.routed_work", "holdfast.client.work_stream", "holdfast.observe.stream"),
+    *("holdfast.topology.embedded", "holdfast.topology.node", "holdfast.topology.service_process"),
+    *("holdfast.topology.pipeline_gateway", "holdfast.topology.pipeline_process", "holdfast.topology.worker_process"),
+    *("holdfast.topology.zookeeper_gateway", "holdfast.worker.builtin", "holdfast.worker.loading"),
 )
 _REQUEST_BYTES = 1 << 17
 #: Three streams and the line for the answer.
@@ -79,6 +83,8 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     os.environ.update(request["environment"])
     time.tzset()
     sys.argv[1:] = request["arguments"]
+    sys.orig_argv[:] = [sys.executable, "-m", "holdfast", *request["arguments"]]  # with which it may start anew
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.stdin = _opened(0, sys.__stdin__)
     sys.stdout = _opened(1, sys.__stdout__)
     sys.stderr = _opened(_ERRORS, sys.__stderr__)

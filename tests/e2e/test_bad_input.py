@@ -8,7 +8,9 @@ import grpc
 import pytest
 
 from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
-from tests.e2e.fleet import Fleet, Program
+from tests.e2e.fleet import Program
+from tests.e2e.loaded import LoadedProgram
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.test_bad_directories import contents
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire, refusal
@@ -55,16 +57,13 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Wire, Path]]:
+def serving(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[tuple[Program, Wire, Path]]:
     """A server with one queued job, and its directory."""
     folder = tmp_path_factory.mktemp("hostile")
-    fleet = Fleet(folder)
-    try:
+    with loaded_fleet_in(folder, loaded) as fleet:
         server, wire = fleet.server()
         wire.new(key="innocent")
         yield server, wire, folder / "data"
-    finally:
-        fleet.end()
 
 
 def outcome(wire: Wire, path: str, body: bytes) -> grpc.StatusCode:

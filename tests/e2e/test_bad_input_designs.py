@@ -10,8 +10,10 @@ import grpc
 import pytest
 
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.fleet import Fleet, Program
 from tests.e2e.hostile import FREE, NAMES, text_fields, with_text
+from tests.e2e.loaded import LoadedProgram
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.test_bad_directories import contents
 from tests.e2e.test_bad_input import CLEAR, READS, UNARY, hostile_bodies, outcome
 from tests.e2e.test_caller_matrix import ALLOWED, HASHES, ROWS, TOKENS, call
@@ -61,6 +63,7 @@ class Designs:
         self.programs.append(node)
         self.node = fleet.wire(node.ready()["grpc"])
         self.node.new()
+        self.at_first = self.kept()
 
     def _start(self, fleet: Fleet, role: str, *arguments: str, **environment: str) -> str:
         program = fleet.start("service", role, *arguments, **{f"{role.upper()}_PORT": "0"}, **environment)
@@ -74,9 +77,9 @@ class Designs:
 
 
 @pytest.fixture(scope="module")
-def designs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Designs]:
+def designs(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Designs]:
     """One set for all questions."""
-    with fleet_in(tmp_path_factory.mktemp("designs")) as fleet:
+    with loaded_fleet_in(tmp_path_factory.mktemp("designs"), loaded) as fleet:
         yield Designs(fleet)
 
 
@@ -97,11 +100,10 @@ def oversized() -> bytes:
 @pytest.mark.parametrize(("server", "path", "method"), ROWS, ids=[method for _, _, method in ROWS])
 def test_bytes_that_are_no_request_change_nothing(designs: Designs, server: str, path: str, method: str) -> None:
     """Every internal method answers its own callers' garbage with a clear status, and every journal stays as it was."""
-    before = designs.kept()
     for body in (*hostile_bodies(), oversized()):
         found = code(designs.services[server], path, method, body)
         assert found in CLEAR or (method in READ_ONLY and found == OK), body[:20]
-    assert designs.kept() == before
+    assert designs.kept() == designs.at_first
 
 
 @pytest.mark.parametrize(
@@ -113,11 +115,10 @@ def test_hostile_names_change_nothing(
     """NUL, line ends, reversed and endless text are refused in every name, or found to be nobody's."""
     field = ".".join(way)
     kind = getattr(pb, f"{method}Request")
-    before = designs.kept()
     for text in NAMES:
         found = code(designs.services[server], path, method, with_text(method, kind, way, text))
         assert found in CLEAR or (f"{method} {field}" in LOOKED_FOR and found == OK), text[:20]
-    assert designs.kept() == before
+    assert designs.kept() == designs.at_first
 
 
 @pytest.mark.parametrize("path", PUBLIC)
@@ -134,11 +135,10 @@ def test_garbage_changes_no_node(designs: Designs, path: str) -> None:
 
 def check_garbage(designs: Designs, wire: Wire, path: str) -> None:
     """A clear status for each, or UNIMPLEMENTED for what this design lacks, and every byte as before."""
-    before = designs.kept()
     for body in (*hostile_bodies(), oversized()):
         found = outcome(wire, path, body)
         assert found in CLEAR or found == grpc.StatusCode.UNIMPLEMENTED or (path in READS and found == OK), body[:20]
-    assert designs.kept() == before
+    assert designs.kept() == designs.at_first
 
 
 def test_all_are_as_good_as_new_after_all_of_it(designs: Designs) -> None:

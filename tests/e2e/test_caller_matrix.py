@@ -13,7 +13,9 @@ from google.protobuf.message import Message
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.fleet import Fleet, Program
+from tests.e2e.loaded import LoadedProgram
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Refused, Wire, refusal
 
@@ -91,9 +93,9 @@ class Guarded:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Guarded]:
     """One set of services for all questions."""
-    with fleet_in(tmp_path_factory.mktemp("guarded")) as fleet:
+    with loaded_fleet_in(tmp_path_factory.mktemp("guarded"), loaded) as fleet:
         yield Guarded(fleet)
 
 

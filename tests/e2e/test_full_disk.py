@@ -47,9 +47,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def fleet(small_disk: Path, fleet: Fleet) -> Fleet:  # noqa: ARG001 - for its place in the order of ends
+def fleet(small_disk: Path, loaded_fleet: Fleet) -> Fleet:  # noqa: ARG001 - for its place in the order of ends
     """Processes that end before the disk is taken away."""
-    return fleet
+    return loaded_fleet
 
 
 def fill(path: Path) -> None:

@@ -6,11 +6,18 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, stable_port
 from tests.e2e.waiting import eventually
+
+
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
 
 
 def page(address: str, path: str) -> tuple[int, str]:

@@ -14,7 +14,9 @@ from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.core.owner import owner_index
 from holdfast.errors import Code, ExitCode, HoldfastError, UnavailableError
 from holdfast.topology.patience import patiently
-from tests.e2e.fleet import Fleet, fleet_in
+from tests.e2e.fleet import Fleet
+from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.nodes import NodeSet
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
@@ -23,11 +25,17 @@ ECHO = [Template("echo")]
 BREW = [Template("brew")]
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSet]:
+def nodes(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[NodeSet]:
     """Three nodes without slots; a test that ends one starts it again."""
     folder = tmp_path_factory.mktemp("nodes")
-    with fleet_in(folder) as fleet:
+    with loaded_fleet_in(folder, loaded) as fleet:
         nodes = NodeSet(fleet, folder / "data", "--log-level", "error")
         nodes.start()
         yield nodes
@@ -113,12 +121,12 @@ async def test_lists_name_who_is_missing(nodes: NodeSet, jobs: RoutedJobs) -> No
 
 
 @pytest.mark.usefixtures("node_1_away")
-def test_job_list_says_which_node_is_missing(nodes: NodeSet, tmp_path: Path) -> None:
+def test_job_list_says_which_node_is_missing(nodes: NodeSet, tmp_path: Path, loaded: LoadedProgram) -> None:
     """The command fails with a sentence that names the node; one node alone still lists what it has."""
-    listed = Shell(tmp_path, nodes.target).run("job", "list")
+    listed = LoadedShell(loaded, tmp_path, nodes.target).run("job", "list")
     assert (listed.returncode, listed.stdout) == (ExitCode.UNREACHABLE, "")
     assert nodes.addresses[1] in listed.stderr
-    assert Shell(tmp_path, nodes.addresses[0]).run("job", "list").returncode == 0
+    assert LoadedShell(loaded, tmp_path, nodes.addresses[0]).run("job", "list").returncode == 0
 
 
 async def test_stopped_node_is_unknown_rather_than_passed_over(nodes: NodeSet, jobs: RoutedJobs) -> None:
@@ -138,10 +146,12 @@ async def test_stopped_node_is_unknown_rather_than_passed_over(nodes: NodeSet, j
     assert "is unknown" in error.message
 
 
-def test_worker_goes_on_with_the_nodes_that_are_there(nodes: NodeSet, fleet: Fleet, tmp_path: Path) -> None:
+def test_worker_goes_on_with_the_nodes_that_are_there(
+    nodes: NodeSet, fleet: Fleet, tmp_path: Path, loaded: LoadedProgram
+) -> None:
     """A node that goes away under a worker stops nobody else's jobs, and its own are run once it is back."""
     worker = fleet.worker(nodes.target, "--slots", "2")
-    shell = Shell(tmp_path, nodes.target)
+    shell = LoadedShell(loaded, tmp_path, nodes.target)
     nodes.programs[1].kill()
     eventually(lambda: worker.lines("node_away"), what="the loss of a node")
     for _ in range(3):
@@ -166,13 +176,13 @@ def node(index: int, nodes: int, data: str = "data") -> tuple[str, ...]:
     return ("node", "--index", str(index), "--nodes", str(nodes), "--port", "0", "--data", data)
 
 
-def test_directory_of_another_node_is_refused(fleet: Fleet, tmp_path: Path) -> None:
+def test_directory_of_another_node_is_refused(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
     """What is there and what was asked stand in one sentence, nothing changes, and the right pair starts."""
     program = fleet.start(*node(0, 3))
     assert (program.ready()["index"], program.ready()["nodes"]) == (0, 3)
     program.kill()
     before = (tmp_path / "data" / "NODE").read_bytes()
-    shell = Shell(tmp_path)
+    shell = LoadedShell(loaded, tmp_path)
     for index, count in ((1, 3), (0, 2), (0, 1)):
         words = refused(shell, *node(index, count))
         assert "belongs to node 0 of 3" in words
@@ -181,24 +191,26 @@ def test_directory_of_another_node_is_refused(fleet: Fleet, tmp_path: Path) -> N
     fleet.start(*node(0, 3)).ready()
 
 
-def test_directory_without_nodes_is_refused_to_one_of_several(fleet: Fleet, tmp_path: Path) -> None:
+def test_directory_without_nodes_is_refused_to_one_of_several(
+    fleet: Fleet, tmp_path: Path, loaded: LoadedProgram
+) -> None:
     """Its jobs have ids of every owner; one node alone owns all of them and may have it."""
     server, wire = fleet.server()
     job_id = wire.new()
     server.stop()
-    words = refused(Shell(tmp_path), *node(0, 2))
+    words = refused(LoadedShell(loaded, tmp_path), *node(0, 2))
     assert "accepted without nodes" in words
     assert not (tmp_path / "data" / "NODE").exists()
     only = fleet.start(*node(0, 1))
     assert fleet.wire(only.ready()["grpc"]).status(job_id).job_id == job_id
 
 
-def test_directory_of_a_node_is_refused_to_everybody_else(fleet: Fleet, tmp_path: Path) -> None:
+def test_directory_of_a_node_is_refused_to_everybody_else(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
     """Whoever opened it without nodes would accept what clients look for elsewhere."""
     program = fleet.start(*node(1, 2))
     program.ready()
     program.stop()
-    shell = Shell(tmp_path)
+    shell = LoadedShell(loaded, tmp_path)
     for command in (("server", "--data", "data", "--port", "0"), ("job", "list", "--connect", "data")):
         assert "belongs to node 1 of 2" in refused(shell, *command)
 
@@ -212,18 +224,20 @@ def test_directory_of_a_node_is_refused_to_everybody_else(fleet: Fleet, tmp_path
         (("--index", "0", "--nodes", "65"), "expected nodes to be"),
     ],
 )
-def test_node_that_cannot_be_is_refused(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_node_that_cannot_be_is_refused(
+    tmp_path: Path, loaded: LoadedProgram, arguments: tuple[str, ...], words: str
+) -> None:
     """One line says what was expected."""
-    done = Shell(tmp_path).run("node", *arguments)
+    done = LoadedShell(loaded, tmp_path).run("node", *arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (ExitCode.USAGE, 1)
     assert words in done.stderr
 
 
-def test_unreadable_identity_is_refused(tmp_path: Path) -> None:
+def test_unreadable_identity_is_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
     """A directory that cannot say whose it is is nobody's."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "NODE").write_text("{}")
-    assert "cannot be read" in refused(Shell(tmp_path), *node(0, 2))
+    assert "cannot be read" in refused(LoadedShell(loaded, tmp_path), *node(0, 2))
 
 
 async def test_job_whose_node_died_running_it_is_run_again_at_once(fleet: Fleet, tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from holdfast.core.model import Extra, Template
 from holdfast.core.owner import owner_index
 from holdfast.errors import NotFoundError
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import fleet_in
+from tests.e2e.loaded import LoadedProgram
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.nodes import NodeSet
 from tests.e2e.wire import Wire
 
@@ -30,10 +31,10 @@ OWNERS = {"order-17": 2, "abc": 0, "größe": 0, "f47ac10b-58cc-4372-a567-0e02b2
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSet]:
+def nodes(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[NodeSet]:
     """Three nodes without slots, for all tests of the module."""
     folder = tmp_path_factory.mktemp("nodes")
-    with fleet_in(folder) as fleet:
+    with loaded_fleet_in(folder, loaded) as fleet:
         nodes = NodeSet(fleet, folder / "data", "--log-level", "error")
         nodes.start()
         nodes.connect()

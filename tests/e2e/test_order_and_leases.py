@@ -2,11 +2,19 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.core.events import Granted
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet
 from tests.e2e.history import checked, events_in, grants, of_kind
 from tests.e2e.waiting import eventually
+
+
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
 
 
 def test_jobs_start_in_the_order_of_their_submits(fleet: Fleet, tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ WRONG: dict[str, list[tuple[str, str | None]]] = {
 }
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def service(fleet: Fleet, role: str, *arguments: str, **environment: str) -> Program:
     return fleet.start("service", role, *arguments, **{**TOLD[role], **environment})
 

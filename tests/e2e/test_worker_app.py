@@ -10,6 +10,12 @@ from tests.e2e.fleet import Fleet
 BROKEN = "def load():\n    raise RuntimeError('no database')\n\nload()\n"
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 @pytest.mark.parametrize(
     ("app", "said"),
     [

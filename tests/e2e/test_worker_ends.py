@@ -16,6 +16,12 @@ TEN_MINUTES = "600000"
 MODES = ["thread.hold", "process.hold", "async.ahold"]
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def ready_lines(worker: Program) -> int:
     return worker.output.count('"ready"')
 

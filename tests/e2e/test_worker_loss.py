@@ -16,6 +16,12 @@ from tests.e2e.wire import Wire
 TEN_MINUTES = "600000"
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def frozen_worker(fleet: Fleet, root: Path, wire: Wire, worker_id: str, work_ms: int) -> Program:
     """A worker of the frozen contract that has fetched its job."""
     command = [sys.executable, "-m", "tests.e2e.frozen_worker", wire.target, worker_id, str(work_ms)]

@@ -14,6 +14,12 @@ from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def job(wire: Wire, job_id: str) -> own.Job:
     request = own.GetJobRequest(job_id=job_id).SerializeToString()
     return own.Job.FromString(wire.raw("/holdfast.v1.JobService/GetJob", request))
