@@ -86,11 +86,10 @@ def tick_of_nothing(it: Changed) -> None:
 
 
 def retried_though_refused(it: Changed) -> None:
-    it.forget("unheard-again")
-    answer = it.one(Answered, op=it.op_of("retry", "poison"))
-    it.drop(Answered, op=answer.op)
-    it.drop(Lost, op=it.all(Asked, call="retry", job_id="poison")[1].op)
-    it.add(*(Refused(answer.at_us, one.op, "FAILED_PRECONDITION") for one in it.all(Asked, call="retry")))
+    it.forget("again-unnamed", "unheard-again", "unheard-named")
+    for asked in it.all(Asked, call="retry", job_id="poison"):
+        it.drop(Answered, Lost, op=asked.op)
+        it.add(Refused(asked.at_us + 1, asked.op, "FAILED_PRECONDITION"))
 
 
 def tick_of_another_schedule(it: Changed) -> None:
@@ -127,11 +126,6 @@ def one_retry_too_many(it: Changed) -> None:
 
 def one_retry_made_two(it: Changed) -> None:
     it.add(*(JobFact(job_id, "poison", FAILED, retry_of="poison") for job_id in ("more", "more-2")))
-
-
-def one_more_beside_an_unheard_retry(it: Changed) -> None:
-    it.replace(JobFact, {"id": "unheard-again"}, retry_of="poison")
-    one_retry_too_many(it)
 
 
 def two_names_of_a_key(it: Changed) -> None:
@@ -272,13 +266,13 @@ def poison_done(it: Changed) -> None:
 
 def poison_given_up(it: Changed) -> None:
     it.drop(Broken)
-    it.forget("twice-more")
+    it.forget("twice-more", "killed-once-more")
     it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=3)])
 
 
 def poison_tried_too_often(it: Changed) -> None:
     it.drop(Broken)
-    it.forget("twice-more")
+    it.forget("twice-more", "killed-once-more")
     it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=1, fails=1)])
 
 
@@ -299,7 +293,7 @@ def stale_result(it: Changed) -> None:
     first = it.one(Began, job_id="killed")
     it.replace(JobFact, {"id": "killed"}, run=first.run, token=0)
     it.replace(EndFact, {"job_id": "killed"}, token=0)
-    it.drop_calls(lambda asked: asked.job_id == "killed")
+    it.drop_calls(lambda asked: asked.job_id == "killed" and asked.call != "retry")
 
 
 def stale_result_beside_its_state(it: Changed) -> None:
@@ -309,8 +303,17 @@ def stale_result_beside_its_state(it: Changed) -> None:
     it.add(Ended(later.at_us + 1, first.run, "done"))
 
 
+def stale_result_shown(it: Changed) -> None:
+    shown(it, Seen("killed", DONE, "killed", 2, it.one(Began, job_id="killed").run))
+
+
 def stale_token(it: Changed) -> None:
     it.replace(EndFact, {"job_id": "again"}, token=7)
+
+
+def stale_token_of_its_result(it: Changed) -> None:
+    it.replace(JobFact, {"id": "again"}, token=7)
+    it.drop(EndFact, job_id="again")
 
 
 def result_of_nobody(it: Changed) -> None:
@@ -326,6 +329,7 @@ def token_given_twice(it: Changed) -> None:
 
 
 def token_used_twice(it: Changed) -> None:
+    it.replace(JobFact, {"id": "first"}, grants=0)
     it.add(Began(it.last_us(), "r", "first", 7, "worker-2"))
 
 
@@ -342,6 +346,12 @@ def began_after_cancel(it: Changed) -> None:
     it.drop(EndFact, job_id="canceled")
     it.add(Began(it.one(Began, job_id="first").at_us, "r", "canceled", 7, "worker-1"))
     it.add(GrantFact("canceled", 7, 1_000, "node-1"))
+
+
+def began_after_cancel_under_no_grant(it: Changed) -> None:
+    it.add(Began(it.one(Began, job_id="first").at_us, "r", "canceled", 7, "worker-1"))
+    it.add(Asked(it.last_us(), "again", "client-1", "cancel", "grpc", job_id="canceled"))
+    it.add(Answered(it.last_us(), "again", seen=[Seen("canceled", CANCELED)]))
 
 
 def granted_after_cancel(it: Changed) -> None:
@@ -400,6 +410,10 @@ def tick_without_job(it: Changed) -> None:
 
 def tick_made_nothing(it: Changed) -> None:
     it.replace(TickFact, {"job_id": "tick-3"}, job_id="")
+    it.forget("tick-3")
+
+
+def last_tick_unspoken_of(it: Changed) -> None:
     it.forget("tick-3")
 
 
@@ -476,7 +490,6 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("duplicated", "named", two_jobs_of_an_id),
     ("duplicated", "once", another_id),
     ("duplicated", "third", one_retry_too_many),
-    ("duplicated", "third", one_more_beside_an_unheard_retry),
     ("duplicated", "more-2", one_retry_made_two),
     ("duplicated", "keyed", two_names_of_a_key),
     ("duplicated", "keyed", two_jobs_of_a_key_and_two_names),
@@ -510,7 +523,9 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("drained", "", never_drained),
     ("stale accepted", "killed", stale_result),
     ("stale accepted", "killed", stale_result_beside_its_state),
+    ("stale accepted", "killed", stale_result_shown),
     ("stale accepted", "again", stale_token),
+    ("stale accepted", "again", stale_token_of_its_result),
     ("stale accepted", "made", result_of_nobody),
     ("stale accepted", "made", result_of_another_job),
     ("two leases", "first", token_given_twice),
@@ -518,6 +533,7 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("two leases", "poison", token_never_given),
     ("two leases", "poison", more_runs_than_grants),
     ("ran after cancel", "canceled", began_after_cancel),
+    ("ran after cancel", "canceled", began_after_cancel_under_no_grant),
     ("ran after cancel", "let-go", granted_after_cancel),
     ("ran after cancel", "let-go", granted_and_begun_after_cancel),
     ("out of order", "first", overtaken),
@@ -530,6 +546,7 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("tick doubled", "", jobs_without_ticks),
     ("tick missed", "tick-3", tick_without_job),
     ("tick missed", "", tick_made_nothing),
+    ("tick missed", "", last_tick_unspoken_of),
     ("tick missed", "", ticks_passed_over_once),
     ("tick missed", "tick-0", tick_shares_a_job),
     ("tick missed", "", tick_unspoken_of),

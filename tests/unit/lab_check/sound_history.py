@@ -27,7 +27,7 @@ from holdfast.lab.history.records import (
     Wanted,
 )
 
-BEGUN_US, WALL_MS = 1_000_000, 1_700_000_000_000
+BEGUN_US, WALL_MS = 1_000_000_000, 1_700_000_000_000
 EVERY_MS = 1_000
 WORK = "torture.work"
 
@@ -181,8 +181,8 @@ def sound() -> tuple[Run, list[Record]]:
 
 def _quiet(build: Builder) -> None:
     """Two in a lane, one that waits to be due, one that is canceled."""
-    build.submit("first", Wanted("first"))
-    build.submit("second", Wanted("second"))
+    build.submit("first", Wanted("first", digest="one"))
+    build.submit("second", Wanted("second", digest="two"))
     build.submit("later", Wanted("later", delay_ms=20))
     build.submit("canceled", Wanted("canceled"))
     build.cancel("canceled")
@@ -214,16 +214,20 @@ def _repeated(build: Builder) -> None:
 
 
 def _retried(build: Builder) -> None:
-    """A poison job, and the same once more, twice: one retry is heard of, another is not."""
+    """A poison job, and the same once more, four times: two retries are heard of; of each kind one is known as such."""
     poison = Wanted("poison", max_attempts=2, fails=2)
     build.submit("poison", poison)
     build.fail("poison", 2)
     build.answer(build.ask("retry", job_id="poison"), ids=["again"])
     build.make("again", poison, retry_of="poison")
-    build.fail("again", 2)
+    build.answer(build.ask("retry", job_id="poison"), ids=["again-unnamed"])
+    build.make("again-unnamed", poison)
     build.lose(build.ask("retry", job_id="poison"))
     build.make("unheard-again", poison)
-    build.fail("unheard-again", 2)
+    build.lose(build.ask("retry", job_id="poison"))
+    build.make("unheard-named", poison, retry_of="poison")
+    for name in ("again", "again-unnamed", "unheard-again", "unheard-named"):
+        build.fail(name, 2)
 
 
 def _ticks(build: Builder) -> None:
@@ -244,22 +248,30 @@ def _interrupted(build: Builder) -> None:
 
 
 def _unheard(build: Builder) -> None:
-    """Submits that nobody knows the outcome of: one was done, one was not; and such a cancel."""
+    """Submits that nobody knows the outcome of: one was done, one not, one was asked for again; and such a cancel."""
     build.lose(build.ask("submit", wanted=[Wanted("made")]))
     build.make("made", Wanted("made"))
     build.do("made")
     build.lose(build.ask("submit", wanted=[Wanted("not-made")]))
     build.ask("submit", wanted=[Wanted("never-answered", key="never")])
+    build.lose(build.ask("submit", wanted=[Wanted("plain")]))
+    build.make("plain", Wanted("plain"))
+    build.submit("plain-again", Wanted("plain"))
+    build.do("plain")
+    build.do("plain-again")
     build.submit("let-go", Wanted("let-go"))
     build.cancel("let-go", is_heard=False)
 
 
 def _doubled(build: Builder) -> None:
-    """While connections are doubled: one under a key is one job, one without may be two."""
+    """While connections are doubled: one under a key is one job, one without may be two, and so may a retry."""
     build.submit("once", Wanted("once", key="once"))
     build.submit("twice", Wanted("twice"))
     build.make("twice-more", Wanted("twice"))
-    for name in ("once", "twice", "twice-more"):
+    build.answer(build.ask("retry", job_id="killed"), ids=["killed-again"])
+    for name in ("killed-again", "killed-once-more"):
+        build.make(name, Wanted("killed"), retry_of="killed")
+    for name in ("once", "twice", "twice-more", "killed-again", "killed-once-more"):
         build.do(name)
 
 

@@ -11,6 +11,31 @@ from tests.unit.lab_check.plants import PLANTS, Plant, stale_result
 from tests.unit.lab_check.sound_history import sound
 
 COVERAGE = {"calls", "faults"}
+#: Of the sound history.
+CASES = {
+    "lost": 16,
+    "unasked": 24,
+    "invisible": 20,
+    "duplicated": 3,
+    "key reused": 1,
+    "doubly terminal": 24,
+    "unfinished": 24,
+    "illegal": 24,
+    "poison": 5,
+    "drained": 24,
+    "stale accepted": 6,
+    "two leases": 22,
+    "ran after cancel": 1,
+    "out of order": 17,
+    "early": 1,
+    "hung": 44,
+    "tick doubled": 2,
+    "tick missed": 2,
+    "interfaces": 8,
+    "sound": 24,
+    "calls": 36,
+    "faults": 2,
+}
 
 
 def test_every_promise_is_kept_where_nothing_was_planted() -> None:
@@ -18,6 +43,12 @@ def test_every_promise_is_kept_where_nothing_was_planted() -> None:
     verdict = Changed(*sound()).judge()
     assert {ruling.rule: ruling.status for ruling in verdict.rulings if ruling.status is not Status.KEPT} == {}
     assert verdict.is_kept
+    assert {ruling.reason for ruling in verdict.rulings} == {""}
+
+
+def test_rules_count_what_they_looked_at() -> None:
+    """Cases are what a verdict stands on: neither more nor fewer than there were."""
+    assert {ruling.rule: ruling.cases for ruling in Changed(*sound()).judge().rulings} == CASES
 
 
 def test_every_rule_has_a_planted_violation() -> None:

@@ -32,7 +32,7 @@ from holdfast.lab.history.records import (
     Wanted,
 )
 from tests.unit.lab_check.changes import Changed
-from tests.unit.lab_check.plants import time_went_back
+from tests.unit.lab_check.plants import failed_by_nobody, time_went_back
 from tests.unit.lab_check.sound_history import sound
 
 Strip = Callable[[Changed], None]
@@ -49,7 +49,7 @@ def no_jobs(it: Changed) -> None:
 
 def no_repeats(it: Changed) -> None:
     it.drop(Broken, kind="duplicate")
-    it.forget("twice-more")
+    it.forget("twice-more", "killed-once-more", "plain-again")
     names: set[str] = set()
 
     def is_repeated(asked: Asked) -> bool:
@@ -162,8 +162,19 @@ def no_room_for_other_content(it: Changed) -> None:
     it.replace(Refused, {"op": it.op_of("submit", name="other")}, code="RESOURCE_EXHAUSTED")
 
 
+def no_content_accepted(it: Changed) -> None:
+    for asked in it.all(Asked, call="submit"):
+        if asked.wanted[0].name == "keyed":
+            lose(it, asked.op)
+
+
 def no_ends_of_attempts(it: Changed) -> None:
     it.drop(Ended)
+    it.run = replace(it.run, results_apart=True)
+
+
+def no_beginnings(it: Changed) -> None:
+    it.drop(Began)
     it.run = replace(it.run, results_apart=True)
 
 
@@ -186,9 +197,11 @@ HOLLOW: list[tuple[str, Strip]] = [
     ("lost", no_jobs),
     ("duplicated", no_answers_and_no_store),
     ("key reused", no_room_for_other_content),
+    ("key reused", no_content_accepted),
     ("illegal", no_attempts),
     ("drained", no_bound),
     ("stale accepted", no_ends_of_attempts),
+    ("stale accepted", no_beginnings),
     ("stale accepted", no_results),
     ("two leases", no_attempts),
     ("ran after cancel", no_attempts_and_grants),
@@ -235,10 +248,12 @@ def test_what_a_topology_lacks_does_not_spoil_the_run() -> None:
     it = Changed(*sound())
     it.run = replace(it.run, keeps=[], schedules=[], interfaces=["grpc"])
     it.drop(GrantFact, TickFact)
+    it.replace(JobFact, {}, grants=0, run="")
     it.forget("tick-0", "tick-3")
     verdict = it.judge()
     missing = {ruling.rule for ruling in verdict.rulings if ruling.status is Status.NOT_OFFERED}
     assert missing == {"out of order", "tick doubled", "tick missed", "interfaces"}
+    assert "grants are not kept" in verdict.ruling("two leases").reason
     assert verdict.is_kept
 
 
@@ -328,6 +343,13 @@ def test_attempt_that_was_granted_before_the_cancel_is_no_breach_of_it() -> None
     it = Changed(*sound())
     late_attempt(it)
     it.add(EndFact("canceled", CANCELED, place=1_001))
+    assert it.judge().ruling("ran after cancel").status is Status.KEPT
+
+
+def test_grants_alone_show_whether_anything_ran_after_a_cancel() -> None:
+    """Where workers wrote nothing down, what the store gave out is enough."""
+    it = Changed(*sound())
+    no_attempts(it)
     assert it.judge().ruling("ran after cancel").status is Status.KEPT
 
 
@@ -437,6 +459,64 @@ def test_job_that_was_shown_waiting_may_be_taken_back() -> None:
     it = Changed(*sound())
     answer = it.one(Answered, op=it.op_of("list"))
     it.replace(Answered, {"op": answer.op}, seen=[*answer.seen, Seen("undone", QUEUED, "not-made")])
+    assert it.judge().is_kept
+
+
+def test_one_name_under_two_identities_may_be_two_jobs() -> None:
+    """Whoever asks for the same under a key and then under an id has asked for two."""
+    it = Changed(*sound())
+    it.add(Asked(it.last_us(), "anew", "client-1", "submit", "grpc", [Wanted("named", key="anew")]))
+    it.add(replace(it.one(JobFact, id="let-go"), id="anew", name="named", key="anew", schedule="", number=99))
+    it.add(Asked(it.last_us(), "stop", "client-1", "cancel", "grpc", job_id="anew"))
+    assert it.judge().broken == []
+
+
+def test_key_counts_before_an_id() -> None:
+    """Under a key that is taken a client is told the id that is there, whatever it would have called the job."""
+    it = Changed(*sound())
+    wanted = Wanted("keyed", id="mine", key="key", digest="one")
+    for op in {ask.op for ask in it.all(Asked, call="submit") if any(one.name == "keyed" for one in ask.wanted)}:
+        it.replace(Asked, {"op": op}, wanted=[wanted])
+    assert it.judge().is_kept
+
+
+def test_what_a_failed_job_left_behind_is_no_run() -> None:
+    """Only a good attempt returns its run."""
+    it = Changed(*sound())
+    it.replace(JobFact, {"id": "poison"}, run="what it said last")
+    assert it.judge().is_kept
+
+
+def test_store_that_counts_more_grants_than_it_tells_may_have_given_any_token() -> None:
+    """What is left out of the grants may be the one that an attempt began under."""
+    it = Changed(*sound())
+    it.drop(GrantFact, job_id="poison", token=7)
+    assert it.judge().broken == []
+
+
+def test_ticks_are_not_offered_where_the_store_keeps_none() -> None:
+    """A schedule whose ticks nobody wrote down was neither kept nor missed."""
+    it = Changed(*sound())
+    it.run = replace(it.run, keeps=["grants", "order"])
+    it.drop(TickFact)
+    verdict = it.judge()
+    assert {verdict.ruling(rule).status for rule in ("tick doubled", "tick missed")} == {Status.NOT_OFFERED}
+
+
+def test_grants_that_are_not_kept_were_not_missing() -> None:
+    """Nobody knows who began what failed where neither the store nor a worker says so."""
+    it = Changed(*sound())
+    failed_by_nobody(it)
+    it.run = replace(it.run, keeps=["ticks"])
+    assert it.judge().ruling("illegal").status is Status.KEPT
+
+
+def test_one_cancel_that_may_have_happened_explains_the_end() -> None:
+    """That another was refused says nothing about it."""
+    it = Changed(*sound())
+    at_us = it.one(Lost, op=it.op_of("cancel", "let-go")).at_us
+    it.add(Asked(at_us, "late", "client-2", "cancel", "grpc", job_id="let-go"))
+    it.add(Refused(at_us + 1, "late", "FAILED_PRECONDITION"))
     assert it.judge().is_kept
 
 

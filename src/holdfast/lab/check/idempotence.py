@@ -73,50 +73,42 @@ def _two_of_a_retry(history: History) -> Iterator[Suspect]:
 
 
 def _two_of_a_key(history: History) -> Iterator[Suspect]:
-    told: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    found: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for ask in history.asks:
         if ask.wanted.key and ask.id:
-            told[ask.wanted.key, ask.wanted.digest][ask.id] = None
-    for (key, digest), ids in told.items():
-        names = {history.name_of(one) for one in ids}
-        if len(ids) > 1 and len(names) > 1:  # under one name it was said already
+            found[ask.wanted.key, ask.wanted.digest][ask.id] = None
+    for key, job, digest in _contents(history):
+        found[key, digest][job.id] = None
+    for (key, digest), ids in found.items():
+        if len({history.name_of(one) for one in ids}) > 1:  # under one name it was said already
             first, *others = ids
-            yield Suspect(first, f"and {others[0]} were told for the key {key} ({digest})", also=tuple(others))
-    for key, jobs in _by_key(history).items():
-        if len(jobs) > 1 and len(_digests(history, jobs)) == 1 and len({job.name for job in jobs}) > 1:
-            also = tuple(job.id for job in jobs[1:])
-            yield Suspect(jobs[0].id, f"and {also[0]} are both there under the key {key}", also=also)
+            yield Suspect(first, f"and {others[0]} are both under the key {key} ({digest})", also=tuple(others))
 
 
-def _by_key(history: History) -> dict[str, list[JobFact]]:
-    found: defaultdict[str, list[JobFact]] = defaultdict(list)
+def _contents(history: History) -> Iterator[tuple[str, JobFact, str]]:
+    """Every job that is there under a key, and the content that was asked for by its name."""
     for job in history.jobs.values():
-        if job.key:
-            found[job.key].append(job)
-    return found
-
-
-def _digests(history: History, jobs: list[JobFact]) -> set[str]:
-    return {ask.wanted.digest for job in jobs for ask in history.asks_of.get(job.name, ()) if ask.wanted.key == job.key}
+        for ask in history.asks_of.get(job.name, ()):
+            if job.key and ask.wanted.key == job.key:
+                yield job.key, job, ask.wanted.digest
 
 
 def key_reused(history: History, tally: Tally) -> Iterator[Suspect]:
     """Other content under a key was accepted: both were told of or are there, or one of them each."""
-    by_key: defaultdict[str, list[Ask]] = defaultdict(list)
+    accepted: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    refused: defaultdict[str, set[str]] = defaultdict(set)
     for ask in history.asks:
-        if ask.wanted.key:
-            by_key[ask.wanted.key].append(ask)
-    there = _by_key(history)
-    for key, asks in by_key.items():
-        accepted = {ask.wanted.digest: ask.id for ask in asks if ask.id}
-        tally.cases += any(ask.is_refused_for_its_key and accepted.keys() - {ask.wanted.digest} for ask in asks)
-        for job in there.get(key, ()):
-            for digest in _digests(history, [job]):
-                accepted.setdefault(digest, job.id)
-        if len(accepted) > 1:
-            first, *others = accepted.values()
-            names = tuple({ask.wanted.name for ask in asks})
-            yield Suspect(first, f"and other content were both accepted under the key {key}", tuple(others), names)
+        if ask.wanted.key and ask.id:
+            accepted[ask.wanted.key].setdefault(ask.wanted.digest, ask.id)
+        elif ask.wanted.key and ask.is_refused_for_its_key:
+            refused[ask.wanted.key].add(ask.wanted.digest)
+    tally.cases = sum(bool(digests - {digest}) for key, digests in refused.items() for digest in accepted[key])
+    for key, job, digest in _contents(history):
+        accepted[key].setdefault(digest, job.id)
+    for key, ids in accepted.items():
+        if len(ids) > 1:
+            first, *others = ids.values()
+            yield Suspect(first, f"and other content were both accepted under the key {key}", also=tuple(others))
 
 
 RULES = (

@@ -107,7 +107,7 @@ def _aligned(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _finding(verdict: Verdict, finding: Finding, evidence: int) -> list[str]:
-    lines = [printable(f"{finding.rule}: {finding.job_id} {finding.text}".replace(":  ", ": "))]
+    lines = [printable(" ".join(filter(None, (f"{finding.rule}:", finding.job_id, finding.text))))]
     lines += [f"  {_line(line, verdict.run.begun_us)}" for line in finding.evidence[:evidence]]
     left = len(finding.evidence) - evidence
     return [*lines, f"  … and {left} more"] if left > 0 else lines

@@ -16,8 +16,7 @@ def sound(history: History, tally: Tally) -> Iterator[Suspect]:
     tally.cases = len(history.jobs)
     for damage in history.damages:
         yield Suspect(damage.job_id, damage.text, records=() if damage.job_id else (damage,))
-    if history.jobs:
-        yield from _contradictions(history)
+    yield from _contradictions(history)
     if "order" in history.run.keeps:
         yield from _time_goes_back(history)
 

@@ -1,7 +1,8 @@
 """Rules about time: nothing too early, no call too long.
 
 - Wall clocks count only where none was ever stepped: what was created under a wrong one keeps a wrong time. Even then
-  the machine may have corrected its own by some milliseconds, which a store that never goes back in time does not follow.
+  the machine may have corrected its own by some milliseconds, which a store that never goes back in time does not
+  follow.
 - The store's own clock counts always, and exactly, for it is what the store went by.
 - Steady time is the same in all processes.
 """
