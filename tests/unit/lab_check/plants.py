@@ -413,6 +413,12 @@ def tick_made_nothing(it: Changed) -> None:
     it.forget("tick-3")
 
 
+def tick_made_up_for_by_hand(it: Changed) -> None:
+    tick_unspoken_of(it)
+    it.add(TickFact("hourly", WALL_MS + 2 * EVERY_MS, "triggered", "by-hand"))
+    it.add(JobFact("by-hand", "", CANCELED, schedule="hourly"))
+
+
 def last_tick_unspoken_of(it: Changed) -> None:
     it.forget("tick-3")
 
@@ -547,6 +553,7 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("tick missed", "tick-3", tick_without_job),
     ("tick missed", "", tick_made_nothing),
     ("tick missed", "", last_tick_unspoken_of),
+    ("tick missed", "", tick_made_up_for_by_hand),
     ("tick missed", "", ticks_passed_over_once),
     ("tick missed", "tick-0", tick_shares_a_job),
     ("tick missed", "", tick_unspoken_of),

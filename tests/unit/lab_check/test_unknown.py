@@ -33,7 +33,7 @@ from holdfast.lab.history.records import (
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.plants import failed_by_nobody, time_went_back
-from tests.unit.lab_check.sound_history import sound
+from tests.unit.lab_check.sound_history import WALL_MS, sound
 
 Strip = Callable[[Changed], None]
 
@@ -501,6 +501,28 @@ def test_ticks_are_not_offered_where_the_store_keeps_none() -> None:
     it.drop(TickFact)
     verdict = it.judge()
     assert {verdict.ruling(rule).status for rule in ("tick doubled", "tick missed")} == {Status.NOT_OFFERED}
+
+
+def test_jobs_made_by_hand_and_by_schedules_that_are_not_judged_are_no_ticks_too_many() -> None:
+    """Only a schedule that was seen from its first tick to its last has ticks that had to come."""
+    it = Changed(*sound())
+    it.replace(TickFact, {"outcome": "fired"}, job_id="")
+    it.add(TickFact("hourly", WALL_MS, "triggered", "by-hand"), TickFact("other", WALL_MS + 1, "fired", "beside"))
+    it.add(JobFact("by-hand", "", CANCELED, schedule="hourly"), JobFact("beside", "", CANCELED, schedule="other"))
+    it.add(TickFact("hourly", WALL_MS - 1, "fired"))
+    assert it.judge().broken == []
+
+
+def test_one_submit_or_retry_that_may_have_happened_explains_the_job() -> None:
+    """That another was refused says nothing about it."""
+    it = Changed(*sound())
+    at_us = it.last_us()
+    it.add(Asked(at_us, "full", "client-1", "submit", "grpc", [Wanted("made")]))
+    it.add(Asked(at_us, "late", "client-2", "retry", "grpc", job_id="poison"))
+    it.add(*(Refused(at_us + 1, op, "RESOURCE_EXHAUSTED") for op in ("full", "late")))
+    it.drop(Broken, kind="duplicate")
+    it.forget("twice-more", "killed-once-more")
+    assert it.judge().broken == []
 
 
 def test_grants_that_are_not_kept_were_not_missing() -> None:

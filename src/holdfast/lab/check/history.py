@@ -13,6 +13,7 @@ from operator import attrgetter
 from holdfast.lab.check.calls import RETRY, SUBMIT, Ask, Call, Reading
 from holdfast.lab.check.faults import Faults
 from holdfast.lab.history.records import (
+    FIRED,
     QUEUED,
     Answered,
     Asked,
@@ -214,7 +215,7 @@ class History:
     @cached_property
     def traced_schedules(self) -> set[str]:
         """The schedules whose ticks name the jobs that they made."""
-        return {tick.schedule for tick in self.ticks if tick.job_id}
+        return {tick.schedule for tick in self.ticks if tick.job_id and tick.outcome == FIRED}
 
     @cached_property
     def keeps_results(self) -> bool:

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import NOT_READ, Rule, Suspect, Tally
-from holdfast.lab.history.records import Schedule, TickFact
-
-FIRED, TRIGGERED = "fired", "triggered"
+from holdfast.lab.history.records import FIRED, TRIGGERED, Schedule, TickFact
 
 
 def _is_offered(history: History, tally: Tally) -> bool:

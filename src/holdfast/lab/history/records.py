@@ -15,6 +15,8 @@ import msgspec
 #: The states of the public contract.
 QUEUED, RUNNING, DONE, FAILED, CANCELED = 1, 2, 3, 4, 5
 TERMINAL = frozenset({DONE, FAILED, CANCELED})
+#: What became of a tick that made a job, and of a job that was made by hand; anything else is a reason for none.
+FIRED, TRIGGERED = "fired", "triggered"
 
 #: Microseconds of the steady clock.
 Instant = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
