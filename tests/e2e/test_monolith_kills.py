@@ -21,9 +21,15 @@ from tests.e2e.nodes import NodeSet
 
 SEED = seed(20_261_115)
 NODES = 3
-KILLS = kills_each(2)
+KILLS = kills_each(4)
 CLIENTS = 6
 TEMPLATES = [Template("echo", max_losses=100)]
+
+
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
 
 
 class Client:

@@ -11,12 +11,12 @@ from holdfast.core.owner import owner_index
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet
-from tests.e2e.shell import Shell
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 
 
-def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path) -> None:
+def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
     """Each does everything with one slot of its own; one that is killed comes back where it was, with its jobs."""
     program = fleet.start("up", "--topology", "monolith", "--port", "0", "--data", "data")
     ready = program.ready()
@@ -31,7 +31,7 @@ def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path) 
         assert wire.result(job_id).terminal_status == public.DONE
         assert wire.cancel(job_id).already_terminal
         assert [job.job_id for job in wire.all_jobs()] == [job_id]
-    workers = Shell(tmp_path, ready["grpc"]).run("worker", "list").stdout.splitlines()[1:]
+    workers = LoadedShell(loaded, tmp_path, ready["grpc"]).run("worker", "list").stdout.splitlines()[1:]
     assert [line.split()[0].rpartition("-")[0] for line in workers] == [f"node-{index}" for index in range(6)]
     assert all("0/1" in line for line in workers)
 
@@ -57,19 +57,21 @@ def _status(wire: Wire, job_id: str) -> int:
         return -1
 
 
-def test_number_of_nodes_is_fixed_for_a_directory(fleet: Fleet, tmp_path: Path) -> None:
+def test_number_of_nodes_is_fixed_for_a_directory(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
     """Started again with another number, the nodes refuse, and the command says why."""
     first = fleet.start("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
     first.ready()
     assert first.stop() == 0
-    again = Shell(tmp_path).run("up", "--topology", "monolith", "--nodes", "3", "--port", "0", "--data", "data")
+    again = LoadedShell(loaded, tmp_path).run(
+        "up", "--topology", "monolith", "--nodes", "3", "--port", "0", "--data", "data"
+    )
     assert again.returncode == ExitCode.REFUSED
     assert "belongs to node 0 of 2" in again.stderr
 
 
-def test_ports_that_do_not_suffice_are_refused(tmp_path: Path) -> None:
+def test_ports_that_do_not_suffice_are_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
     """Every node needs one."""
-    done = Shell(tmp_path).run("up", "--topology", "monolith", "--port", "65533")
+    done = LoadedShell(loaded, tmp_path).run("up", "--topology", "monolith", "--port", "65533")
     assert (done.returncode, "expected port to be at most 65530" in done.stderr) == (ExitCode.USAGE, True)
 
 
@@ -102,8 +104,10 @@ def test_nodes_run_the_functions_of_an_app(fleet: Fleet, tmp_path: Path) -> None
     assert program.stop() == 0
 
 
-def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
+def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
     """No node starts, and the command says why."""
-    done = Shell(tmp_path).run("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "-A", "nobody:app")
+    done = LoadedShell(loaded, tmp_path).run(
+        "up", "--topology", "monolith", "--nodes", "2", "--port", "0", "-A", "nobody:app"
+    )
     assert done.returncode == ExitCode.USAGE
     assert "nobody" in done.stderr

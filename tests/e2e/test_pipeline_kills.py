@@ -38,6 +38,12 @@ _STOPPED = ("scheduler", "watcher", "exchange", "normal", "coordinator", "worker
 
 
 @pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.fixture
 def siege(fleet: Fleet, tmp_path: Path) -> Iterator[Siege]:
     """Everybody is ready."""
     require_postgres()

@@ -16,7 +16,7 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.contract_load import Client
 from tests.e2e.fleet import Fleet, Program, fleet_in
-from tests.e2e.shell import Shell
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 from tests.postgres import require_postgres
@@ -204,9 +204,9 @@ def test_stop_leaves_nothing_behind(up: Up) -> None:
     assert [line for line in up.program.lines() if line["level"] in {"error", "critical"}] == []
 
 
-def test_role_says_what_it_lacks(tmp_path: Path) -> None:
+def test_role_says_what_it_lacks(tmp_path: Path, loaded: LoadedProgram) -> None:
     """Without a database, or with an address that is none, a role ends with a sentence."""
-    shell = Shell(tmp_path)
+    shell = LoadedShell(loaded, tmp_path)
     lost = shell.run("pipeline", "scheduler", "--port", "0")
     assert (lost.returncode, "HOLDFAST_DATABASE" in lost.stderr) == (ExitCode.USAGE, True)
     strange = shell.run("pipeline", "gateway", "--schedulers", "8081,nowhere")

@@ -20,6 +20,12 @@ SERVICE = "/holdfast.v1.ScheduleService"
 PLANS = (("none", "none", "allow"), ("latest", "latest", "allow"), ("all", "all", "allow"), ("alone", "all", "skip"))
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def set_schedule(wire: Wire, name: str, catch_up: str, overlap: str) -> None:
     """One tick a second."""
     spec = own.ScheduleSpec(

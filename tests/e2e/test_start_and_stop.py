@@ -1,10 +1,12 @@
 """Starting, stopping, and who may not start."""
 
+import fcntl
 import hashlib
 import os
 import signal
+import struct
 import subprocess
-import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from grpc_health.v1 import health_pb2
 
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet, clean_environment, kill_all, stable_port
+from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment, kill_all, stable_port
 from tests.e2e.history import checked, events_in, grants, revocations
 from tests.e2e.waiting import eventually
 
@@ -48,11 +50,11 @@ def test_every_line_on_standard_error_is_json(fleet: Fleet) -> None:
     assert {line["service"] for line in up.lines()} == {"holdfast", "worker"}
 
 
-def test_second_server_on_a_directory_is_refused(fleet: Fleet) -> None:
+def test_second_server_on_a_directory_is_refused(loaded_fleet: Fleet) -> None:
     """It names the process that has the directory, exits as documented, and disturbs nobody."""
-    first, wire = fleet.server()
+    first, wire = loaded_fleet.server()
     job_id = wire.new()
-    second = fleet.start("server", "--data", "data", "--port", "0")
+    second = loaded_fleet.start("server", "--data", "data", "--port", "0")
     assert second.wait() == ExitCode.UNREACHABLE
     assert f"in use by process {first.pid}" in second.log
     assert "Traceback" not in second.log
@@ -61,21 +63,21 @@ def test_second_server_on_a_directory_is_refused(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("command", ["server", "up"])
-def test_port_in_use_is_said_plainly(fleet: Fleet, command: str) -> None:
+def test_port_in_use_is_said_plainly(loaded_fleet: Fleet, command: str) -> None:
     """A taken port is named in a sentence with what to do, and the directory can be used right after it."""
-    _, wire = fleet.server()
+    _, wire = loaded_fleet.server()
     port = wire.target.rpartition(":")[2]
-    second = fleet.start(command, "--data", "other", "--port", port)
+    second = loaded_fleet.start(command, "--data", "other", "--port", port)
     assert second.wait() == ExitCode.UNREACHABLE
     assert f"cannot listen on 127.0.0.1:{port}" in second.log
     assert "--port" in second.log
     assert "Traceback" not in second.log
-    fleet.server(data="other")
+    loaded_fleet.server(data="other")
 
 
-def test_term_lets_running_jobs_finish(fleet: Fleet, tmp_path: Path) -> None:
+def test_term_lets_running_jobs_finish(loaded_fleet: Fleet, tmp_path: Path) -> None:
     """`holdfast up` ends with 0 after its running job is DONE, and what waited still waits."""
-    up, wire = fleet.up("--slots", "1")
+    up, wire = loaded_fleet.up("--slots", "1")
     running, waiting = wire.new(ms=1_500), wire.new(ms=1_500)
     wire.wait_for(running, public.RUNNING)
     assert up.stop() == 0
@@ -84,10 +86,10 @@ def test_term_lets_running_jobs_finish(fleet: Fleet, tmp_path: Path) -> None:
     assert (model.jobs[waiting].state, model.jobs[waiting].attempts) == (public.QUEUED, 0)
 
 
-def test_second_term_hands_leases_back(fleet: Fleet, tmp_path: Path) -> None:
+def test_second_term_hands_leases_back(loaded_fleet: Fleet, tmp_path: Path) -> None:
     """One TERM says NOT_SERVING and waits; a second ends an hour's job, which is QUEUED without a loss."""
-    up = fleet.start("up", "--data", "data", "--port", "0", HOLDFAST_DRAIN_MS="3600000")
-    wire = fleet.wire(up.ready()["grpc"])
+    up = loaded_fleet.start("up", "--data", "data", "--port", "0", HOLDFAST_DRAIN_MS="3600000")
+    wire = loaded_fleet.wire(up.ready()["grpc"])
     job_id = wire.new(ms=3_600_000)
     wire.wait_for(job_id, public.RUNNING)
     wire.wait_for(wire.new(), public.DONE)  # the worker has that one, so it has the first one too
@@ -120,9 +122,9 @@ def test_worker_without_a_server_waits_and_ends_with_0(fleet: Fleet) -> None:
     assert worker.stop() == 0
 
 
-def test_no_child_survives_a_killed_parent(fleet: Fleet) -> None:
+def test_no_child_survives_a_killed_parent(loaded_fleet: Fleet) -> None:
     """Kill -9 of `holdfast up` takes its worker with it."""
-    up, _ = fleet.up()
+    up, _ = loaded_fleet.up()
     children = up.children()
     assert len(children) == 1
     up.kill()
@@ -132,9 +134,9 @@ def test_no_child_survives_a_killed_parent(fleet: Fleet) -> None:
         kill_all(children)
 
 
-def test_killed_worker_of_up_is_started_again(fleet: Fleet, tmp_path: Path) -> None:
+def test_killed_worker_of_up_is_started_again(loaded_fleet: Fleet, tmp_path: Path) -> None:
     """The worker beside a server is replaced when it dies, and its job runs again."""
-    up, wire = fleet.up("--slots", "1", "--lease-ms", "600000")
+    up, wire = loaded_fleet.up("--slots", "1", "--lease-ms", "600000")
     job_id = wire.new(ms=1_000)
     wire.wait_for(job_id, public.RUNNING)
     (child,) = up.children()
@@ -146,27 +148,19 @@ def test_killed_worker_of_up_is_started_again(fleet: Fleet, tmp_path: Path) -> N
 
 def test_stuck_reader_of_the_log_stops_nobody(fleet: Fleet, tmp_path: Path) -> None:
     """With a full pipe for a log, jobs and refusals are answered all the same, and TERM ends it with 0."""
-    command = [
-        sys.executable,
-        "-m",
-        "holdfast",
-        "up",
-        "--data",
-        "data",
-        "--port",
-        "0",
-        "--log-level",
-        "debug",
-    ]
+    command = [*HOLDFAST, "up", "--data", "data", "--port", "0", "--log-level", "debug"]
     with (tmp_path / "adopted.out").open("wb") as out:
         popen = subprocess.Popen(command, cwd=tmp_path, env=clean_environment({}), stdout=out, stderr=subprocess.PIPE)
+    assert popen.stderr is not None
+    room_bytes = fcntl.fcntl(popen.stderr, fcntl.F_SETPIPE_SZ, 4_096)
     up = fleet.adopt(popen)
     wire = fleet.wire(up.ready()["grpc"])
-    for number in range(600):
+    for number in range(100):
         job_id = wire.submit(key=str(number), timeout_s=30).job_id
         with pytest.raises(Exception, match="NOT_FOUND"):
             wire.status("no-such-job-" + "x" * 100, timeout_s=30)
     assert wire.wait_for(job_id).status == public.DONE
+    (unread_bytes,) = struct.unpack("i", fcntl.ioctl(popen.stderr, termios.FIONREAD, bytes(4)))
+    assert unread_bytes > room_bytes // 2, "the next line did not fit"
     assert up.stop() == 0
-    assert popen.stderr is not None
     popen.stderr.close()

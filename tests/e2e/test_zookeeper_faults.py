@@ -21,6 +21,12 @@ KILLS = kills_each(1)
 CLIENTS = 3
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """How the program is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def besiege(siege: Siege, clients: list[Client], draw: random.Random) -> None:
     """Breaks whatever is next once some more jobs were acknowledged, and mends it once more of them were."""
 

@@ -16,7 +16,7 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
 from tests.e2e.http_asking import ask
-from tests.e2e.shell import Shell
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 from tests.zookeeper import Place, require_zookeeper
@@ -108,9 +108,9 @@ def test_what_is_missing_is_said_over_http(shared: Up) -> None:
         assert (reply.status, reply.reason) == (501, "CAPABILITY_MISSING")
 
 
-def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path) -> None:
+def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path, loaded: LoadedProgram) -> None:
     """`--connect zk://…` submits, waits, lists, explains and cancels without a server of ours."""
-    shell = Shell(tmp_path, f"zk://{shared.ready['ensemble']}")
+    shell = LoadedShell(loaded, tmp_path, f"zk://{shared.ready['ensemble']}")
     done = shell.run("job", "submit", "echo", '"hi"', "--wait", "--label", "of=commands")
     assert (done.returncode, done.stdout) == (0, '"hi"')
     later = shell.run("job", "submit", "echo", "--delay", "3600").stdout.strip()
