@@ -233,10 +233,13 @@ class History:
 
     def name_of(self, job_id: str) -> str:
         """The name that a job goes by; empty if nobody knows it."""
-        if job_id in self.jobs:
-            return self.jobs[job_id].name
-        if job_id in self.told:
-            return self.told[job_id][0].wanted.name
-        if job_id in self.retried:
-            return self.name_of(self.retried[job_id].asked.job_id)
+        looked_at: set[str] = set()
+        while job_id not in looked_at:  # a history may tell of a job that was made like itself
+            looked_at.add(job_id)
+            if job_id in self.jobs:
+                return self.jobs[job_id].name
+            if job_id in self.told:
+                return self.told[job_id][0].wanted.name
+            if job_id in self.retried:
+                job_id = self.retried[job_id].asked.job_id
         return next((one.seen.name for one in self.readings.get(job_id, ()) if one.seen.name), "")
