@@ -2,18 +2,45 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+import pytest
 
 from holdfast import Holdfast
 from holdfast.core.owner import owner_index
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import Fleet, Program, fleet_in
 from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
+
+APP = """
+import os
+from holdfast import Holdfast
+
+app = Holdfast("memory://")
+
+@app.job
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+@app.job(isolation="process")
+def where() -> int:
+    return os.getpid()
+"""
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Path]]:
+    """Two nodes with an app, and the folder that they keep their jobs in; the last test with them ends them."""
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "shop.py").write_text(APP)
+    arguments = ("--nodes", "2", "--port", "0", "--data", "data", "-A", "shop:app")
+    with fleet_in(folder) as fleet:
+        yield fleet.start("up", "--topology", "monolith", *arguments), folder
 
 
 def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
@@ -57,12 +84,21 @@ def _status(wire: Wire, job_id: str) -> int:
         return -1
 
 
-def test_number_of_nodes_is_fixed_for_a_directory(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
+def test_nodes_run_the_functions_of_an_app(two: tuple[Program, Path]) -> None:
+    """The slot inside a node runs real functions, in the node or in a process of their own."""
+    program, _ = two
+    with Holdfast(f"holdfast://{program.ready()['grpc']}") as app:
+        jobs = [app.submit("greet", [str(number)]) for number in range(4)]
+        assert [job.result(60) for job in jobs] == [f"hello {number}" for number in range(4)]
+        assert app.submit("where").result(60) not in program.children()
+
+
+def test_number_of_nodes_is_fixed_for_a_directory(two: tuple[Program, Path], loaded: LoadedProgram) -> None:
     """Started again with another number, the nodes refuse, and the command says why."""
-    first = fleet.start("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
+    first, folder = two
     first.ready()
     assert first.stop() == 0
-    again = LoadedShell(loaded, tmp_path).run(
+    again = LoadedShell(loaded, folder).run(
         "up", "--topology", "monolith", "--nodes", "3", "--port", "0", "--data", "data"
     )
     assert again.returncode == ExitCode.REFUSED
@@ -73,35 +109,6 @@ def test_ports_that_do_not_suffice_are_refused(tmp_path: Path, loaded: LoadedPro
     """Every node needs one."""
     done = LoadedShell(loaded, tmp_path).run("up", "--topology", "monolith", "--port", "65533")
     assert (done.returncode, "expected port to be at most 65530" in done.stderr) == (ExitCode.USAGE, True)
-
-
-APP = """
-import os
-from holdfast import Holdfast
-
-app = Holdfast("memory://")
-
-@app.job
-def greet(name: str) -> str:
-    return f"hello {name}"
-
-@app.job(isolation="process")
-def where() -> int:
-    return os.getpid()
-"""
-
-
-def test_nodes_run_the_functions_of_an_app(fleet: Fleet, tmp_path: Path) -> None:
-    """The slot inside a node runs real functions, in the node or in a process of their own."""
-    (tmp_path / "shop.py").write_text(APP)
-    arguments = ("--nodes", "2", "--port", "0", "-A", "shop:app")
-    program = fleet.start("up", "--topology", "monolith", *arguments)
-    ready = program.ready()
-    with Holdfast(f"holdfast://{ready['grpc']}") as app:
-        jobs = [app.submit("greet", [str(number)]) for number in range(4)]
-        assert [job.result(60) for job in jobs] == [f"hello {number}" for number in range(4)]
-        assert app.submit("where").result(60) not in program.children()
-    assert program.stop() == 0
 
 
 def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path, loaded: LoadedProgram) -> None:

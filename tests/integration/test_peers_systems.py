@@ -17,6 +17,7 @@ PORT = {name for name in vars(System) if not name.startswith("_")}
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_every_measure_of_speed_gives_figures() -> None:
     """Holdfast in a directory and with a server is measured in every way, and nothing fails."""
     said: list[str] = []
@@ -33,7 +34,7 @@ async def test_every_measure_of_speed_gives_figures() -> None:
 @pytest.mark.slow
 async def test_jobs_of_a_killed_worker_finish_in_the_other() -> None:
     """With one of two workers killed, Holdfast finishes all jobs, and repeats none whose end was reported."""
-    plan = msgspec.structs.replace(TINY, rounds=0, kills=1)
+    plan = msgspec.structs.replace(TINY, rounds=0, kills=1, seconds=0.4)
     (trial,) = (await run(plan, {}, lambda _: None)).kills
     assert isinstance(trial, KillTrial)
     assert trial.kill is not None, trial.error

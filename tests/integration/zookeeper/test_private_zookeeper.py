@@ -27,13 +27,27 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def lone(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
-    """One server that is not started yet, and does not stay."""
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the ensemble of one that tests share is kept."""
+    return tmp_path_factory.mktemp("lone") / "deep" / "zk"
+
+
+@pytest.fixture(scope="module")
+def shared(place: Path) -> Iterator[PrivateZooKeeper]:
+    """One server that does not stay."""
     require_zookeeper()
-    server = PrivateZooKeeper(tmp_path / "deep" / "zk", 1, TICK_MS)
+    server = PrivateZooKeeper(place, 1, TICK_MS)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def lone(shared: PrivateZooKeeper) -> PrivateZooKeeper:
+    """That server, which runs; whoever stops it may leave it so."""
+    if not shared.servers or not shared.servers[0].is_kept:
+        shared.start()
+    return shared
 
 
 def keep(hosts: str, path: str) -> None:
@@ -76,19 +90,18 @@ def listeners(pid: int) -> set[str]:
     return found
 
 
-def test_second_start_finds_what_the_first_wrote_where_it_was(lone: PrivateZooKeeper, tmp_path: Path) -> None:
+def test_second_start_finds_what_the_first_wrote_where_it_was(lone: PrivateZooKeeper, place: Path) -> None:
     """A stopped server leaves its nodes and its address to the next, and nobody else may read them."""
-    hosts = lone.start()
-    keep(hosts, "/one")
+    hosts = lone.hosts
+    keep(hosts, "/stopped")
     lone.stop()
     assert lone.start() == hosts
-    assert kept(hosts, "/one") == b"kept"
-    assert (tmp_path / "deep/zk").stat().st_mode & 0o077 == 0
+    assert kept(hosts, "/stopped") == b"kept"
+    assert place.stat().st_mode & 0o077 == 0
 
 
 def test_server_listens_on_the_loopback_alone(lone: PrivateZooKeeper) -> None:
     """Nobody beyond this machine reaches it, and a Ctrl-C at the terminal is not for it."""
-    lone.start()
     loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
     found = listeners(lone.servers[0].pid)
     assert found
@@ -98,37 +111,39 @@ def test_server_listens_on_the_loopback_alone(lone: PrivateZooKeeper) -> None:
 
 def test_server_that_dies_comes_back(lone: PrivateZooKeeper) -> None:
     """A server that somebody kills is started again with all that was acknowledged."""
-    hosts = lone.start()
-    keep(hosts, "/one")
+    hosts = lone.hosts
+    keep(hosts, "/killed")
     first = lone.servers[0].pid
     os.kill(first, signal.SIGKILL)
     eventually(lambda: lone.servers[0].pid != first and lone.servers[0].mode())
-    assert kept(hosts, "/one") == b"kept"
+    assert kept(hosts, "/killed") == b"kept"
 
 
-def test_server_ends_with_a_killed_starter(lone: PrivateZooKeeper, tmp_path: Path) -> None:
+def test_server_ends_with_a_killed_starter(tmp_path: Path) -> None:
     """No server outlives the process that started it, and the next one waits for its end."""
-    command = [sys.executable, "-c", STARTER, str(tmp_path / "deep/zk")]
+    require_zookeeper()
+    command = [sys.executable, "-c", STARTER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         hosts, pid = process.stdout.readline().decode().split()
         process.kill()
-    assert lone.start() == hosts
+    following = PrivateZooKeeper(tmp_path, 1, TICK_MS)
+    assert following.start() == hosts
+    following.stop()
     assert not is_alive(int(pid))
 
 
-def test_one_ensemble_per_directory(lone: PrivateZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_ensemble_per_directory(lone: PrivateZooKeeper, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second ensemble in the directory of a running one is refused, and the first one is not harmed."""
-    hosts = lone.start()
     monkeypatch.setattr("holdfast.topology.private_zookeeper._LOCK_S", 0.1)
     with pytest.raises(FailedPreconditionError, match="another process runs ZooKeeper in"):
-        PrivateZooKeeper(tmp_path / "deep" / "zk", 1, TICK_MS).start()
-    keep(hosts, "/one")
+        PrivateZooKeeper(place, 1, TICK_MS).start()
+    keep(lone.hosts, "/unharmed")
 
 
 def test_port_that_is_taken_is_named(lone: PrivateZooKeeper) -> None:
     """An ensemble never moves by itself: who has its port is to blame, and the message says which one it is."""
-    hosts = lone.start()
+    hosts = lone.hosts
     lone.stop()
     port = int(hosts.rpartition(":")[2])
     with socket.socket() as other:
@@ -140,12 +155,11 @@ def test_port_that_is_taken_is_named(lone: PrivateZooKeeper) -> None:
     assert lone.start() == hosts
 
 
-def test_other_number_of_servers_is_refused(lone: PrivateZooKeeper, tmp_path: Path) -> None:
+def test_other_number_of_servers_is_refused(lone: PrivateZooKeeper, place: Path) -> None:
     """Three servers would not know what the one before them knew."""
-    lone.start()
     lone.stop()
     with pytest.raises(FailedPreconditionError, match="has 1 servers, not 3"):
-        PrivateZooKeeper(tmp_path / "deep" / "zk", 3, TICK_MS).start()
+        PrivateZooKeeper(place, 3, TICK_MS).start()
 
 
 def test_server_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def end_to_end(system: System, seconds: float) -> Values:
     """Jobs a second from the first submit until the last result is stored, one worker working meanwhile."""
     with worker(system.worker_command(), "worker"):
         warm_up(system)
-        rate = _calibrate(system)
+        rate = _calibrate(system, min(seconds, _CALIBRATION_S))
         count = max(CHUNK, round(rate * seconds / CHUNK) * CHUNK)
         elapsed = _run(system, count)
     return {"rate": count / elapsed, "jobs": count}
@@ -61,10 +61,10 @@ def warm_up(system: System) -> None:
                 raise
 
 
-def _calibrate(system: System) -> float:
+def _calibrate(system: System, seconds: float) -> float:
     """A first guess of the rate, from ever more jobs until they take long enough; it warms everything up too."""
     count = 50
-    while (elapsed := _run(system, count)) < _CALIBRATION_S:
+    while (elapsed := _run(system, count)) < seconds:
         count *= 2
     return count / elapsed
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.lab.peers import place
-from holdfast.lab.peers.killing import Kill, kill_worker
+from holdfast.lab.peers.killing import JOB_S, Kill, kill_worker
 from holdfast.lab.peers.measures import MEASURES
 from holdfast.lab.peers.redis_server import MODES, redis_server
 from holdfast.lab.peers.results import OWN
@@ -55,7 +55,7 @@ def run(name: str, mode: str, measure: str, seconds: float) -> Told:
         try:
             with system_at(name, mode, folder) as system:
                 if measure == KILL:
-                    return Told(system.about, kill=kill_worker(system))
+                    return Told(system.about, kill=kill_worker(system, job_s=min(seconds, JOB_S)))
                 return Told(system.about, values=MEASURES[measure](system, seconds))
         except BaseException:
             _show_logs(folder)
