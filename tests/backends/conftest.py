@@ -1,4 +1,7 @@
-"""Backends under the suite of behaviours, each by a name; a later backend adds its own."""
+"""Backends under the suite of behaviours, each by a name; a later backend adds its own.
+
+What tests share ends as soon as another backend or another module comes: it would keep the machine busy meanwhile.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,8 @@ from tests.backends.microservices import Microservices, ServiceSets  # noqa: E40
 from tests.backends.monolith import Monolith, NodeSets  # noqa: E402
 from tests.backends.pipeline import Pipeline, PipelineSets  # noqa: E402
 from tests.backends.zookeeper import Bidders, ZooKeeperSets  # noqa: E402
+from tests.e2e.loaded import LoadedProgram, loaded_program  # noqa: E402
+from tests.e2e.loaded_fleet import loaded_fleet_in  # noqa: E402
 
 __all__ = ["place"]
 
@@ -32,44 +37,11 @@ BACKENDS = (
 )
 
 
-@pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Server processes that tests share; none is left afterwards."""
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    yield servers
-    servers.end()
-
-
-@pytest.fixture(scope="session")
-def service_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceSets]:
-    """Processes of services that tests share; none is left afterwards."""
-    sets = ServiceSets(tmp_path_factory.mktemp("services"))
-    yield sets
-    sets.end()
-
-
-@pytest.fixture(scope="session")
-def node_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSets]:
-    """Processes of nodes that tests share; none is left afterwards."""
-    sets = NodeSets(tmp_path_factory.mktemp("nodes"))
-    yield sets
-    sets.end()
-
-
-@pytest.fixture(scope="session")
-def pipeline_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineSets]:
-    """Processes of the pipeline that tests share; none is left afterwards."""
-    sets = PipelineSets(tmp_path_factory.mktemp("pipeline"))
-    yield sets
-    sets.end()
-
-
-@pytest.fixture(scope="session")
-def zookeeper_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSets]:
-    """Servers of ZooKeeper that tests share; none is left afterwards."""
-    sets = ZooKeeperSets(tmp_path_factory.mktemp("bidding"))
-    yield sets
-    sets.end()
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Every backend in turn, each with all tests of a module, so that each is started once."""
+    name: str = request.param
+    return name
 
 
 class Processes(NamedTuple):
@@ -82,16 +54,22 @@ class Processes(NamedTuple):
     zookeepers: ZooKeeperSets
 
 
-@pytest.fixture(scope="session")
-def processes(
-    servers: Servers,
-    service_sets: ServiceSets,
-    node_sets: NodeSets,
-    pipeline_sets: PipelineSets,
-    zookeeper_sets: ZooKeeperSets,
-) -> Processes:
-    """All of them."""
-    return Processes(servers, service_sets, node_sets, pipeline_sets, zookeeper_sets)
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[LoadedProgram]:
+    """The program, loaded once for all processes; tests of the ports are not about how it is loaded."""
+    with loaded_program() as program:
+        yield program
+
+
+@pytest.fixture(scope="module")
+def processes(backend: str, loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Those of one backend and one module; none is left afterwards."""
+    folder = tmp_path_factory.mktemp(backend)
+    with loaded_fleet_in(folder, loaded) as fleet:
+        pipelines, zookeepers = PipelineSets(fleet), ZooKeeperSets(folder)
+        yield Processes(Servers(fleet), ServiceSets(fleet), NodeSets(fleet), pipelines, zookeepers)
+        pipelines.end()
+        zookeepers.end()
 
 
 def harness_named(backend: str, processes: Processes, folder: Path) -> Harness:  # noqa: PLR0911 - one for each
@@ -111,7 +89,7 @@ def harness_named(backend: str, processes: Processes, folder: Path) -> Harness: 
     return LedgerThere(processes.servers, Carried.SOCKET if backend == "ledger-socket" else Carried.GRPC)
 
 
-@pytest.fixture(params=BACKENDS)
-def harness(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Harness:
-    """Every backend in turn."""
-    return harness_named(request.param, processes, tmp_path)
+@pytest.fixture
+def harness(backend: str, processes: Processes, tmp_path: Path) -> Harness:
+    """That of the backend."""
+    return harness_named(backend, processes, tmp_path)

@@ -11,6 +11,7 @@ from holdfast.client.socket_carrier import SocketCarrier
 from holdfast.client.socket_work import SocketWork
 from holdfast.client.work_stream import StreamWork
 from holdfast.testing.conformance.harness import Capability, Terms
+from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
 
 
@@ -43,30 +44,19 @@ class Server:
         self._program.kill()
 
 
-class Servers:
-    """Processes by the length of their leases, started when the first test asks, ended after the last."""
+class Servers(Lender[Server]):
+    """Processes of one server each."""
 
-    def __init__(self, folder: Path) -> None:
-        self._fleet = Fleet(folder)
-        self._shared: dict[int, Server] = {}
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
         self._count = 0
 
-    def shared(self, lease_ms: int) -> Server:
-        """One that other tests use too."""
-        if lease_ms not in self._shared:
-            self._shared[lease_ms] = self.new(lease_ms)
-        return self._shared[lease_ms]
-
-    def new(self, lease_ms: int) -> Server:
-        """One of its own."""
+    def new(self, lease_ms: int, *, is_kept: bool = True) -> Server:
         self._count += 1
         server = Server(self._fleet, self._fleet.folder / f"data-{self._count}", lease_ms)
         server.start()
         return server
-
-    def end(self) -> None:
-        """Leaves no process behind."""
-        self._fleet.end()
 
 
 class LedgerThere:
@@ -77,7 +67,7 @@ class LedgerThere:
         self._carried = carried
         self._server: Server
         self._remote: RemoteJobs
-        self._is_alone = False
+        self._terms = Terms()
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -108,9 +98,8 @@ class LedgerThere:
         return self._server.data / "holdfast.sock"
 
     async def start(self, terms: Terms) -> None:
-        self._is_alone = terms.is_alone
-        choose = self._servers.new if terms.is_alone else self._servers.shared
-        self._server = await asyncio.to_thread(choose, terms.lease_ms)
+        self._terms = terms
+        self._server = await asyncio.to_thread(self._servers.lend, terms)
         await self._connect()
 
     async def _connect(self) -> None:
@@ -121,13 +110,11 @@ class LedgerThere:
 
     async def stop(self) -> None:
         await self._remote.close()
-        if self._is_alone:
-            self._server.kill()
+        self._servers.give_back(self._terms, self._server)
 
     async def restart(self) -> None:
         await self._remote.close()
-        self._server.kill()
-        await asyncio.to_thread(self._server.start)
+        await asyncio.to_thread(self._servers.restart, self._terms, self._server)
         await self._connect()
 
     async def advance(self, ms: int) -> None:

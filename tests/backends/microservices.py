@@ -15,6 +15,7 @@ from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
 from holdfast.testing.conformance.harness import Capability, Terms
 from holdfast.testing.conformance.workplace import PATIENCE_S
+from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
 
 #: How often the coordinator looks around; tests wait for it.
@@ -68,40 +69,23 @@ class ServiceProcesses:
             program.kill()
 
 
-class ServiceSets:
-    """Sets of processes by the length of their leases, started when the first test asks, ended after the last."""
+class ServiceSets(Lender[ServiceProcesses]):
+    """Processes of services, on disk for tests that restart them and else in memory."""
 
-    def __init__(self, folder: Path) -> None:
-        self._fleet = Fleet(folder)
-        self._shared: dict[int, ServiceProcesses] = {}
-        self._spare: dict[int, ServiceProcesses] = {}
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
         self._count = 0
 
-    def shared(self, lease_ms: int) -> ServiceProcesses:
-        """One that other tests use too, in memory."""
-        if lease_ms not in self._shared:
-            self._shared[lease_ms] = ServiceProcesses(self._fleet, lease_ms, None)
-            self._shared[lease_ms].start()
-        return self._shared[lease_ms]
+    def is_kept(self, terms: Terms) -> bool:
+        return terms.is_alone
 
-    def new(self, lease_ms: int) -> ServiceProcesses:
-        """One of its own, on disk."""
+    def new(self, lease_ms: int, *, is_kept: bool) -> ServiceProcesses:
         self._count += 1
-        services = ServiceProcesses(self._fleet, lease_ms, self._fleet.folder / f"data-{self._count}")
+        data = self._fleet.folder / f"data-{self._count}" if is_kept else None
+        services = ServiceProcesses(self._fleet, lease_ms, data)
         services.start()
         return services
-
-    def apart(self, lease_ms: int) -> ServiceProcesses:
-        """One on disk that nobody uses now."""
-        return self._spare.pop(lease_ms, None) or self.new(lease_ms)
-
-    def give_back(self, lease_ms: int, services: ServiceProcesses) -> None:
-        """It serves, and somebody else may have it."""
-        self._spare[lease_ms] = services
-
-    def end(self) -> None:
-        """Leaves no process behind."""
-        self._fleet.end()
 
 
 class Microservices:
@@ -139,10 +123,7 @@ class Microservices:
 
     async def start(self, terms: Terms) -> None:
         self._terms = terms
-        choose = self._sets.new if terms.is_alone else self._sets.shared
-        if terms.may_be_used:
-            choose = self._sets.apart
-        self._services = await asyncio.to_thread(choose, terms.lease_ms)
+        self._services = await asyncio.to_thread(self._sets.lend, terms)
         await self._connect()
 
     async def _connect(self) -> None:
@@ -153,15 +134,11 @@ class Microservices:
 
     async def stop(self) -> None:
         await self._remote.close()
-        if self._terms.may_be_used:
-            self._sets.give_back(self._terms.lease_ms, self._services)
-        elif self._terms.is_alone:
-            self._services.kill()
+        self._sets.give_back(self._terms, self._services)
 
     async def restart(self) -> None:
         await self._remote.close()
-        self._services.kill()
-        await asyncio.to_thread(self._services.start)
+        await asyncio.to_thread(self._sets.restart, self._terms, self._services)
         await self._connect()
 
     async def advance(self, ms: int) -> None:

@@ -95,25 +95,24 @@ _TABLES = ("jobs", "executions", "completed", "failed", "tallies", "queues", "sc
 
 
 class PipelineSets:
-    """Processes that tests share, and some for tests that want them to themselves; ended after the last."""
+    """Processes that tests share, started when the first one asks and ended after the last."""
 
-    def __init__(self, folder: Path) -> None:
-        self._fleet = Fleet(folder)
-        self._sets: dict[str, PipelineProcesses] = {}
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._shared: PipelineProcesses | None = None
 
-    def named(self, name: str) -> PipelineProcesses:
-        """Started when the first test asks."""
-        if name not in self._sets:
+    def shared(self) -> PipelineProcesses:
+        """Tests come one at a time, and who wants to be alone empties them first."""
+        if self._shared is None:
             require_postgres()
-            made = self._sets[name] = PipelineProcesses(self._fleet, self._fleet.folder / name)
-            made.start()
-        return self._sets[name]
+            self._shared = PipelineProcesses(self._fleet, self._fleet.folder / "shared")
+            self._shared.start()
+        return self._shared
 
     def end(self) -> None:
         """Leaves no process behind."""
-        for one in self._sets.values():
-            one.end()
-        self._fleet.end()
+        if self._shared is not None:
+            self._shared.end()
 
 
 class Pipeline:
@@ -154,7 +153,7 @@ class Pipeline:
 
     async def start(self, terms: Terms) -> None:
         self._terms = terms
-        self._processes = await asyncio.to_thread(self._sets.named, "apart" if terms.is_alone else "shared")
+        self._processes = await asyncio.to_thread(self._sets.shared)
         await self._connect()
         if terms.is_alone and not terms.may_be_used:
             await asyncio.to_thread(self._processes.empty)

@@ -14,6 +14,7 @@ from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
 from tests.backends.ledger_there import Server, Servers
+from tests.e2e.fleet import fleet_in
 
 KILLS = 3
 
@@ -59,9 +60,8 @@ async def submit_until(server: Server, stop: asyncio.Event) -> None:
 
 async def test_feed_over_kills_tells_exactly_what_the_journal_says(tmp_path: Path) -> None:
     """Nothing that was told is taken back by a kill, nothing is told twice, and nothing is left out."""
-    servers = Servers(tmp_path)
-    try:
-        server = await asyncio.to_thread(servers.new, 60_000)
+    with fleet_in(tmp_path) as fleet:
+        server = await asyncio.to_thread(Servers(fleet).new, 60_000)
         last, stop = str(uuid.uuid4()), asyncio.Event()
         listener = Listener(server.target, last)
         listening = asyncio.create_task(listener.listen())
@@ -84,5 +84,3 @@ async def test_feed_over_kills_tells_exactly_what_the_journal_says(tmp_path: Pat
         ]
         assert listener.heard == truth
         assert len(truth) > KILLS
-    finally:
-        servers.end()

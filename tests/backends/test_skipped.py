@@ -6,12 +6,10 @@ import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from holdfast.testing import conformance
 from holdfast.testing.conformance.harness import Capability, lacks, needs_of
 from tests.backends import test_conformance
-from tests.backends.conftest import BACKENDS, Processes, harness_named
+from tests.backends.conftest import Processes, harness_named
 from tests.unit.test_repository import is_one_sentence
 
 
@@ -53,7 +51,6 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_only_what_a_backend_lacks_is_skipped(
     backend: str, processes: Processes, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

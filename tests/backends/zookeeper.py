@@ -17,20 +17,20 @@ _SESSION_MS = 5_000
 
 
 class ZooKeeperSets:
-    """Servers that tests share, and one for tests that restart it; ended after the last."""
+    """A server that tests share, started when the first one asks and ended after the last."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._servers: dict[str, PrivateZooKeeper] = {}
+        self._shared: PrivateZooKeeper | None = None
         self._root = fresh_root("shared")
 
-    def named(self, name: str) -> PrivateZooKeeper:
-        """Started when the first test asks."""
-        if name not in self._servers:
+    def shared(self) -> PrivateZooKeeper:
+        """Tests come one at a time, so that whoever restarts it disturbs nobody."""
+        if self._shared is None:
             require_zookeeper()
-            made = self._servers[name] = PrivateZooKeeper(self._folder / name, 1, TICK_MS, is_synced=False)
-            made.start()
-        return self._servers[name]
+            self._shared = PrivateZooKeeper(self._folder / "shared", 1, TICK_MS, is_synced=False)
+            self._shared.start()
+        return self._shared
 
     def root(self, terms: Terms) -> str:
         """Where the jobs of a test are: with those of others, unless it wants to be alone."""
@@ -38,8 +38,8 @@ class ZooKeeperSets:
 
     def end(self) -> None:
         """Leaves no process behind."""
-        for one in self._servers.values():
-            one.stop()
+        if self._shared is not None:
+            self._shared.stop()
 
 
 class Bidders:
@@ -80,7 +80,7 @@ class Bidders:
 
     async def start(self, terms: Terms) -> None:
         self._terms = terms
-        self._server = await asyncio.to_thread(self._sets.named, "apart" if terms.is_alone else "shared")
+        self._server = await asyncio.to_thread(self._sets.shared)
         self._root = self._sets.root(terms)
         await self._connect()
 
