@@ -18,6 +18,7 @@ from holdfast.topology.backing_up import take_backup
 from holdfast.topology.restoring import restore_backup
 from tests.e2e.fleet import Fleet, stable_port
 from tests.e2e.history import events_in, of_kind, refused_reports
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Done, Shell
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
@@ -26,8 +27,14 @@ SMALL = ("--segment-bytes", "65536", "--snapshot-bytes", "65536")
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.fixture
+def shell(loaded: LoadedProgram, tmp_path: Path) -> Shell:
+    return LoadedShell(loaded, tmp_path)
 
 
 def told(done: Done) -> dict[str, Any]:
@@ -44,9 +51,9 @@ def back_up(shell: Shell, target: str = "backup", data: str = "data") -> dict[st
     return answer
 
 
-def restore(shell: Shell, backup: str = "backup", data: str = "restored") -> dict[str, Any]:
-    """The same for what is made of it."""
-    folder, now_ms = shell.folder, SystemClock().wall_ms()
+def restore(shell: Shell, backup: str = "backup", data: str = "restored", later_ms: int = 0) -> dict[str, Any]:
+    """The same for what is made of it, now or later."""
+    folder, now_ms = shell.folder, SystemClock().wall_ms() + later_ms
     made = restore_backup(folder / backup, folder / data, None, now_ms=now_ms, watch=quiet)
     answer: dict[str, Any] = msgspec.to_builtins(made)
     return answer
@@ -150,8 +157,8 @@ def test_second_restore_of_one_backup_repeats_nothing_of_the_first(fleet: Fleet,
     server.stop()
     back_up(shell)
     lines = []
-    for data in ("first", "second"):
-        restore(shell, data=data)
+    for data, later_ms in (("first", 0), ("second", 2_000)):  # a restore and an opening take an epoch each, of a second
+        restore(shell, data=data, later_ms=later_ms)
         server, wire = fleet.server(data=data)
         token = wire.fetch("w").token
         stats = told(shell.run("stats", "--connect", wire.target, "--json"))

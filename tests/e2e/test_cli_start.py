@@ -3,8 +3,10 @@
 import os
 import signal
 
+import pytest
+
 from tests.e2e.fleet import Fleet
-from tests.e2e.shell import Shell
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 
 SHOP = """
 from holdfast import Holdfast
@@ -18,10 +20,16 @@ def resize(path: str) -> str:
 """
 
 
-def test_worker_says_at_a_terminal_what_it_runs(fleet: Fleet) -> None:
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+def test_worker_says_at_a_terminal_what_it_runs(loaded: LoadedProgram, fleet: Fleet) -> None:
     """A sentence names the functions, the place and the way out; a pipe gets JSON."""
     (fleet.folder / "shop.py").write_text(SHOP)
-    shell = Shell(fleet.folder)
+    shell = LoadedShell(loaded, fleet.folder)
 
     def drain() -> None:
         assert shell.run("worker", "drain", "anna", "--connect", "shop-data").returncode == 0
@@ -33,9 +41,9 @@ def test_worker_says_at_a_terminal_what_it_runs(fleet: Fleet) -> None:
     assert '"ready"' not in text
 
 
-def test_server_says_at_a_terminal_how_to_reach_it(fleet: Fleet) -> None:
+def test_server_says_at_a_terminal_how_to_reach_it(loaded: LoadedProgram, fleet: Fleet) -> None:
     """A sentence can be copied into a program or a command."""
-    shell = Shell(fleet.folder)
+    shell = LoadedShell(loaded, fleet.folder)
 
     def stop() -> None:
         os.kill(int((fleet.folder / "kept" / "LOCK").read_text()), signal.SIGTERM)

@@ -15,6 +15,12 @@ from tests.e2e.fleet import Fleet, stable_port
 from tests.e2e.waiting import eventually
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 def asked(address: str, path: str, content: object = None) -> Any:  # noqa: ANN401 - any JSON
     """What is answered; a POST if there is something to say."""
     data = None if content is None else json.dumps(content).encode()

@@ -23,6 +23,12 @@ expected-statuses = ["400", "401", "403", "404", "405", "406", "413", "414", "41
 """
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 @pytest.mark.slow
 def test_no_request_finds_an_undocumented_answer(fleet: Fleet, tmp_path: Path) -> None:
     """Examples, edges and random requests, valid and not, on every route but the endless one."""

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.owner import owner_index
-from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.fleet import Fleet, Program
 from tests.e2e.http_asking import Reply, ask
+from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.nodes import NodeSet
-from tests.e2e.shell import Shell
 from tests.e2e.waiting import eventually
 from tests.integration.certificates_here import Authority
 
@@ -34,6 +35,12 @@ MISSING: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
 class Site:
     """One topology that is ready."""
 
@@ -51,9 +58,11 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=[*UP])
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram
+) -> Iterator[Site]:
     """Each in memory, on any port that is free."""
-    with fleet_in(tmp_path_factory.mktemp(request.param)) as fleet:
+    with loaded_fleet_in(tmp_path_factory.mktemp(request.param), loaded) as fleet:
         yield Site(fleet, request.param)
 
 
@@ -138,11 +147,15 @@ def test_who_keeps_jobs_is_found_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize("topology", [*UP])
-def test_tokens_of_the_directory_are_asked_for(fleet: Fleet, tmp_path: Path, topology: str) -> None:
+def test_tokens_of_the_directory_are_asked_for(
+    loaded: LoadedProgram, fleet: Fleet, tmp_path: Path, topology: str
+) -> None:
     """Over TLS, by whoever serves HTTP: 401 without, 403 beyond the scope; behind it the jobs run all the same."""
     tokens = {}
     for scope in ("submit", "read"):
-        made = Shell(tmp_path).run("token", "create", "--name", scope, "--scopes", scope, "--data", "data")
+        made = LoadedShell(loaded, tmp_path).run(
+            "token", "create", "--name", scope, "--scopes", scope, "--data", "data"
+        )
         tokens[scope] = made.stdout.strip()
     ours = Authority(tmp_path / "papers", "ours")
     certificate, key = ours.sign("server")

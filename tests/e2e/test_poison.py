@@ -23,6 +23,14 @@ POISON = {
 }
 #: Trying again cannot help these.
 FINAL = {"large", "text"}
+#: The others may take as long as a slow machine needs to start their processes.
+TIMEOUTS_MS = {"spin": 1_000}
+
+
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
 
 
 @pytest.mark.parametrize("isolation", ["as they say", "process"])
@@ -32,7 +40,10 @@ def test_poison_in_processes_is_contained(fleet: Fleet, tmp_path: Path, isolatio
     forced = isolation == "process"
     worker = app_worker(fleet, wire, "-c", "2", "--child-memory-mb", "1024", *(["--isolation", "process"] * forced))
     mode = "thread" if forced else "process"
-    ids = {name: one(wire, f"{mode}.{name}", tmp_path / name, timeout_ms=1_000, max_attempts=2) for name in POISON}
+    ids = {
+        name: one(wire, f"{mode}.{name}", tmp_path / name, timeout_ms=TIMEOUTS_MS.get(name, 0), max_attempts=2)
+        for name in POISON
+    }
     healthy = [one(wire, "thread.echo", "fine") for _ in range(20)]
     assert {wire.wait_for(job_id).status for job_id in healthy} == {public.DONE}
     reasons = {name: wire.wait_for(job_id).failure_reason for name, job_id in ids.items()}

@@ -16,6 +16,12 @@ from tests.e2e.waiting import eventually
 
 
 @pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.fixture
 def data(fleet: Fleet) -> Path:
     return fleet.folder / "jobs"
 

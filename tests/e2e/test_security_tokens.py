@@ -1,7 +1,6 @@
 """Tokens, TLS and refusals of real processes, from the command line."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,23 +11,23 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import PermissionDeniedError, UnauthenticatedError
-from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment
+from tests.e2e.fleet import Fleet
+from tests.e2e.shell import Done
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 from tests.integration.certificates_here import Authority
 
 
-def run(fleet: Fleet, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+def run(fleet: Fleet, *arguments: str, **environment: str) -> Done:
     """One command of the program, to its end."""
-    return subprocess.run(
-        [*HOLDFAST, *arguments],
-        cwd=fleet.folder,
-        env=clean_environment(environment),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    program = fleet.start(*arguments, **environment)
+    return Done(arguments, program.wait(), program.output, program.log)
 
 
 def token_of(fleet: Fleet, scopes: str, name: str, *more: str, data: str = "data") -> str:
@@ -85,7 +84,13 @@ def test_scopes_expiry_and_revocation_count_for_every_client(fleet: Fleet) -> No
     assert listed.returncode == 0
     bare = run(fleet, "worker", *connect)
     assert (bare.returncode, "expected a token" in bare.stderr) == (4, True)
-    worker = fleet.start("worker", *connect, HOLDFAST_TOKEN=token_of(fleet, "work", "worker"))
+    known = token_of(fleet, "work", "worker")
+    eventually(
+        lambda: run(fleet, "job", "list", *connect, HOLDFAST_TOKEN=known).stderr,
+        lambda said: "needs the scope read" in said,
+        what="a server that knows the new token",
+    )
+    worker = fleet.start("worker", *connect, HOLDFAST_TOKEN=known)
     worker.ready()
     assert run(fleet, "token", "revoke", "worker", "--data", "data").returncode == 0
     assert worker.wait() == 4

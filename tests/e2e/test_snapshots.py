@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from holdfast.core import image
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.testing.ledger_view import view_ledger
@@ -12,6 +14,12 @@ from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 
 SMALL = ("--segment-bytes", "65536", "--snapshot-bytes", "65536")
+
+
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
 
 
 def work_until(wire: Wire, is_enough: Callable[[], object]) -> None:

@@ -7,19 +7,26 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import termios
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import app_worker, submit
-from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment, stable_port
-from tests.e2e.shell import Shell
+from tests.e2e.fleet import Fleet, stable_port
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.waiting import DEADLINE_S
 
 
-def test_top_is_printed_once_where_there_is_no_terminal(fleet: Fleet, tmp_path: Path) -> None:
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+def test_top_is_printed_once_where_there_is_no_terminal(loaded: LoadedProgram, fleet: Fleet, tmp_path: Path) -> None:
     """What waits, that nobody runs it, and why others failed stand in lines that can be cut and counted."""
     _, wire = fleet.server()
     worker = app_worker(fleet, wire)
@@ -27,7 +34,7 @@ def test_top_is_printed_once_where_there_is_no_terminal(fleet: Fleet, tmp_path: 
         wire.wait_for(job_id, public.FAILED)
     worker.stop()
     submit(wire, "thread.echo", count=2)
-    shell = Shell(tmp_path, wire.target)
+    shell = LoadedShell(loaded, tmp_path, wire.target)
     done = shell.run("top", "--interval", "0.2")
     assert done.returncode == 0, done.stderr
     made = done.stdout.splitlines()
@@ -40,12 +47,14 @@ def test_top_is_printed_once_where_there_is_no_terminal(fleet: Fleet, tmp_path: 
     assert seen["rates_per_s"]["done"] == 0
 
 
-def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(fleet: Fleet, tmp_path: Path) -> None:
+def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(
+    loaded: LoadedProgram, fleet: Fleet, tmp_path: Path
+) -> None:
     """It shows queues, stands still while paused, outlives a server, and leaves the terminal as it was."""
     port = stable_port()
     server, wire = fleet.server(port=port)
     submit(wire, "thread.echo", count=2)
-    with Terminal(tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
+    with Terminal(loaded, tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
         terminal.await_text("QUEUE")
         terminal.press("p")
         terminal.await_text("paused; p goes on")
@@ -61,16 +70,16 @@ def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(fleet: Fleet, tmp
         assert terminal.text.count("\x1b[?1049h") == terminal.text.count("\x1b[?1049l") == 1
 
 
-def test_top_that_is_ended_leaves_the_terminal_as_it_was(fleet: Fleet, tmp_path: Path) -> None:
+def test_top_that_is_ended_leaves_the_terminal_as_it_was(loaded: LoadedProgram, fleet: Fleet, tmp_path: Path) -> None:
     """Whoever sends the signal; and a terminal without a screen is told once, in lines."""
     _, wire = fleet.server()
-    with Terminal(tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
+    with Terminal(loaded, tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
         terminal.await_text("q quits")
         terminal.signal(signal.SIGTERM)
         assert terminal.end() == 128 + signal.SIGTERM
         assert terminal.text.count("\x1b[?1049l") == 1
         assert "Traceback" not in terminal.text
-    with Terminal(tmp_path, "top", "--connect", wire.target, "--interval", "0.2", kind="dumb") as terminal:
+    with Terminal(loaded, tmp_path, "top", "--connect", wire.target, "--interval", "0.2", kind="dumb") as terminal:
         assert terminal.end() == 0
         assert "waiting: 0" in terminal.text
         assert "\x1b" not in terminal.text
@@ -79,18 +88,10 @@ def test_top_that_is_ended_leaves_the_terminal_as_it_was(fleet: Fleet, tmp_path:
 class Terminal:
     """A program on a terminal of its own, typed to as somebody would."""
 
-    def __init__(self, folder: Path, *arguments: str, kind: str = "xterm") -> None:
+    def __init__(self, program: LoadedProgram, folder: Path, *arguments: str, kind: str = "xterm") -> None:
         self._ours, theirs = pty.openpty()
         self.resize(120, 40)
-        self._process = subprocess.Popen(
-            [*HOLDFAST, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=clean_environment({"TERM": kind}),
-            cwd=folder,
-            start_new_session=True,
-        )
+        self._process = program.start(arguments, (theirs,) * 3, {"TERM": kind}, folder, has_session=True)
         os.close(theirs)
         self.text = ""
         self._seen = 0
@@ -138,9 +139,9 @@ class Terminal:
         return bool(part)
 
 
-def test_top_of_nobody_says_where_it_looked(tmp_path: Path) -> None:
+def test_top_of_nobody_says_where_it_looked(loaded: LoadedProgram, tmp_path: Path) -> None:
     """A wrong address is told at once, in a sentence."""
-    done = Shell(tmp_path, "127.0.0.1:1").run("top")
+    done = LoadedShell(loaded, tmp_path, "127.0.0.1:1").run("top")
     assert done.returncode != 0
     assert "127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr

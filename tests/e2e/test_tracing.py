@@ -109,10 +109,10 @@ def collecting() -> Iterator[tuple[Collector, str]]:
 
 
 @pytest.fixture
-def fleet(fleet: Fleet) -> Fleet:
+def fleet(loaded_fleet: Fleet) -> Fleet:
     """Processes in a folder with an app in it."""
-    (fleet.folder / "shop.py").write_text(APP)
-    return fleet
+    (loaded_fleet.folder / "shop.py").write_text(APP)
+    return loaded_fleet
 
 
 def run(folder: Path, program: str, **environment: str) -> str:
