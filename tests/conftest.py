@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import compileall
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,12 @@ __all__ = [
 # Machines differ and tests run side by side: a property is false or true, never late.
 settings.register_profile("holdfast", deadline=None, print_blob=True)
 settings.load_profile("holdfast")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the program once: many processes load it, also where Python may not keep what it has compiled."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(config.rootpath / "src", quiet=2)
 
 
 @pytest.fixture(scope="session")
