@@ -162,7 +162,7 @@ def test_long_jobs_are_shared_by_workers_that_were_fast(fleet: Fleet) -> None:
     for name in ("a", "b"):
         app_worker(fleet, wire, "-c", "2", "--worker-id", name)
     for _ in range(5):
-        for job_id in submit(wire, "thread.echo", "x", count=1_000)[-20:]:
+        for job_id in submit(wire, "thread.echo", "x", count=500)[-20:]:
             wire.wait_for(job_id)
     naps = submit(wire, "thread.nap", count=24)
     assert {wire.wait_for(job_id).status for job_id in naps} == {public.DONE}
