@@ -1,7 +1,6 @@
 """Cron leaders as processes of their own, killed and stopped at any instant."""
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -13,10 +12,11 @@ import pytest
 
 from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.core.model import ScheduleSpec, Template
+from tests.e2e.campaign import kills_each, seed
 from tests.e2e.waiting import eventually, pause
 
 SECOND = 1_000
-KILLS, STOPS = int(os.environ.get("KILLS", "5")), 2
+KILLS, STOPS = kills_each(3), 2
 
 #: Competes for the leadership until it is killed.
 LEADER = """
@@ -97,15 +97,17 @@ def leaders(store: PostgresStore, database: str) -> Iterator[Leaders]:
 
 async def test_killed_and_stopped_leaders_lose_and_double_no_tick(store: PostgresStore, leaders: Leaders) -> None:
     """Whatever happens to leaders, each second of the schedule has one job."""
-    draw = random.Random(int(os.environ.get("SEED") or 6))
+    draw = random.Random(seed(6))
+    deeds = ["kill"] * KILLS + ["stop"] * STOPS
+    draw.shuffle(deeds)
     await store.plans.set(ScheduleSpec("s", Template("work"), every_ms=SECOND))
     for _ in range(2):
         leaders.start()
-    for number in range(KILLS + STOPS):
+    for deed in deeds:
         count = len(leaders.fired())
         name = leaders.leader()
         pause(draw.uniform(0, 0.3))  # any instant will do
-        if number % 3 == 2:
+        if deed == "stop":
             leaders.running[name].send_signal(signal.SIGSTOP)
             leaders.successor(name)
             leaders.running[name].send_signal(signal.SIGCONT)
