@@ -1,10 +1,12 @@
 """What a server refused, as the exception that the server's own process would have raised."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 from typing import cast
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
@@ -27,12 +29,13 @@ def error_of(error: grpc.aio.AioRpcError) -> HoldfastError:
 
 def _reason(error: grpc.aio.AioRpcError) -> str:
     metadata = cast("Iterable[tuple[str, bytes]]", error.trailing_metadata() or ())
-    for key, value in metadata:
-        if key == _DETAILS_KEY:
-            for detail in Status.FromString(value).details:
-                info = ErrorInfo()
-                if detail.Unpack(info):
-                    return str(info.reason)
+    with contextlib.suppress(DecodeError):  # who does not speak clearly has given none
+        for key, value in metadata:
+            if key == _DETAILS_KEY:
+                for detail in Status.FromString(value).details:
+                    info = ErrorInfo()
+                    if detail.Unpack(info):
+                        return str(info.reason)
     return ""
 
 

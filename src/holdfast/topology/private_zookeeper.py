@@ -187,11 +187,18 @@ class PrivateZooKeeper:
         """Those of the first start; another number of servers is another ensemble."""
         path = self._directory / "ports.json"
         if path.exists():
-            ports = msgspec.json.decode(path.read_bytes(), type=list[Ports])
+            try:
+                ports = msgspec.json.decode(path.read_bytes(), type=list[Ports])
+            except msgspec.DecodeError as error:
+                message = f"expected {path} to name the ensemble's ports: {error}; remove it, and others are taken"
+                raise FailedPreconditionError(message, reason="PORTS_DAMAGED") from error
         else:
             ports = [Ports(*three) for three in _free_ports(self._count)]
             new = path.with_suffix(".new")
-            new.write_bytes(msgspec.json.encode(ports))
+            with new.open("wb") as file:
+                file.write(msgspec.json.encode(ports))
+                file.flush()
+                os.fsync(file.fileno())
             new.replace(path)
             os.fsync(self._open_directory)
         if len(ports) != self._count:

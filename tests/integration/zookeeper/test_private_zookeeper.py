@@ -133,6 +133,15 @@ def test_server_ends_with_a_killed_starter(tmp_path: Path) -> None:
     assert not is_alive(int(pid))
 
 
+@pytest.mark.parametrize("damaged", [b"", b"[[1, 2, 3", b"{}", b"\xff"])
+def test_damaged_list_of_ports_is_named(tmp_path: Path, damaged: bytes) -> None:
+    """Nothing is started, and the message says what to do."""
+    require_zookeeper()
+    (tmp_path / "ports.json").write_bytes(damaged)
+    with pytest.raises(FailedPreconditionError, match=r"ports\.json to name the ensemble's ports.*remove it"):
+        PrivateZooKeeper(tmp_path, 1, TICK_MS).start()
+
+
 def test_one_ensemble_per_directory(lone: PrivateZooKeeper, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second ensemble in the directory of a running one is refused, and the first one is not harmed."""
     monkeypatch.setattr("holdfast.topology.private_zookeeper._LOCK_S", 0.1)
