@@ -1,6 +1,8 @@
 """A real container engine that lives in namespaces of its own: what it mounts, listens on and starts ends with it."""
 
 import contextlib
+import http.client
+import json
 import os
 import shutil
 import signal
@@ -10,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -37,6 +39,19 @@ _ALONE = (
 
 class NoEngineError(Exception):
     """There can be no engine here, and why."""
+
+
+class _Line(http.client.HTTPConnection):
+    """HTTP over the engine's socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("engine", timeout=_COMMAND_S)
+        self._path = path
+
+    def connect(self) -> None:
+        """As everybody is connected who knows the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(str(self._path))
 
 
 class Engine:
@@ -66,6 +81,15 @@ class Engine:
 
     def docker(self, *arguments: str, stdin: Path | None = None) -> str:
         return self.run("docker", *arguments, stdin=stdin)
+
+    def ask(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """What the engine itself answers; whoever asks again and again need not start `docker` each time."""
+        with contextlib.closing(_Line(self._socket)) as line:
+            line.request("GET", path)
+            answer = line.getresponse()
+            said = answer.read()
+        assert answer.status == http.client.OK, f"{path} was answered with {answer.status}: {said!r}"
+        return json.loads(said)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """That of the clients: nothing of the caller's but the path to programs."""

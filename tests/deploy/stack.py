@@ -5,10 +5,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.deploy.engine import Engine
 from tests.deploy.images import BASE
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import eventually, pause
 
 _COMPOSE = "docker-compose"
 
@@ -38,8 +39,9 @@ class Stack:
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """What the engine knows of each service's container."""
-        found = self._own("ps", "--all")
-        known = json.loads(self.engine.docker("inspect", *found)) if found else []
+        mine = json.dumps({"label": [f"com.docker.compose.project={self.name}"]})
+        found = [row["Id"] for row in self.engine.ask(f"/containers/json?all=1&filters={quote(mine)}")]
+        known = [self.engine.ask(f"/containers/{container}/json") for container in found]
         services = {container["Config"]["Labels"]["com.docker.compose.service"]: container for container in known}
         assert len(services) == len(known), f"expected one container of each service, got {found}"
         return services
@@ -53,7 +55,11 @@ class Stack:
         return {service: container["State"]["Health"]["Status"] for service, container in containers}
 
     def wait_until_healthy(self) -> None:
-        eventually(self.health, lambda health: set(health.values()) == {"healthy"}, "the health of all services")
+        def read() -> dict[str, str]:
+            pause(0.2)  # they have something else to do
+            return self.health()
+
+        eventually(read, lambda health: set(health.values()) == {"healthy"}, "the health of all services")
 
     def run_in(self, service: str, *command: str) -> str:
         """What a command prints in the container of a service."""
