@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, say
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ _PARTS = 2
 
 def bench(
     runs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Runs of each measure.")] = 3,
+    share: Annotated[
+        float,
+        typer.Option(min=0.01, max=1, metavar="N", help="Share of the work: quicker, less exact.", callback=counted),
+    ] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Measure submits and replay on this machine, as ratios to limits taken in the same run; `make bench` does more."""
@@ -38,17 +43,17 @@ def bench(
             if not is_seen:
                 say(text)
 
-        measures = uvloop.run(_measure(runs, tell))
+        measures = uvloop.run(_measure(runs, tell, share))
     if as_json:
         print(lab.as_json(measures))
     else:
         lab.report(measures, Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS))
 
 
-async def _measure(runs: int, tell: Callable[[str], None]) -> "list[Measure]":
+async def _measure(runs: int, tell: Callable[[str], None], share: float) -> "list[Measure]":
     from holdfast.lab.bench import replays, submits
 
-    return [*await submits(runs, tell), *await replays(runs, tell)]
+    return [*await submits(runs, tell, share), *await replays(runs, tell, share)]
 
 
 _FILE_COLUMNS = 150

@@ -30,8 +30,9 @@ PARTS = (
 )
 
 
-async def submits(runs: int, say: Callable[[str], None]) -> list[Measure]:
-    """Durable submits, one by one and in batches, against the echo."""
+async def submits(runs: int, say: Callable[[str], None], share: float = 1) -> list[Measure]:
+    """Durable submits, one by one and in batches, against the echo; a share of them is quicker and less exact."""
+    calls, batch_calls = max(1, round(share * 6_400)), max(1, round(share * 200))
     single: list[float] = []
     batched: list[float] = []
     with echo_server() as echo_address, holdfast_server() as (address, _, _):
@@ -40,10 +41,10 @@ async def submits(runs: int, say: Callable[[str], None]) -> list[Measure]:
         await rate(client.submit, 640, 64)
         for run in range(runs):
             say(f"submits, run {run + 1} of {runs}")
-            before = await rate(echo.echo, 6_400, 64)
-            ones = await rate(client.submit, 6_400, 64)
-            batches = await rate(client.submit_batch, 200, 4) * BATCH
-            after = await rate(echo.echo, 6_400, 64)
+            before = await rate(echo.echo, calls, 64)
+            ones = await rate(client.submit, calls, 64)
+            batches = await rate(client.submit_batch, batch_calls, 4) * BATCH
+            after = await rate(echo.echo, calls, 64)
             limit = (before + after) / 2
             single.append(ones / limit)
             batched.append(batches / limit)
@@ -53,12 +54,12 @@ async def submits(runs: int, say: Callable[[str], None]) -> list[Measure]:
     ]
 
 
-async def replays(runs: int, say: Callable[[str], None]) -> list[Measure]:
-    """Recovery from the journal, in jobs, against a bare loop that fills a dict."""
+async def replays(runs: int, say: Callable[[str], None], share: float = 1) -> list[Measure]:
+    """Recovery from the journal, in jobs, against a bare loop that fills a dict; a share is the same as above."""
     values = []
     for run in range(runs):
         say(f"replay, run {run + 1} of {runs}")
-        values.append(await asyncio.to_thread(replay_ratio, 200_000))
+        values.append(await asyncio.to_thread(replay_ratio, round(share * 200_000)))
     return [at_most("replay of a job (created, granted, finished), in rounds of `d[i] = i`", values, 120, "rounds")]
 
 
