@@ -30,7 +30,10 @@ class Beside:
         self._disk = ProcessDisk(disk, self._tick)
         self._calls = 0
         self._left = 0
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        # Each is taken by who waits and given by the other, in turn.
+        self._go, self._back = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
         self._is_killed = False
         self.is_over = False
         self.result: object = None
