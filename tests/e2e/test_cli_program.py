@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import clean_environment
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
 from tests.e2e.waiting import DEADLINE_S
 
@@ -21,6 +22,12 @@ HEAVY = ("grpc", "google.protobuf", "rich", "uvloop", "structlog", "prometheus_c
 def shell(tmp_path: Path) -> Shell:
     """A prompt without a server."""
     return Shell(tmp_path)
+
+
+@pytest.fixture
+def loaded_shell(loaded: LoadedProgram, tmp_path: Path) -> Shell:
+    """The same, where it is no part of the test how the program is loaded."""
+    return LoadedShell(loaded, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +58,10 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
     assert done.stderr == "[]\n"
 
 
-def complete(shell: Shell, line: str) -> list[str]:
-    """What bash would offer at the end of this line."""
-    script = subprocess.run(
+@pytest.fixture(scope="module")
+def completion() -> str:
+    """What the program prints for bash."""
+    return subprocess.run(
         ["/bin/bash", "-c", 'exec "$0" --show-completion bash', str(SCRIPT)],
         capture_output=True,
         text=True,
@@ -61,6 +69,10 @@ def complete(shell: Shell, line: str) -> list[str]:
         check=True,
         timeout=DEADLINE_S,
     ).stdout
+
+
+def complete(shell: Shell, script: str, line: str) -> list[str]:
+    """What bash would offer at the end of this line."""
     words = line.split(" ")
     ask = (
         f"{script}\nCOMP_WORDS=({' '.join(words)} {'' if words[-1] else repr('')})\nCOMP_CWORD={len(words) - 1}\n"
@@ -92,36 +104,38 @@ def complete(shell: Shell, line: str) -> list[str]:
         ("holdfast up --metr", ["--metrics-port"]),
     ],
 )
-def test_bash_completes_commands_options_and_values(shell: Shell, line: str, offered: list[str]) -> None:
+def test_bash_completes_commands_options_and_values(
+    shell: Shell, completion: str, line: str, offered: list[str]
+) -> None:
     """The script that the program prints makes a real bash offer what fits."""
-    assert sorted(complete(shell, line)) == offered
+    assert sorted(complete(shell, completion, line)) == offered
 
 
-def test_config_shows_values_and_their_origins(shell: Shell) -> None:
+def test_config_shows_values_and_their_origins(loaded_shell: Shell) -> None:
     """Every setting is there, as a line for holdfast.toml, as a table or as JSON."""
-    (shell.folder / "holdfast.toml").write_text('lease_ms = 5000\nqueues = "high"\n')
-    lines = shell.run("config", "show", HOLDFAST_PORT="1234").stdout.splitlines()
+    (loaded_shell.folder / "holdfast.toml").write_text('lease_ms = 5000\nqueues = "high"\n')
+    lines = loaded_shell.run("config", "show", HOLDFAST_PORT="1234").stdout.splitlines()
     assert {"lease_ms = 5000", "port = 1234", 'queues = "high"', "metrics_port = 0"} <= set(lines)
-    table = shell.run("config", "show", "--origin", HOLDFAST_PORT="1234").stdout.splitlines()
+    table = loaded_shell.run("config", "show", "--origin", HOLDFAST_PORT="1234").stdout.splitlines()
     rows = {line.split(None, 2)[0]: line.split(None, 2)[1:] for line in table}
     assert rows["lease_ms"] == ["5000", "file holdfast.toml"]
     assert rows["port"] == ["1234", "environment HOLDFAST_PORT"]
     assert rows["host"] == ['"127.0.0.1"', "default"]
-    values = json.loads(shell.run("config", "show", "--origin", "--json").stdout)
+    values = json.loads(loaded_shell.run("config", "show", "--origin", "--json").stdout)
     assert values["lease_ms"] == {"value": 5000, "origin": "file holdfast.toml"}
-    assert json.loads(shell.run("config", "show", "--json").stdout)["lease_ms"] == 5000
+    assert json.loads(loaded_shell.run("config", "show", "--json").stdout)["lease_ms"] == 5000
 
 
-def test_shown_config_is_a_file_that_can_be_read(shell: Shell) -> None:
+def test_shown_config_is_a_file_that_can_be_read(loaded_shell: Shell) -> None:
     """What it prints can be kept as holdfast.toml, and changes nothing then."""
-    first = shell.run("config", "show", HOLDFAST_PORT="1234").stdout
-    (shell.folder / "holdfast.toml").write_text(first)
-    assert shell.run("config", "show").stdout == first
+    first = loaded_shell.run("config", "show", HOLDFAST_PORT="1234").stdout
+    (loaded_shell.folder / "holdfast.toml").write_text(first)
+    assert loaded_shell.run("config", "show").stdout == first
 
 
-def test_config_names_every_problem(shell: Shell) -> None:
+def test_config_names_every_problem(loaded_shell: Shell) -> None:
     """Wrong settings are not shown but explained."""
-    done = shell.run("config", "show", HOLDFAST_PORT="x", HOLDFAST_LEASE="1", HOLDFAST_QUEUES="a b")
+    done = loaded_shell.run("config", "show", HOLDFAST_PORT="x", HOLDFAST_LEASE="1", HOLDFAST_QUEUES="a b")
     assert (done.returncode, done.stdout) == (2, "")
     assert "expected port to be" in done.stderr
     assert "HOLDFAST_LEASE_MS" in done.stderr

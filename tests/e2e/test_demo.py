@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -51,19 +52,51 @@ def workers_ready(log: Path) -> bool:
     return "Why does the report not run?" in log.read_text()
 
 
+class Shown(NamedTuple):
+    """What the demo shows, and what is left of it."""
+
+    plain: str
+    drawn: str
+    left: list[str]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """Two demos side by side, as most of their time is waiting: one into a file, one on a terminal."""
+    folder, place = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("place")
+    master, slave = pty.openpty()
+    with (folder / "out").open("wb") as out, demo(place, out.fileno()) as plain, demo(place, slave) as drawn:
+        os.close(slave)
+        text = b"".join(iter(lambda: read(master), b"")).decode()
+        assert drawn.wait(DEADLINE_S) == 0, text
+        assert plain.wait(DEADLINE_S) == 0, (folder / "out").read_text()
+    os.close(master)
+    return Shown((folder / "out").read_text(), text, left_behind(place))
+
+
+def read(terminal: int) -> bytes:
+    """What comes next; nothing once the other end is closed."""
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""
+
+
 @pytest.mark.slow
-def test_demo_shows_a_recovered_job_and_leaves_nothing(tmp_path: Path) -> None:
+def test_demo_shows_a_recovered_job_and_leaves_nothing(shown: Shown) -> None:
     """Without a terminal it prints plain lines, ends well, and the history has the lost lease and the second grant."""
-    place = tmp_path / "place"
-    place.mkdir()
-    with (tmp_path / "out").open("wb") as out, demo(place, out.fileno()) as process:
-        assert process.wait(DEADLINE_S) == 0, (tmp_path / "out").read_text()
-    text = (tmp_path / "out").read_text()
-    assert "\x1b" not in text
-    assert re.search(r"granted.*\n(?:.*progress.*\n)*.*lease lost.*disconnected.*\n.*granted.*RUNNING", text)
-    assert "ZeroDivisionError" in text
-    assert "Everything is as expected" in text
-    assert left_behind(place) == []
+    assert "\x1b" not in shown.plain
+    assert re.search(r"granted.*\n(?:.*progress.*\n)*.*lease lost.*disconnected.*\n.*granted.*RUNNING", shown.plain)
+    assert "ZeroDivisionError" in shown.plain
+    assert "Everything is as expected" in shown.plain
+    assert shown.left == []
+
+
+@pytest.mark.slow
+def test_demo_draws_bars_on_a_terminal(shown: Shown) -> None:
+    """On a terminal there is a bar for each kind of job."""
+    assert "\x1b[" in shown.drawn
+    assert "24/24" in shown.drawn
 
 
 @pytest.mark.slow
@@ -79,27 +112,6 @@ def test_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
         assert process.wait(DEADLINE_S) == 130, log.read_text()
     assert "Traceback" not in log.read_text()
     assert left_behind(place) == []
-
-
-@pytest.mark.slow
-def test_demo_draws_bars_on_a_terminal(tmp_path: Path) -> None:
-    """On a terminal there is a bar for each kind of job."""
-    master, slave = pty.openpty()
-    with demo(tmp_path, slave) as process:
-        os.close(slave)
-        text = b"".join(iter(lambda: read(master), b"")).decode()
-        assert process.wait(DEADLINE_S) == 0, text
-    os.close(master)
-    assert "\x1b[" in text
-    assert "24/24" in text
-
-
-def read(terminal: int) -> bytes:
-    """What comes next; nothing once the other end is closed."""
-    try:
-        return os.read(terminal, 65_536)
-    except OSError:
-        return b""
 
 
 def test_demo_notices_what_is_wrong(tmp_path: Path) -> None:
