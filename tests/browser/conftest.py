@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import Watched, chromium, watched
 from tests.browser.site import Site, site_in
+from tests.e2e.loaded import LoadedProgram, loaded_program
 
 
 # Not for longer than a module: the browser's driver keeps a loop in this thread, and other tests want their own.
@@ -17,10 +18,17 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[LoadedProgram]:
+    """The program, loaded once for all sites."""
+    with loaded_program() as program:
+        yield program
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server with a worker."""
-    with site_in(tmp_path_factory.mktemp("site")) as site:
+    with site_in(tmp_path_factory.mktemp("site"), program=loaded) as site:
         site.worker()
         yield site
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.loaded import LoadedProgram
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.waiting import eventually
 
 ROOT = Path(__file__).absolute().parents[2]
@@ -64,7 +66,7 @@ class Site:
 
 
 @contextmanager
-def site_in(folder: Path, *arguments: str, topology: str = "") -> Iterator[Site]:
-    """A site for the length of a block."""
-    with fleet_in(folder) as fleet:
+def site_in(folder: Path, *arguments: str, topology: str = "", program: LoadedProgram | None = None) -> Iterator[Site]:
+    """A site for the length of a block; forked from the program, if it is loaded."""
+    with fleet_in(folder) if program is None else loaded_fleet_in(folder, program) as fleet:
         yield Site(fleet, *arguments, topology=topology)

@@ -8,15 +8,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import Watched, watched
 from tests.browser.site import Site, site_in
-from tests.e2e.shell import Shell
+from tests.e2e.loaded import LoadedProgram, LoadedShell
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, dict[str, str]]]:
+def guarded(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, dict[str, str]]]:
     """A server with tokens, and the tokens by their names."""
     folder = tmp_path_factory.mktemp("guarded")
-    with site_in(folder) as site:
-        shell = Shell(folder)
+    with site_in(folder, program=loaded) as site:
+        shell = LoadedShell(loaded, folder)
         made = {}
         for name, scope in (("reader", "read"), ("boss", "admin")):
             done = shell.run("token", "create", "--name", name, "--scopes", scope, "--data", "data", "--json")

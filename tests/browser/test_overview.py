@@ -8,7 +8,14 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.chromium import watched
 from tests.browser.site import Site, site_in
 from tests.e2e.fleet import stable_port
+from tests.e2e.loaded import LoadedProgram
 from tests.e2e.waiting import eventually
+
+#: Run before anything of the page: where it would wait long for an answer, it waits for two seconds.
+IMPATIENT = """
+const patient = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (ms) => patient(Math.min(ms, 2000));
+"""
 
 
 def test_the_first_page_says_that_all_is_well(site: Site, page: Page) -> None:
@@ -59,10 +66,10 @@ def test_a_paused_queue_is_a_finding(site: Site, page: Page) -> None:
     expect(health).not_to_contain_text("archive")
 
 
-def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_is_noticed(browser: Browser, loaded: LoadedProgram, tmp_path: Path) -> None:
     """Without its server the page says so; when it is back, the page goes on by itself."""
     port = str(stable_port())
-    with site_in(tmp_path, "--http-port", port) as site, watched(browser) as tab:
+    with site_in(tmp_path, "--http-port", port, program=loaded) as site, watched(browser) as tab:
         link, health = tab.page.locator("#link"), tab.page.get_by_label("Health")
         tab.page.goto(site.url)
         expect(link).to_have_text("live")
@@ -74,9 +81,10 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, tmp_path: Path) ->
         expect(health).to_contain_text("Healthy")
 
 
-def test_a_server_that_stands_still_is_noticed_where_there_is_no_feed(browser: Browser, tmp_path: Path) -> None:
+def test_a_server_that_stands_still_is_noticed_where_there_is_no_feed(browser: Browser, site: Site) -> None:
     """A question that is never answered counts as one that cannot be asked; when answers come, the page goes on."""
-    with site_in(tmp_path) as site, watched(browser) as tab:
+    with watched(browser) as tab:
+        tab.page.add_init_script(IMPATIENT)
         link = tab.page.locator("#link")
         tab.page.route("**/api/v1/capabilities", without_feed)
         tab.page.goto(site.url)
@@ -96,9 +104,9 @@ def without_feed(route: Route) -> None:
     route.fulfill(response=answer, json=able)
 
 
-def test_a_backend_without_numbers_still_has_its_jobs(tmp_path: Path, page: Page) -> None:
+def test_a_backend_without_numbers_still_has_its_jobs(loaded: LoadedProgram, tmp_path: Path, page: Page) -> None:
     """Six services count nothing: the page says so, asks for nothing that is not there, and follows jobs by looking."""
-    with site_in(tmp_path, topology="microservices") as site:
+    with site_in(tmp_path, topology="microservices", program=loaded) as site:
         page.goto(site.url)
         health, link = page.get_by_label("Health"), page.locator("#link")
         expect(health).to_contain_text("The microservices backend has no administration")
