@@ -1,5 +1,6 @@
 """The program `holdfast`: what its help and its errors tell a person."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -44,6 +45,19 @@ def test_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """`--version` needs no command."""
     assert holdfast(monkeypatch, "--version") == 0
     assert capsys.readouterr().out == f"holdfast {__version__}\n"
+
+
+def test_every_command_of_the_help_is_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has a help of its own, although only the one that is asked for is made; what is no command is told so."""
+    assert holdfast(monkeypatch, "--help") == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    names = [line.split()[0] for line in listed if re.match(r"  \w", line)]
+    assert len(names) > 15
+    for name in names:
+        assert holdfast(monkeypatch, name, "--help") == 0
+        assert capsys.readouterr().out.startswith(f"Usage: holdfast {name} ")
+    assert holdfast(monkeypatch, "nonsense") == ExitCode.USAGE
+    assert "No such command 'nonsense'" in capsys.readouterr().err
 
 
 def test_every_problem_with_the_settings_is_a_line_of_its_own(

@@ -3,8 +3,10 @@
 A module of commands imports at its top only what help needs; the rest when it runs, so that help is quick.
 """
 
+import copy
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -86,7 +88,7 @@ def main() -> int:
     _open_streams()
     try:
         # By one name however it was started, so that help, errors and completion are the same.
-        status = app(standalone_mode=False, prog_name="holdfast")
+        status = _asked(sys.argv[1:])(standalone_mode=False, prog_name="holdfast")
         sys.stdout.flush()
     except SystemExit as error:  # how typer ends a completion, and what it makes of a pipe that nobody reads
         if not isinstance(error.__context__, BrokenPipeError):
@@ -95,6 +97,20 @@ def main() -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a user sees no traceback, whatever it is
         return _explain(error)
     return status if isinstance(status, int) else 0  # a command that ends with `typer.Exit` returns its status here
+
+
+def _asked(words: Sequence[str]) -> typer.Typer:
+    """The program with one command, if it is clear which: to make all of them takes as long as many a command does."""
+    if not words or _COMPLETING in os.environ:
+        return app
+    one = copy.copy(app)
+    one.registered_groups = [group for group in app.registered_groups if group.name == words[0]]
+    one.registered_commands = [
+        command
+        for command in app.registered_commands
+        if command.callback is not None and (command.name or command.callback.__name__) == words[0]
+    ]
+    return one if one.registered_groups or one.registered_commands else app
 
 
 def _explain(error: BaseException) -> int:
@@ -143,6 +159,8 @@ def _explain_bug(error: BaseException) -> int:
     return _BUG_STATUS
 
 
+#: How a shell asks what could be typed next; that may be any command.
+_COMPLETING = "_HOLDFAST_COMPLETE"
 #: What the shell reports for a program that a signal has ended: 128 and its number.
 _INTERRUPTED_STATUS, _BROKEN_PIPE_STATUS = 130, 141
 #: What the system's own programs use for an internal error.

@@ -1,7 +1,6 @@
 """`holdfast token`: who may do what on the server of a directory; a running server notices within a second."""
 
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +43,8 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make a token. It is shown now and never again; only its hash is kept."""
+    import secrets
+
     from holdfast.gateway import tokens
 
     now_ms = time.time_ns() // 1_000_000
