@@ -5,14 +5,23 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.served import Served, Serving, Topology
-from tests.e2e.fleet import Fleet, fleet_in
+from tests.e2e.fleet import Fleet
+from tests.e2e.loaded import LoadedProgram, loaded_program
+from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.wire import Wire
 
 
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[LoadedProgram]:
+    """The program, loaded once for all processes; the contract is not about how it is loaded."""
+    with loaded_program() as program:
+        yield program
+
+
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Processes that live as long as the module's tests."""
-    with fleet_in(tmp_path_factory.mktemp("contract")) as fleet:
+    with loaded_fleet_in(tmp_path_factory.mktemp("contract"), loaded) as fleet:
         yield fleet
 
 

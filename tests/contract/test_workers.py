@@ -6,10 +6,16 @@ import pytest
 from holdfast.gateway.grpc.work import fetch_hint_ms
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.contract.served import Served, Serving
+from tests.contract.served import Served, Serving, Topology
 from tests.contract.test_status_and_result import NO_JOB, finished, running
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire, refusal
+
+
+@pytest.fixture(scope="module")
+def brief(serve: Serving) -> Served:
+    """One whose leases end soon."""
+    return serve(lease_ms=1_000, heartbeat_ms=100)
 
 
 def taken_away(wire: Wire, worker: str) -> internal.FetchWorkResponse:
@@ -46,9 +52,9 @@ def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
     assert assigned.retry_after_ms == 0
 
 
-def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving) -> None:
+def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving, server: Served) -> None:
     """Fetching is not repeatable: each call gives the next oldest job (of a node), under a higher token."""
-    wire = serve(nodes=1).wire
+    wire = (serve(nodes=1) if serve.topology is Topology.MONOLITH else server).wire
     first = running(wire)
     ids = [wire.new() for _ in range(4)]
     fetched = [wire.fetch("w") for _ in range(4)]
@@ -159,12 +165,10 @@ def test_young_grant_survives_a_heartbeat_that_crossed_it(wire: Wire) -> None:
     assert wire.report("quick", assigned.job_id, token=assigned.token)
 
 
-def test_heartbeat_without_a_list_takes_nothing_away(serve: Serving) -> None:
-    """A worker of the bare contract, which names no jobs, keeps what it holds past several leases."""
-    wire = serve(lease_ms=400, heartbeat_ms=100).wire
-    kept, silent = wire.new(), wire.new()
-    assert wire.fetch("bare").job_id == kept
-    assert wire.fetch("silent").job_id == silent
+def test_heartbeat_without_a_list_takes_nothing_away(brief: Served) -> None:
+    """A worker of the bare contract, which names no jobs, keeps what it holds past its lease."""
+    wire = brief.wire
+    kept, silent = running(wire, "bare").job_id, running(wire, "silent").job_id
     eventually(
         lambda: (wire.heartbeat("bare"), wire.status(silent).status)[1],
         lambda status: status == public.QUEUED,
@@ -173,11 +177,11 @@ def test_heartbeat_without_a_list_takes_nothing_away(serve: Serving) -> None:
     assert wire.report("bare", kept)
 
 
-def test_silent_worker_is_given_up_and_its_job_goes_to_another(serve: Serving) -> None:
+def test_silent_worker_is_given_up_and_its_job_goes_to_another(brief: Served) -> None:
     """A worker heard no more loses its job when the lease ends, and its late report changes nothing."""
-    wire = serve(lease_ms=50, heartbeat_ms=10).wire
-    job_id = wire.new()
-    lost = wire.fetch("silent")
+    wire = brief.wire
+    lost = running(wire, "silent")
+    job_id = lost.job_id
     wire.wait_for(job_id, public.QUEUED)
     assert not wire.report("silent", job_id, token=lost.token)
     again = eventually(lambda: wire.fetch("lively"), lambda work: work.assigned)
