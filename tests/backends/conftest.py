@@ -54,7 +54,7 @@ class Processes(NamedTuple):
     zookeepers: ZooKeeperSets
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def loaded() -> Iterator[LoadedProgram]:
     """The program, loaded once for all processes; tests of the ports are not about how it is loaded."""
     with loaded_program() as program:
