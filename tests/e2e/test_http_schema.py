@@ -16,6 +16,8 @@ CHECKS = (
     *("response_schema_conformance", "negative_data_rejection", "unsupported_method", "allow_header_conformance"),
     "missing_required_header",
 )
+#: Random requests of each kind on each route, beside the examples and edges of all; more of them with EXAMPLES=.
+EXAMPLES = os.environ.get("EXAMPLES", "2")
 #: A request that is wrong and too large besides may be told of either.
 SETTINGS = """
 [checks.negative_data_rejection]
@@ -38,7 +40,7 @@ def test_no_request_finds_an_undocumented_answer(fleet: Fleet, tmp_path: Path) -
     (tmp_path / "schemathesis.toml").write_text(SETTINGS)
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "run", f"http://{address}/openapi.json"),
-        *("--phases", "examples,coverage,fuzzing", "--max-examples", "6", "--no-shrink", "--no-color"),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", EXAMPLES, "--no-shrink", "--no-color"),
         *("--seed", os.environ.get("SEED", "20261115")),
         *("--exclude-path", "/api/v1/events", "--checks", ",".join(CHECKS), "--request-timeout", "30"),
         *("--warnings", "off", "--report-json-path", str(report)),
