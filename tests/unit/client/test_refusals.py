@@ -17,6 +17,7 @@ def refused(details: bytes) -> grpc.aio.AioRpcError:
         grpc.aio.Metadata(),
         grpc.aio.Metadata(("grpc-status-details-bin", details)),
         "no such job",
+        "",
     )
 
 
