@@ -84,7 +84,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     time.tzset()
     sys.argv[1:] = request["arguments"]
     sys.orig_argv[:] = [sys.executable, "-m", "holdfast", *request["arguments"]]  # with which it may start anew
-    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:1] = [request["folder"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.stdin = _opened(0, sys.__stdin__)
     sys.stdout = _opened(1, sys.__stdout__)
     sys.stderr = _opened(_ERRORS, sys.__stderr__)
