@@ -2,7 +2,8 @@
 
 Without a file of tokens everybody may do everything: such a server listens on loopback, or was told that something else
 protects it. Once there is a file, it is never open again as long as it runs: a file that goes away lets nobody in, and
-one that cannot be read changes nothing. A change is noticed within a second, by those who stay as well.
+one that cannot be read changes nothing. A change is noticed within a second, by those who stay as well; a new token is
+known as soon as somebody shows it.
 """
 
 import asyncio
@@ -60,15 +61,21 @@ class TokenGuard:
     def look(self) -> None:
         """Takes in what has changed: the file, and the time."""
         self._budgets.sweep()
-        seen = _seen(self._path) if self._path is not None else None
-        if self._path is not None and seen != self._seen:
-            self._seen = seen
-            try:
-                self._know(tokens.read(self._path))
-            except HoldfastError as error:
-                get_logger().error("tokens_unusable", message=f"{error.message}; those known before stay in force")
+        self._read_again()
         for visit in tuple(self._visits):
             visit.renew()
+
+    def _read_again(self) -> bool:
+        """Whether the file had changed."""
+        seen = _seen(self._path) if self._path is not None else None
+        if self._path is None or seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            self._know(tokens.read(self._path))
+        except HoldfastError as error:
+            get_logger().error("tokens_unusable", message=f"{error.message}; those known before stay in force")
+        return True
 
     def _know(self, found: list[Token] | None) -> None:
         if found is not None:
@@ -100,10 +107,11 @@ class TokenGuard:
         if self._table is None:
             return Caller(place_of(peer), ALL_SCOPES)
         try:
-            caller = self._callers[self._found(digest).name]
+            name = self._found(digest).name
         except UnauthenticatedError:
             self._budgets.spend(place_of(peer), scope)
             raise
+        caller = self._callers[name]
         if scope is not None:
             caller.require(scope)
         return caller
@@ -114,6 +122,8 @@ class TokenGuard:
             message = "expected a token, got none: set HOLDFAST_TOKEN, or over HTTP send Authorization: Bearer TOKEN"
             raise UnauthenticatedError(message, reason=_MISSING)
         token = self._table.find(digest)
+        if token is None and self._read_again():
+            token = self._table.find(digest)
         if token is None:
             raise UnauthenticatedError("the token is not one that is known here", reason="TOKEN_UNKNOWN")
         if token.is_over(self._clock_ms()):

@@ -70,6 +70,15 @@ def test_token_is_good_for_its_own_scope(world: World, scope: Scope) -> None:
                 guard.admit(token, PEER, asked)
 
 
+def test_new_token_is_known_when_it_is_first_shown(world: World) -> None:
+    """Whoever has just made one need not wait until the file is looked at again."""
+    world.token("first", Scope.READ)
+    guard = world.guard()
+    second = world.token("second", Scope.WORK)
+    assert guard.admit(second, PEER, Scope.WORK).name == "second"
+    assert reason_of(lambda: guard.admit("nobody's", PEER, Scope.READ)) == "TOKEN_UNKNOWN"
+
+
 def test_who_is_nobody_is_told_why(world: World) -> None:
     """No token, an unknown one, one that has run out, and one that was revoked."""
     old = world.token("old", Scope.ADMIN, lasting_ms=10)
