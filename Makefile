@@ -75,10 +75,12 @@ zookeeper: ## install Debian's ZooKeeper, as root, for the tests of bidding; sta
 	@scripts/install_zookeeper
 
 torture: $(STAMP) ## break real processes of every topology under load (MINUTES=10 each; TOPOLOGY=, SEED=, FAULTS=all)
-	@broken=0; for topology in $(or $(TOPOLOGY),embedded microservices monolith pipeline zookeeper); do \
-	  $(BIN)/holdfast lab torture --topology $$topology --minutes $(or $(MINUTES),10) --faults $(or $(FAULTS),all) \
-	    $(if $(SEED),--seed $(SEED)) || { status=$$?; echo "torture: $$topology ended with $$status"; broken=1; }; \
-	done; exit $$broken
+	@trap 'exit 130' INT; worst=0; for topology in $(or $(TOPOLOGY),embedded microservices monolith pipeline zookeeper); do \
+	  status=0; $(BIN)/holdfast lab torture --topology $$topology --minutes $(or $(MINUTES),10) --faults $(or $(FAULTS),all) \
+	    $(if $(SEED),--seed $(SEED)) || status=$$?; \
+	  echo "torture: $$topology ended with $$status"; \
+	  case $$status in 0) ;; 5) [ $$worst -ne 0 ] || worst=5 ;; 130) exit 130 ;; *) worst=$$status ;; esac; \
+	done; exit $$worst
 
 sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches for that long
 	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1))

@@ -21,6 +21,7 @@ from tests.fuzz.target import NAMES, target
 _ROOT = Path(__file__).resolve().parents[2]
 #: Beyond its time, an engine may take so long to begin and to make its findings smaller.
 _GRACE_S = 120.0
+_INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
@@ -68,13 +69,17 @@ def search(names: list[str], seconds: float, seed: int) -> int:
             "atheris is not installed, so inputs are changed without looking at what they reach: pip install '.[fuzz]'"
         )
     found = total = 0
-    for name in names:
-        engines = ["guided", "running"] if has_atheris and target(name).is_guided else ["running"]
-        for engine in engines:
-            tried, new = _run(engine, name, seconds / len(names) / len(engines), seed)
-            total, found = total + tried, found + new
-    _say(f"{total:,} inputs, {found} findings")
-    return 1 if found else 0
+    ended = ""
+    try:
+        for name in names:
+            engines = ["guided", "running"] if has_atheris and target(name).is_guided else ["running"]
+            for engine in engines:
+                tried, new = _run(engine, name, seconds / len(names) / len(engines), seed)
+                total, found = total + tried, found + new
+    except KeyboardInterrupt:
+        ended = ", until somebody ended it"
+    _say(f"{total:,} inputs, {found} findings{ended}")
+    return 1 if found else _INTERRUPTED if ended else 0
 
 
 def _run(engine: str, name: str, seconds: float, seed: int) -> tuple[int, int]:

@@ -129,7 +129,7 @@ def torture(
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="What the load and the faults are drawn from (default: any).")
     ] = None,
-    faults: Annotated[str, typer.Option(metavar="A,B", help="Which faults, with commas; all; or nothing.")] = "all",
+    faults: Annotated[str, typer.Option(metavar="A,B", help="Which faults, with commas; all; or none.")] = "all",
     clients: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Who ask at the same time.")] = 6,
     out: Annotated[
         str, typer.Option(metavar="DIRECTORY", help="Where the history and the report go (default: below lab-results).")
@@ -169,6 +169,8 @@ def torture(
         say(f"the run ended early: {early}")
     verdict = performing.conclude(folder, early)
     print(render(verdict))
+    if not early and verdict.ruling("faults").status is Status.UNKNOWN:
+        print("Not every fault came about: give it more --minutes, or name fewer --faults.")
     print(f"report: {folder / report.REPORT}; the folder has {report.size_of(folder)}")
     if early == performing.INTERRUPTED and verdict.status is not Status.BROKEN:
         raise KeyboardInterrupt

@@ -180,6 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.inside:
         return run_variant(variants[options.inside])
+    if unknown := [name for name in options.names if name not in variants]:
+        parser.error(f"there is no variant {unknown[0]!r}; all: {', '.join(variants)}")
     chosen = [variants[name] for name in options.names] or list(variants.values())
     escaped = 0
     print("| variant | seeds needed | what caught it |\n|---|---|---|")

@@ -20,6 +20,8 @@ def lost(history: History, tally: Tally) -> Iterator[Suspect]:
         tally.doubt = NOT_READ
         return
     tally.cases = len(history.acknowledged_us)
+    if not history.run.drained_us:
+        tally.note = "every acknowledged job is there; the run was over before all had ended"
     for job_id in history.certain_us:
         job, is_acknowledged = history.jobs.get(job_id), job_id in history.acknowledged_us
         if job is None:

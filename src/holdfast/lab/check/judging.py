@@ -16,7 +16,7 @@ from holdfast.lab.check import (
     timing,
 )
 from holdfast.lab.check.history import History
-from holdfast.lab.check.ruling import Finding, Rule, Ruling, Status, Suspect, Tally, Verdict
+from holdfast.lab.check.ruling import NOT_READ, Finding, Rule, Ruling, Status, Suspect, Tally, Verdict
 from holdfast.lab.check.story import story
 from holdfast.lab.history.files import read_records, read_run
 
@@ -42,7 +42,7 @@ def _apply(rule: Rule, history: History) -> Ruling:
         count += 1
         if count <= _FINDINGS_MAX:
             kept.append(_found(rule, suspect, history))
-    status, reason = _status(rule, tally, count)
+    status, reason = _status(rule, tally, count, was_read=bool(history.jobs))
     return Ruling(rule.name, rule.promise, status, tally.cases, reason, count, tuple(kept))
 
 
@@ -51,7 +51,7 @@ def _found(rule: Rule, suspect: Suspect, history: History) -> Finding:
     return Finding(rule.name, suspect.job_id, suspect.text, tuple(evidence))
 
 
-def _status(rule: Rule, tally: Tally, count: int) -> tuple[Status, str]:
+def _status(rule: Rule, tally: Tally, count: int, *, was_read: bool) -> tuple[Status, str]:
     if count:
         return Status.BROKEN, ""
     if tally.not_offered:
@@ -59,5 +59,5 @@ def _status(rule: Rule, tally: Tally, count: int) -> tuple[Status, str]:
     if tally.doubt:
         return Status.UNKNOWN, tally.doubt
     if not tally.cases:
-        return Status.UNKNOWN, rule.idle
+        return Status.UNKNOWN, rule.idle if was_read else NOT_READ
     return Status.KEPT, tally.note

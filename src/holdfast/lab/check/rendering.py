@@ -81,8 +81,10 @@ def _sentence(verdict: Verdict) -> str:
     if verdict.status is Status.BROKEN:
         return f"broken: {', '.join(one.rule for one in verdict.broken)}"
     if verdict.status is Status.UNKNOWN:
-        return f"unknown: {'; '.join(f'{one.rule} ({printable(one.reason)})' for one in verdict.unknown)}"
-    return "kept: every promise that the topology makes was put to the test, and kept"
+        rules = ", ".join(one.rule for one in verdict.unknown)
+        return f"unknown: nothing was found, and not everything was put to the test: {rules}"
+    faults = "" if verdict.run.faults else "; no fault was asked for"
+    return f"kept: every rule had something to look at, and found nothing{faults}"
 
 
 def _verdict(ruling: Ruling) -> str:
@@ -108,9 +110,11 @@ def _aligned(rows: Iterable[Sequence[str]]) -> str:
 
 def _finding(verdict: Verdict, finding: Finding, evidence: int) -> list[str]:
     lines = [printable(" ".join(filter(None, (f"{finding.rule}:", finding.job_id, finding.text))))]
-    lines += [f"  {_line(line, verdict.run.begun_us)}" for line in finding.evidence[:evidence]]
-    left = len(finding.evidence) - evidence
-    return [*lines, f"  … and {left} more"] if left > 0 else lines
+    told = [f"  {_line(line, verdict.run.begun_us)}" for line in finding.evidence]
+    left = len(told) - evidence
+    if left > 0:  # how it began, and what the store says at the end
+        told[evidence - evidence // 2 : len(told) - evidence // 2] = [f"  … {left} more …"]
+    return lines + told
 
 
 def _line(line: Line, begun_us: int) -> str:

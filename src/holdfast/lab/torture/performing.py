@@ -17,7 +17,7 @@ from holdfast.lab.torture.faults.own_mounts import have_own_mounts
 from holdfast.lab.torture.running import Settings, Tell, Torture, TortureError
 from holdfast.topology import postgres_programs, zookeeper_programs
 
-ALL = "all"
+ALL, NONE = "all", "none"
 #: A few seconds, and a week.
 MINUTES_MIN, MINUTES_MAX = 0.05, 10_080.0
 INTERRUPTED = "somebody ended it"
@@ -34,10 +34,14 @@ def faults_of(text: str) -> Sequence[str]:
     """The faults by their names, with commas; all of them, or none."""
     if text == ALL:
         return tuple(FAULTS)
+    if text == NONE:
+        return ()
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        raise InvalidArgumentError(f"expected --faults to be all, or some of {', '.join(FAULTS)}; got {unknown[0]!r}")
+        raise InvalidArgumentError(
+            f"expected --faults to be all, none, or some of {', '.join(FAULTS)}; got {unknown[0]!r}"
+        )
     return names
 
 
@@ -74,6 +78,7 @@ async def perform(settings: Settings, tell: Tell) -> str:
         await torture.run()
     except asyncio.CancelledError:
         if not torture.has_begun:
+            tell("ended before anything was asked: there is nothing to judge")
             raise
         return INTERRUPTED
     except (TortureError, OSError) as error:

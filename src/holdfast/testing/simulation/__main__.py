@@ -1,6 +1,7 @@
 """`python -m holdfast.testing.simulation`: search for a broken promise, or replay one."""
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from holdfast.testing.simulation.world import Outcome
 
 REGRESSIONS = Path("tests/simulation/regressions.txt")
 _PROGRESS_S = 5.0
+_INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,38 +25,63 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     search = Sweep(options.events, options.jobs)
     if options.seeds:
-        first, _, stop = options.seeds.partition(":")
-        outcomes = search.over(range(int(first), int(stop)))
+        outcomes = search.over(options.seeds)
     else:
         # Fresh seeds each time, from the clock of this machine; the run itself never sees it.
         outcomes = search.until(started + options.minutes * 60, time.time_ns() // 1_000_000 % 1_000_000_000)
-    tally, shown = Tally(), started
-    for outcome in outcomes:
-        tally.add(outcome)
-        if outcome.failure:
-            _explain(outcome)
-            _record(outcome, options.events)
-            return 1
-        if time.monotonic() - shown > _PROGRESS_S:
-            shown = time.monotonic()
-            print(_progress(tally, shown - started, options.jobs), flush=True)
+    tally, shown, status = Tally(), started, 0
+    try:
+        for outcome in outcomes:
+            tally.add(outcome)
+            if outcome.failure:
+                _explain(outcome)
+                _record(outcome, options.events)
+                return 1
+            if time.monotonic() - shown > _PROGRESS_S:
+                shown = time.monotonic()
+                print(_progress(tally, shown - started, options.jobs), flush=True)
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
     print(_progress(tally, time.monotonic() - started, options.jobs))
     print("  faults:", _counts(tally.fired))
     print("  done:", _counts(tally.done))
     if missing := tally.missing():
         print("  never happened (a longer sweep meets everything):", ", ".join(missing))
-    return 0
+    print("no promise was broken" + (", until somebody ended it" if status else ""))
+    return status
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulation", description=__doc__)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--minutes", type=float, default=1.0, help="search fresh seeds for this long")
+    which.add_argument("--minutes", type=_minutes, default=1.0, help="search fresh seeds for this long")
     which.add_argument("--seed", type=int, help="replay one seed exactly, and say everything about it")
-    which.add_argument("--seeds", metavar="A:B", help="run the seeds from A up to B, without B")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--events", type=int, default=EVENTS_DEFAULT, help="events before the faults end")
+    which.add_argument("--seeds", type=_range, metavar="A:B", help="run the seeds from A up to B, without B")
+    parser.add_argument("--jobs", type=_count, default=2, help="processes")
+    parser.add_argument("--events", type=_count, default=EVENTS_DEFAULT, help="events before the faults end")
     return parser.parse_args(arguments)
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"expected some minutes, more than 0, got {text}")
+    return minutes
+
+
+def _range(text: str) -> range:
+    first, _, stop = text.partition(":")
+    seeds = range(int(first), int(stop))
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"expected A:B with A before B, got {text}")
+    return seeds
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {text}")
+    return count
 
 
 def _replay(seed: int, events: int) -> int:

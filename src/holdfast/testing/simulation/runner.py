@@ -1,6 +1,8 @@
 """Runs of many seeds in a few processes, until a time or a range is over."""
 
 import multiprocessing
+import multiprocessing.pool
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -60,17 +62,21 @@ class Sweep:
         if self._jobs == 1:
             yield from (run_seed(seed, self._events) for seed in seeds)
             return
-        with multiprocessing.get_context("spawn").Pool(self._jobs) as pool:
+        with self._pool() as pool:
             yield from pool.imap_unordered(_run_one, [(seed, self._events) for seed in seeds])
 
     def until(self, deadline: float, first_seed: int) -> Iterator[Outcome]:
         """The outcomes of fresh seeds until the deadline, on the steady clock of this machine."""
-        with multiprocessing.get_context("spawn").Pool(self._jobs) as pool:
+        with self._pool() as pool:
             seed = first_seed
             while time.monotonic() < deadline:
                 batch = [(number, self._events) for number in range(seed, seed + _BATCH * self._jobs)]
                 seed += len(batch)
                 yield from pool.imap_unordered(_run_one, batch)
+
+    def _pool(self) -> "multiprocessing.pool.Pool":
+        """A Ctrl-C is for whoever asked, who ends the others."""
+        return multiprocessing.get_context("spawn").Pool(self._jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
 def _run_one(work: tuple[int, int]) -> Outcome:
