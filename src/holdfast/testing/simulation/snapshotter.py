@@ -91,9 +91,9 @@ class Snapshotter:
         if isinstance(error, Killed):
             self._reporter.fired("snapshot-killed")
         elif isinstance(error, OSError):
-            # A full disk explains itself, and uses up no fault that may have struck the journal meanwhile.
-            is_full = self._reporter.disk.faults.free_bytes is not None and error.errno == errno.ENOSPC
-            is_explained = is_full or self._reporter.is_explained()
+            # Only a full disk says so: it may have room again by now, and it uses up no fault that may have struck the
+            # journal meanwhile.
+            is_explained = error.errno == errno.ENOSPC or self._reporter.is_explained()
             require(is_explained, f"a snapshot could not be written, and no fault explains it: {error}")
             self._reporter.fired("snapshot failed")
         elif isinstance(error, JournalError):
