@@ -1,6 +1,7 @@
 """The pipeline as real processes around a PostgreSQL: clients over its gateway, workers over its queue processes."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from holdfast.testing.conformance.harness import Capability, Terms
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.backends.microservices import until_it_works
 from tests.e2e.fleet import Fleet, Program, stable_port
+from tests.e2e.waiting import eventually
 from tests.postgres import QUICK, require_postgres
 
 #: Tests wait for what roles do now and then.
@@ -66,9 +68,17 @@ class PipelineProcesses:
         """Ends the database as a power cut would, and with it everybody who keeps anything; then starts them again."""
         for name in _STATEFUL:
             self._programs[name].kill()
+        before = self._database_start()
         self._postgres.crash()
+        eventually(self._database_start, lambda start: start not in {None, before}, "the database")
         self._start(*_STATEFUL)
         self.is_seen_working = False
+
+    def _database_start(self) -> object:
+        """When it was last started; None while it does not answer."""
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, autocommit=True) as connection:
+            return connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+        return None
 
     def empty(self) -> None:
         """Forgets every job and every schedule."""

@@ -151,7 +151,7 @@ async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_pat
     assert "expected slots to be" in results.trials[0].refusal
     assert "REFUSED" in lines[0]
     assert [bool(one.refusal) for one in results.messages] == [True, False]
-    assert results.messages[1].per_job >= 4
+    assert results.messages[1].per_job > 2  # a submit and its reply, and what workers are told of many at once
 
 
 async def test_messages_of_an_embedded_job_are_counted() -> None:
