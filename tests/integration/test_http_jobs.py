@@ -16,6 +16,7 @@ from holdfast.gateway.http.app import Application
 from holdfast.gateway.http.jobs import STATUS_ALIASES
 from holdfast.gateway.http.server import HttpServer
 from holdfast.topology.ledger_server import LedgerServer
+from tests.e2e.waiting import eventually
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, get, post, request
 
@@ -47,11 +48,10 @@ async def found(address: str, query: str = "") -> list[str]:
     return [job["id"] for job in reply.json["jobs"]]
 
 
-async def next_millisecond() -> None:
+def wait_for_another_millisecond() -> None:
     """Until the clock that jobs are dated by shows another time."""
     now_ms = time.time_ns() // 1_000_000
-    while time.time_ns() // 1_000_000 == now_ms:
-        await asyncio.sleep(0)
+    eventually(lambda: time.time_ns() // 1_000_000 != now_ms)
 
 
 async def test_submitted_job_is_there_at_once(address: str) -> None:
@@ -181,9 +181,9 @@ async def test_key_that_cannot_be_kept_is_refused(address: str, key: str) -> Non
 async def test_filters_find_what_they_say(address: str) -> None:
     """Queue, type, labels and times, each alone and together."""
     one = await submitted(address, queue="a", labels={"k": "1", "x": "y:z"})
-    await next_millisecond()  # within one, ids decide
+    wait_for_another_millisecond()  # within one, ids decide
     two = await submitted(address, queue="b", labels={"k": "2"})
-    await next_millisecond()
+    wait_for_another_millisecond()
     three = await submitted(address, type="other", queue="b")
     assert await found(address) == [three, two, one]
     assert await found(address, "oldest_first=true") == [one, two, three]
