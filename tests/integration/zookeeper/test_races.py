@@ -1,6 +1,7 @@
 """Every race of bidding, forced: what is lost, what comes first, and what comes in between is decided by the test."""
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -9,6 +10,7 @@ from kazoo.client import KazooClient
 from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.backends.zookeeper.bridge import Bell
+from holdfast.backends.zookeeper.connection import Phase
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.transactions import Create
 from holdfast.core.commands import ReportRow
@@ -329,7 +331,12 @@ async def expire(connection: FaultyConnection) -> None:
         thief.stop()
         thief.close()
 
-    await asyncio.to_thread(close)
+    lost = asyncio.Event()
+    connection.when_changed.append(lambda phase: lost.set() if phase is Phase.LOST else None)
+    while not lost.is_set():
+        await asyncio.to_thread(close)
+        with contextlib.suppress(TimeoutError):  # it may have taken the session back before that could be closed
+            await asyncio.wait_for(lost.wait(), 5)
 
 
 class TestExpiry:
