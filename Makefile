@@ -47,7 +47,7 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 	$(BIN)/ruff check --fix .
 
 test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 fuzz: $(FUZZ_STAMP) ## try inputs that nobody should send (MINUTES=5 for all together; TARGET=name, SEED=n)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED))
