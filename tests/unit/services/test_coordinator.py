@@ -109,18 +109,31 @@ async def test_arriving_worker_waits_until_its_losses_are_known(here: World) -> 
     assert (await here.beat(is_arriving=True)).accepted
 
 
-async def test_worker_with_a_deadline_loses_nothing_but_time(here: World, stub: Any) -> None:  # noqa: ANN401
+async def test_worker_with_a_deadline_loses_nothing_but_time(
+    here: World,
+    stub: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A fetch that takes longer than its worker waits is undone, and the job goes to the next one."""
     job_id = await here.submit()
-    gate = asyncio.Event()
+    fetch, is_given_up, gate = here.coordinator.fetch, asyncio.Event(), asyncio.Event()
+
+    async def watched(worker: str, wanted: pb.Wanted) -> pb.FetchWorkResponse:
+        try:
+            return await fetch(worker, wanted)
+        except asyncio.CancelledError:
+            is_given_up.set()  # the server learns of the deadline by itself, maybe after the worker
+            raise
 
     async def wait(method: str, _request: object) -> None:
         if method == "GetJobRecord":
             await gate.wait()
 
+    monkeypatch.setattr(here.coordinator, "fetch", watched)
     here.faults.before = wait
-    code, _ = await refusal(stub.FetchWork(pb.FetchWorkRequest(worker_id="w"), timeout=0.05))
+    code, _ = await refusal(stub.FetchWork(pb.FetchWorkRequest(worker_id="w"), timeout=1))
     assert code == "DEADLINE_EXCEEDED"
+    await is_given_up.wait()
     gate.set()
     await here.coordinator.settled()
     await here.pass_time(250)
