@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from holdfast.backends.pipeline.http import LATE, NotDeliveredError
 from holdfast.backends.pipeline.remote import BalancedAdmin, BalancedJobs, BalancedSchedules
 from holdfast.backends.pipeline.wire import METHODS, question
 from holdfast.backends.ports import Introduction, JobDraft, JobQuery, ScheduleSpec
@@ -51,6 +52,22 @@ async def test_scheduler_without_database_is_left_out() -> None:
         await here.until(False, True)
         here.schedulers[0].is_ready = True
         await here.until(True, True)
+
+
+async def test_late_connection_leaves_nobody_out() -> None:
+    """That one connection of many took too long is no reason to send the others away."""
+    async with site(1) as here:
+        jobs, carry, late = BalancedJobs(here.balancer), here.lines.carry, ["first"]
+
+        async def carried(address: str, path: str, body: bytes, *, deadline_s: float = 1) -> bytes:
+            if late:
+                raise NotDeliveredError(f"nobody answers the {late.pop()} call", reason=LATE)
+            return await carry(address, path, body, deadline_s=deadline_s)
+
+        here.lines.carry = carried  # type: ignore[method-assign]
+        (job_id,) = (await jobs.submit([Template("x")], [JobDraft()])).job_ids
+        assert (await jobs.get(job_id)).state is State.QUEUED
+        assert late == []
 
 
 async def test_nobody_well_is_said_at_once() -> None:

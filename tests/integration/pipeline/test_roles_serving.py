@@ -1,6 +1,7 @@
 """How roles serve and call each other, over real sockets."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.backends.pipeline.http import Lines, NotDeliveredError
+from holdfast.backends.pipeline.http import LATE, Lines, NotDeliveredError
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.pipeline.serving import MSGPACK_TYPE, RoleServer
@@ -108,8 +109,9 @@ async def test_a_bug_is_told_to_nobody() -> None:
 async def test_not_delivered_is_told_from_not_answered() -> None:
     """Where nobody listens, nothing was heard; a deadline or a broken connection says less."""
     async with served() as (parrot, address, lines):
+        await lines.ask(address, "/say", Word())  # there is a connection from now on
         with pytest.raises(UnavailableError) as silent:
-            await lines.ask(address, "/sleep", Word(), deadline_s=0.05)
+            await lines.ask(address, "/sleep", Word(), deadline_s=0.5)
         assert silent.value.reason == "NO_ANSWER"
         assert not isinstance(silent.value, NotDeliveredError)
         await parrot.asleep.wait()
@@ -117,6 +119,22 @@ async def test_not_delivered_is_told_from_not_answered() -> None:
     with pytest.raises(NotDeliveredError):
         await lines.ask(address, "/say", Word())
     await lines.close()
+
+
+async def test_connection_that_is_not_made_in_time_is_told_from_one_refused() -> None:
+    """A listener that takes nobody in keeps a call from arriving, and may yet be well."""
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        host, port = listener.getsockname()
+        for filler in (first, second):
+            filler.setblocking(False)
+            filler.connect_ex((host, port))
+        lines = Lines()
+        with pytest.raises(NotDeliveredError) as late:
+            await lines.ask(f"{host}:{port}", "/say", Word())
+        assert late.value.reason == LATE
+        await lines.close()
 
 
 async def test_a_connection_that_breaks_under_a_call_is_unavailable() -> None:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from holdfast.backends.pipeline.ending import going_on
-from holdfast.backends.pipeline.http import NotDeliveredError
+from holdfast.backends.pipeline.http import LATE, NotDeliveredError
 from holdfast.backends.pipeline.wire import Method
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.logs import get_logger
@@ -118,8 +118,11 @@ class Balancer:
             try:
                 return await self._ask(scheduler, method, body, left_s, may_repeat=may_repeat)
             except NotDeliveredError as unheard:
-                scheduler.leave_out(unheard)
                 error = unheard
+                if unheard.reason == LATE:
+                    await self._check(scheduler)  # one late connection of many says little
+                else:
+                    scheduler.leave_out(unheard)
             except UnavailableError as unanswered:
                 if not may_repeat:
                     raise _unknown(unanswered) from unanswered

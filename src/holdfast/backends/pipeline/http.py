@@ -25,6 +25,8 @@ T = TypeVar("T")
 DEADLINE_S = 2.0
 #: How long a connection may take to be made: processes of one network answer in milliseconds, or are away.
 _CONNECT_S = 1.0
+#: The reason of a `NotDeliveredError` that may be due to a busy moment of this very process.
+LATE = "CONNECTION_LATE"
 #: Less than the other side keeps an idle connection, so that it is never closed under a call.
 _IDLE_S = 20.0
 _JSON = "application/json"
@@ -114,7 +116,8 @@ class Lines:
                 raise _refusal(address, path, answer, received)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             message = f"nobody answers at {address}: {_words(error)}"
-            raise NotDeliveredError(message, reason="NOT_DELIVERED", details={"address": address}) from error
+            reason = LATE if isinstance(error, TimeoutError) else "NOT_DELIVERED"
+            raise NotDeliveredError(message, reason=reason, details={"address": address}) from error
         except TimeoutError as error:
             message = f"{address} did not answer {path} within {deadline_s:g} s"
             raise UnavailableError(message, reason="NO_ANSWER", details={"address": address}) from error
