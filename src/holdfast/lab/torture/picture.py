@@ -8,12 +8,13 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from holdfast.lab.torture.faults.kinds import FAULTS
 from holdfast.lab.torture.timeline import Timeline
 
 _INK = "#333a45"
 _PAPER = "#fefefe"
 _GOOD, _ENDED, _LOST, _PEACE = "#2f7fd0", "#2a9d6f", "#c8372d", "#2a9d6f"
-#: By kind of fault, in the order of their names; readable on white, and told apart by who sees no red or no green.
+#: By kind of fault, the same in every picture; readable on white, and told apart by who sees no red or no green.
 _COLORS = ("#c8372d", "#2f7fd0", "#e07b1a", "#2a9d6f", "#b5539c", "#8a7f00", "#7a6ff0", "#4d4d4d", "#17a2b8", "#a0522d")
 #: Where there are more kinds than colors.
 _HATCHES = ("", "////", "xxxx")
@@ -67,10 +68,7 @@ def _rates(panel: Any, times: list[float], timeline: Timeline) -> None:  # noqa:
 
 def _lanes(panel: Any, timeline: Timeline) -> None:  # noqa: ANN401 - matplotlib's axes
     kinds = sorted({bar.kind for bar in timeline.bars})
-    looks: dict[str, dict[str, Any]] = {
-        kind: {"facecolor": _COLORS[place % len(_COLORS)], "hatch": _HATCHES[place // len(_COLORS) % len(_HATCHES)]}
-        for place, kind in enumerate(kinds)
-    }
+    looks = _looks(kinds)
     rows = {lane: place for place, lane in enumerate(timeline.lanes)}
     thinnest_s = len(timeline.acknowledged) * timeline.bin_s / 250
     for bar in timeline.bars:
@@ -86,6 +84,14 @@ def _lanes(panel: Any, timeline: Timeline) -> None:  # noqa: ANN401 - matplotlib
         panel.figure.legend(
             handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9, labelcolor=_INK
         )
+
+
+def _looks(kinds: list[str]) -> dict[str, dict[str, Any]]:
+    known = [*FAULTS, *(kind for kind in kinds if kind not in FAULTS)]
+    return {
+        kind: {"facecolor": _COLORS[place % len(_COLORS)], "hatch": _HATCHES[place // len(_COLORS) % len(_HATCHES)]}
+        for place, kind in enumerate(known)
+    }
 
 
 def _marks(panel: Any, timeline: Timeline) -> None:  # noqa: ANN401 - matplotlib's axes
