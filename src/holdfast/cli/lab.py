@@ -211,12 +211,12 @@ def _run(plan: "Plan", folder: Path) -> "Results":
 
 
 async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
-    """The work; TERM and INT end it, and its processes with it."""
+    """The work; TERM and INT end it, and its processes with it. A second one changes nothing: who tidies up goes on."""
     import asyncio
 
     from holdfast.topology.signals import on_stop
 
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work)
     with on_stop(lambda: _cancel(task)):
         try:
             return await task
@@ -224,8 +224,10 @@ async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
             raise KeyboardInterrupt from None
 
 
-def _cancel(task: "asyncio.Future[Any]") -> None:
-    task.cancel()
+def _cancel(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelling():
+        say("ending: what was started is stopped, and what was broken is mended")
+        task.cancel()
 
 
 def _finish(results: "Results", folder: Path) -> None:
