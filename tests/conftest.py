@@ -2,6 +2,7 @@
 
 import compileall
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,12 @@ settings.load_profile("holdfast")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compiles the program once: many processes load it, also where Python may not keep what it has compiled."""
+    """Compiles the program once: many processes load it, also where Python may not keep what it has compiled.
+
+    A shell starts what runs in the background deaf to Ctrl-C, and whoever is started by it in turn: tests need it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(config.rootpath / "src", quiet=2)
 
