@@ -73,6 +73,7 @@ class Watching:
         """Until q, Ctrl-C or a signal, all of which leave the terminal as it was; a server that goes is waited for."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._end)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever started it wants no Ctrl-C
         with _keys(), Live(console=Console(), screen=True, auto_refresh=False) as live:
             try:
                 server.wait_for(lambda client: self._watch(client, live), math.inf)
