@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.backends.ports import JobDraft
-from holdfast.backends.zookeeper import lanes
+from holdfast.backends.zookeeper import lanes, steward, taking
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Extra
@@ -54,8 +54,8 @@ class TestTaking:
         """A worker reads the names of one bucket and no more, and takes the oldest job with a handful of requests."""
         ids = await post(NodeJobs(await bidding.client()), waiting)
         hand = await bidding.worker("w")
-        steward = hand.session._steward  # type: ignore[attr-defined]
-        await until(lambda: steward.is_waiting)
+        looking_after = hand.session._steward  # type: ignore[attr-defined]
+        await until(lambda: looking_after.is_waiting)
         traffic = bidding.connection_of("w").traffic
         before = dict(traffic)
         (lease,) = await hand.take()
@@ -116,6 +116,22 @@ class TestIdling:
         (job_id,) = await post(jobs, 1)
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
         await hand.session.close()
+
+    async def test_watches_do_not_grow_with_the_time_in_which_nothing_comes(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who looks again because nothing was told for long waits for the same things as before, and for each once."""
+        monkeypatch.setattr(taking, "_LOOK_S", 0.01)
+        monkeypatch.setattr(steward, "_TIDY_S", 0.01)
+        for name in ("first", "second"):
+            await bidding.idle(name)
+        for name in ("first", "second"):
+            connection = bidding.connection_of(name)
+            looks = connection.traffic["children"]
+            await until(lambda connection=connection, looks=looks: connection.traffic["children"] > looks + 100)
+            client = connection._client
+            watched = [*client._data_watchers.values(), *client._child_watchers.values()]
+            assert max(map(len, watched)) <= 2  # bids and stewards may watch the same
 
     async def test_one_job_wakes_one_worker_and_its_successor(self, bidding: Bidding) -> None:
         """Of ten idle workers the first in line hears of the job; when it steps back, the second hears of that."""

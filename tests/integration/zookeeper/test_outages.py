@@ -101,11 +101,11 @@ async def test_call_does_not_wait_for_ever_for_an_ensemble_that_went_away(
     zookeeper: Place, way: CountingWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each try takes a while to find out that nobody answers; that is no answer, and patience has an end."""
-    monkeypatch.setattr(connecting, "_CALL_S", 1.2)
-    monkeypatch.setattr(patience, "PATIENCE_S", 2.0)
     link = Link(Ensemble(hosts=await way.open(), root=zookeeper.root))
     try:
         await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))
+        monkeypatch.setattr(connecting, "_CALL_S", 1.2)
+        monkeypatch.setattr(patience, "PATIENCE_S", 2.0)
         await way.close()
         with pytest.raises(UnavailableError):
             await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))

@@ -108,6 +108,25 @@ class TestLooking:
         job_id = await submit(jobs)
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
+    async def test_bid_that_is_lost_in_a_closed_bucket_is_followed_by_one_in_the_next(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first in line bids for the last job of a bucket, and somebody else gets it; another bucket waits."""
+        monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 1)
+        jobs = NodeJobs(await bidding.client())
+        hand, other = await bidding.worker("w"), await bidding.worker("other")
+        connection = bidding.connection_of("w")
+        joining = connection.hold(STANDS_IN_LINE)
+        await hand.session.want(1)
+        await joining.reached.wait()
+        ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids
+        bid = connection.hold(TAKES)
+        joining.opened.set()
+        await bid.reached.wait()
+        assert [lease.job_id for lease in await other.take()] == ids[:1]
+        bid.opened.set()
+        assert [lease.job_id for lease in await hand.leases()] == ids[1:]
+
     async def test_next_in_line_takes_what_the_first_one_leaves(self, bidding: Bidding) -> None:
         """The first has room for one and is woken by two; the second is not told of the job, but of its turn."""
         jobs = NodeJobs(await bidding.client())

@@ -121,17 +121,21 @@ class Bidder:
         return [(lane, posting) for lane, found in zip(lanes, postings, strict=True) for posting in found]
 
     async def _look_into(self, lane: Lane, bell: Bell | None) -> list[Posting]:
-        """What came back, and the first bucket that is not empty; the bell also rings when another bucket is opened."""
+        """What came back, and the first bucket that is not empty.
+
+        The bell also rings when another bucket is opened, and when somebody else takes from the one that is looked at:
+        what is in later ones is seen then.
+        """
         back = self._connection.children(self._paths.bucket(lane, BACK), bell)
         names = await self._connection.children(self._paths.lane(lane), bell) or []
         buckets = sorted(name for name in names if name != BACK)
         postings = sorted(posting_named(BACK, name) for name in await back or [])
         for name in buckets:
-            path, is_last = self._paths.bucket(lane, name), name == buckets[-1]
-            waiting = await self._connection.children(path, bell if is_last else None)
+            path = self._paths.bucket(lane, name)
+            waiting = await self._connection.children(path, bell)
             if waiting:
                 return postings + sorted(posting_named(name, each) for each in waiting)
-            if waiting is not None and not is_last:  # closed and empty: nothing can come any more
+            if waiting is not None and name != buckets[-1]:  # closed and empty: nothing can come any more
                 self._connection.transact([Delete(path)])
         return postings
 

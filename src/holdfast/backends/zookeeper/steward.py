@@ -41,6 +41,8 @@ class Steward:
         self._tidying = Tidying(changing, retain_ms)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
+        #: One for all rounds: the library keeps a watch until it rings, and equal ones once.
+        self._bell = Bell()
         #: Whether it has nothing to do until something happens.
         self.is_waiting = False
 
@@ -63,7 +65,8 @@ class Steward:
         while not self._connection.is_closed:
             try:
                 await self._connection.connected()
-                bell = Bell()
+                bell = self._bell
+                bell.clear()
                 wait_s = await self._round(bell) if await self._line.is_first(bell) else None
                 self.is_waiting = True
                 with contextlib.suppress(TimeoutError):

@@ -30,6 +30,8 @@ class Taking:
         self._tell = tell
         self._room = 0
         self._wake = Bell()
+        #: One for all looks: the library keeps a watch until it rings, and equal ones once.
+        self._bell = Bell()
         self._is_draining = False
         #: Whether it stands in line and waits to be woken.
         self.is_waiting = False
@@ -67,9 +69,10 @@ class Taking:
         """Takes what is there; who finds nothing stands in line, and is first before it relies on being woken."""
         if not self._line.is_in:
             if not self._deliver(await self._bidder.take(self._room)) and not self._bidder.is_unsure:
-                await self._line.is_first(Bell())
+                await self._line.is_first(self._bell)
             return
-        bell = Bell()
+        bell = self._bell
+        bell.clear()
         if await self._line.is_first(bell) and self._deliver(await self._bidder.take(self._room, bell)):
             await self._line.leave()  # the next one is first, and sees what is left
             return
