@@ -62,7 +62,7 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
 def completion() -> str:
     """What the program prints for bash."""
     return subprocess.run(
-        ["/bin/bash", "-c", 'exec "$0" --show-completion bash', str(SCRIPT)],
+        ["/bin/bash", "-c", '"$0" --show-completion bash; exit $?', str(SCRIPT)],  # it looks at who started it
         capture_output=True,
         text=True,
         env=clean_environment({}),
