@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.socket import SocketServer
 from holdfast.proto import holdfast_pb2 as pb
+from tests.e2e.waiting import DEADLINE_S
 from tests.integration.carrying import CARRIERS, CONVERSATIONS, carrier_to, remote_to, socket_of
 from tests.integration.conftest import Start
 
@@ -221,7 +222,7 @@ async def test_unknown_methods_are_unimplemented(start: Start, kind: str) -> Non
     """A method that does not exist has an answer of its own."""
     carrier = await carrier_to(await start(), kind)
     with pytest.raises(UnimplementedError) as caught:
-        await carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, 5)
+        await carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, DEADLINE_S)
     assert caught.value.reason == "METHOD_UNKNOWN"
     await carrier.close()
 
@@ -231,7 +232,7 @@ async def test_body_that_is_no_message_is_refused(start: Start, kind: str) -> No
     """Bytes that cannot be a request are INVALID_ARGUMENT, and the connection goes on."""
     carrier = await carrier_to(await start(), kind)
     with pytest.raises(InvalidArgumentError) as caught:
-        await carrier.call("JobService/GetJob", cast("Message", Nonsense()), pb.Job, 5)
+        await carrier.call("JobService/GetJob", cast("Message", Nonsense()), pb.Job, DEADLINE_S)
     assert caught.value.reason == "MESSAGE_MALFORMED"
     assert (await RemoteJobs(carrier).stats()).epoch == 1
     await carrier.close()

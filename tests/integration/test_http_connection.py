@@ -207,12 +207,12 @@ async def test_what_nobody_here_speaks_is_refused(server: LedgerServer, asked: b
 
 async def test_request_that_had_to_wait_may_arrive_afterwards(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nothing is read because others are answered first, its time stands still."""
-    monkeypatch.setattr(protocol, "_HEAD_S", 0.3)
     monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)
     server = await start(no_http=False, http_port=0)
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, JOB, JSON))
         job_id = (await line.reply()).json["id"]
+        monkeypatch.setattr(protocol, "_HEAD_S", 0.3)
         wait = request("GET", f"{JOBS}/{job_id}/result?wait_s=1")
         line.writer.write(wait + request("GET", "/livez") + b"GET /livez HTTP/1.1\r\n")
         await line.writer.drain()

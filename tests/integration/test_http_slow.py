@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -17,13 +18,28 @@ from tests.integration.http_client import Line, connected, get, post, request
 JOBS = "/api/v1/jobs"
 
 
+class Impatient:
+    """A server that waits for nobody for long, but only where a test is slow on purpose."""
+
+    def __init__(self, running: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running = running
+        self.address = running.http_address
+        self._monkeypatch = monkeypatch
+
+    @contextlib.contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """For the length of a block."""
+        with self._monkeypatch.context() as patch:
+            for name in ("_HEAD_S", "_BODY_S", "_UNREAD_S"):
+                patch.setattr(protocol, name, 0.2)
+            yield
+
+
 @pytest.fixture
-async def impatient(start: Start, monkeypatch: pytest.MonkeyPatch) -> LedgerServer:
-    """A server that waits for nobody for long."""
-    for name in ("_HEAD_S", "_BODY_S", "_UNREAD_S"):
-        monkeypatch.setattr(protocol, name, 0.2)
+async def impatient(start: Start, monkeypatch: pytest.MonkeyPatch) -> Impatient:
+    """A server that can be impatient."""
     monkeypatch.setattr(server, "_SWEEP_S", 0.05)
-    return await start(no_http=False, http_port=0)
+    return Impatient(await start(no_http=False, http_port=0), monkeypatch)
 
 
 _POST = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -39,18 +55,24 @@ _POST = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applica
         _POST + b"Transfer-Encoding: chunked\r\n\r\n",
     ],
 )
-async def test_request_that_does_not_arrive_is_cut_off(impatient: LedgerServer, begun: bytes) -> None:
+async def test_request_that_does_not_arrive_is_cut_off(impatient: Impatient, begun: bytes) -> None:
     """Nothing, half a head or half a body: in the end the connection is closed."""
-    async with connected(impatient.http_address) as line:
-        line.writer.write(begun)
-        said = await line.end()
+    with impatient.hurrying():
+        async with connected(impatient.address) as line:
+            line.writer.write(begun)
+            said = await line.end()
     assert not said or said.startswith(b"HTTP/1.1 408 ")
-    assert (await get(impatient.http_address, "/livez")).status == 200
+    assert (await get(impatient.address, "/livez")).status == 200
 
 
-async def test_trickle_does_not_count_as_progress(impatient: LedgerServer) -> None:
+async def test_trickle_does_not_count_as_progress(impatient: Impatient) -> None:
     """A byte now and then keeps no request alive."""
-    async with connected(impatient.http_address) as line:
+    with impatient.hurrying():
+        await _trickle(impatient.address)
+
+
+async def _trickle(address: str) -> None:
+    async with connected(address) as line:
         ended = asyncio.create_task(line.end())
         with contextlib.suppress(ConnectionError):
             line.writer.write(b"GET /livez HTTP/1.1\r\n")
@@ -62,23 +84,29 @@ async def test_trickle_does_not_count_as_progress(impatient: LedgerServer) -> No
             assert (await ended)[:13] in {b"", b"HTTP/1.1 408 "}
 
 
-async def test_idle_connection_may_wait_between_requests(impatient: LedgerServer) -> None:
+async def test_idle_connection_may_wait_between_requests(impatient: Impatient) -> None:
     """The deadline is for requests that have begun."""
-    async with connected(impatient.http_address) as line:
-        for _ in range(3):
-            line.writer.write(request("GET", "/livez"))
-            assert (await line.reply()).status == 200
-            await asyncio.sleep(0.5)  # longer than a request may take: nothing shows that it was not cut but time
+    async with connected(impatient.address) as line:
+        line.writer.write(request("GET", "/livez"))
+        assert (await line.reply()).status == 200
+        with impatient.hurrying():
+            for _ in range(3):
+                await asyncio.sleep(0.5)  # longer than a request may take: nothing shows that it was not cut but time
+                line.writer.write(request("GET", "/livez"))
+                assert (await line.reply()).status == 200
 
 
-async def test_client_that_does_not_read_is_cut_off(impatient: LedgerServer) -> None:
+async def test_client_that_does_not_read_is_cut_off(impatient: Impatient) -> None:
     """Answers that nobody takes are not kept for ever."""
-    address = impatient.http_address
+    address = impatient.address
     job_id = (await post(address, JOBS, {"type": "echo", "payload": "x" * 1_000_000})).json["id"]
     async with connected(address) as line:
+        line.writer.write(request("GET", "/livez"))
+        assert (await line.reply()).status == 200
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        line.writer.write(request("GET", f"{JOBS}/{job_id}") * 40)
-        await _few(impatient, 0)
+        with impatient.hurrying():
+            line.writer.write(request("GET", f"{JOBS}/{job_id}") * 40)
+            await _few(impatient.running, 0)
     assert (await get(address, "/livez")).status == 200
 
 
@@ -171,5 +199,7 @@ async def _until(line: Line, word: bytes) -> bytes:
     heard = b""
     async with asyncio.timeout(30):
         while word not in heard:
-            heard += await line.reader.read(65_536)
+            part = await line.reader.read(65_536)
+            assert part, "the connection has ended"
+            heard += part
     return heard

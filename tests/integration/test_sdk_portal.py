@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.sdk.portal import Portal
+from tests.e2e.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -52,11 +53,11 @@ async def test_giving_up_here_gives_up_there(portal: Portal) -> None:
             ended.set()
 
     task = asyncio.create_task(portal.arun(endless))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, DEADLINE_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.to_thread(ended.wait, 10)
+    assert await asyncio.to_thread(ended.wait, DEADLINE_S)
 
 
 def test_closing_ends_those_who_wait() -> None:
@@ -77,9 +78,9 @@ def test_closing_ends_those_who_wait() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert begun.wait(10)
+    assert begun.wait(DEADLINE_S)
     portal.close()
-    waiting.join(10)
+    waiting.join(DEADLINE_S)
     assert [type(error) for error in errors] == [UnavailableError]
     with pytest.raises(UnavailableError):
         portal.run(one)

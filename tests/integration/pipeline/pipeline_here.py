@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.pipeline.work import PipelineWork
 from holdfast.backends.pipeline.work_stats import WorkConfig
@@ -24,6 +23,7 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.patience import PatientLines
 
 #: Short enough to be waited for, and longer than a busy machine is silent.
 VISIBILITY_MS = 1_500
@@ -56,7 +56,7 @@ class PipelineHere:
 
     def __init__(self, store: PostgresStore, *, normal: int = 2, high: int = 1, lane_max: int = 100) -> None:
         self.store = store
-        self.lines = Lines()
+        self.lines = PatientLines()
         self.normal = [QueueHere("normal", lane_max) for _ in range(normal)]
         self.high = [QueueHere("high", lane_max) for _ in range(high)]
         self.watchers: list[WatcherRole] = []
@@ -65,6 +65,8 @@ class PipelineHere:
         self.coordinator: CoordinatorRole
         self.coordinator_address = ""
         self.breadth = 4
+        #: Long: nobody is lost because the machine stands still.
+        self.heartbeat_ms = 10_000
         self._coordinator_server: RoleServer | None = None
         self._stack = AsyncExitStack()
 
@@ -109,7 +111,9 @@ class PipelineHere:
             high=tuple(queue.address for queue in self.high),
             breadth=self.breadth,
         )
-        self.coordinator = CoordinatorRole(CoordinatorConfig(queues=queues, heartbeat_ms=300), self.store.places)
+        self.coordinator = CoordinatorRole(
+            CoordinatorConfig(queues=queues, heartbeat_ms=self.heartbeat_ms), self.store.places
+        )
         self._coordinator_server = RoleServer(self.coordinator.routes(), self.coordinator.vitals())
         port = int(self.coordinator_address.rpartition(":")[2] or 0)
         self.coordinator_address = await self._coordinator_server.start("127.0.0.1", port)
@@ -121,7 +125,7 @@ class PipelineHere:
             await server.stop(0)
             await self.coordinator.stop()
 
-    def work(self, lease_ms: int = 5_000) -> PipelineWork:
+    def work(self, lease_ms: int = 60_000) -> PipelineWork:
         config = WorkConfig(coordinator=self.coordinator_address, lease_ms=lease_ms, heartbeat_ms=100)
         return PipelineWork(self.store.runs, self.lines, config)
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from holdfast.backends.pipeline.balancing import Balancer
-from holdfast.backends.pipeline.http import Lines
 from holdfast.gateway.http.asking import Answer, Asked, Streamed
 from holdfast.gateway.http.routing import Handler
 from holdfast.pipeline.scheduler import port_routes
@@ -16,6 +15,7 @@ from holdfast.pipeline.vitals import Vitals
 from holdfast.testing.conformance.harness import Terms
 from tests.backends.ledger_here import LedgerHere
 from tests.e2e.fleet import stable_port
+from tests.integration.pipeline.patience import PatientLines
 
 #: Often enough for tests, which wait for the checks.
 INTERVAL_S = 0.05
@@ -68,7 +68,7 @@ class Site:
     def __init__(self, ledger: LedgerHere, schedulers: Sequence[SchedulerHere]) -> None:
         self.ledger = ledger
         self.schedulers = schedulers
-        self.lines = Lines()
+        self.lines = PatientLines()
         self.balancer = Balancer([one.address for one in schedulers], self.lines, INTERVAL_S)
 
     async def until(self, *are_well: bool) -> None:

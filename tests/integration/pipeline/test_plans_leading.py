@@ -75,7 +75,7 @@ async def test_tick_of_a_leader_whose_time_is_over_is_refused(clockwork: Clockwo
 async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStore) -> None:
     """Leaders that come and go leave no gap and no tick twice."""
     await store.plans.set(SPEC)
-    leaders = {name: CronLeader(store.plans, name, interval_s=0.05, lease_ms=500) for name in "abc"}
+    leaders = {name: CronLeader(store.plans, name, interval_s=0.05, lease_ms=MINUTE) for name in "abc"}
     for leader in leaders.values():
         leader.start()
     epochs = []
@@ -85,7 +85,7 @@ async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStor
         epochs.append(leaders[name].epoch)
         await leaders[name].stop()
         assert (leaders[name].is_leading, leaders[name].epoch) == (False, 0)
-        leaders[name] = CronLeader(store.plans, f"{name}{len(epochs)}", interval_s=0.05, lease_ms=500)
+        leaders[name] = CronLeader(store.plans, f"{name}{len(epochs)}", interval_s=0.05, lease_ms=MINUTE)
         leaders[name].start()
     for leader in leaders.values():
         await leader.stop()
@@ -99,7 +99,7 @@ async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStor
 
 async def test_frozen_leader_is_replaced_and_finds_out(store: PostgresStore) -> None:
     """One that stood still for longer than its lease fires nothing afterwards, and competes again."""
-    plans, thaw = store.plans, asyncio.Event()
+    plans, frost, thaw = store.plans, asyncio.Event(), asyncio.Event()
 
     class Frozen:
         """A store that stands still before its next tick."""
@@ -108,14 +108,15 @@ async def test_frozen_leader_is_replaced_and_finds_out(store: PostgresStore) -> 
             return getattr(plans, name)
 
         async def tick(self, leadership: Leadership) -> str:
+            frost.set()
             await thaw.wait()
             return await plans.tick(leadership)
 
     await plans.set(SPEC)
     frozen = CronLeader(Frozen(), "frozen", interval_s=0.05, lease_ms=300)  # type: ignore[arg-type]
     frozen.start()
-    await happens(now(lambda: frozen.is_leading))
-    other = CronLeader(plans, "other", interval_s=0.05, lease_ms=300)
+    await frost.wait()
+    other = CronLeader(plans, "other", interval_s=0.05, lease_ms=MINUTE)
     other.start()
     await happens(now(lambda: other.ticks["fired"]))
     thaw.set()
@@ -145,7 +146,7 @@ async def test_leader_survives_an_outage_of_the_database(
         await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
     before = leader.ticks["fired"]
     await happens(now(lambda: leader.ticks["fired"] > before + 1))
-    assert leader.is_leading
+    await happens(now(lambda: leader.is_leading))
     await leader.stop()
     ticks = await _ticks(store)
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]

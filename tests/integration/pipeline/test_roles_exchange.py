@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.messages import Lanes, Push, Rooms, Routed
 from holdfast.core.assigning import queue_index
 from holdfast.errors import UnavailableError
@@ -13,6 +12,7 @@ from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
 from holdfast.pipeline.exchanges import Exchanges
 from holdfast.pipeline.serving import RoleServer
 from tests.integration.http_client import ask
+from tests.integration.pipeline.patience import PatientLines
 from tests.integration.pipeline.pipeline_here import QueueHere
 from tests.integration.pipeline.test_roles_queue import ticket
 
@@ -22,7 +22,7 @@ class Market:
 
     def __init__(self, normal: list[QueueHere], high: list[QueueHere]) -> None:
         self.normal, self.high = normal, high
-        self.lines = Lines()
+        self.lines = PatientLines()
         self.address = ""
 
     async def push(self, push: Push) -> Routed:

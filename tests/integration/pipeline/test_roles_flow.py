@@ -100,7 +100,7 @@ async def test_unknown_types_fill_no_place(store: PostgresStore) -> None:
         here.add_watcher(batch=5)
         job_ids = await here.submit(20)
         assert {view.state for view in await here.ended(job_ids)} == {DONE}
-        assert here.normal[0].role._shelf.lanes() == {}
+        await happens(lambda: _value(here.normal[0].role._shelf.lanes()), lambda lanes: lanes == {})
         assert (await store.rows.get(strange[0])).state == QUEUED
 
 

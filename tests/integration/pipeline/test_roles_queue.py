@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.messages import Lanes, Named, Push, Rooms, Shelved, Take, Taken
 from holdfast.backends.pipeline.store import Ticket
 from holdfast.errors import InvalidArgumentError
@@ -14,6 +13,7 @@ from holdfast.pipeline.queue import QueueConfig, QueueRole
 from holdfast.pipeline.serving import RoleServer
 from tests.integration.http_client import ask, connected, request
 from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.patience import PatientLines
 
 
 def ticket(job_id: str, number: int = 0, **fields: str | int) -> Ticket:
@@ -27,7 +27,7 @@ class Door:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.lines = Lines()
+        self.lines = PatientLines()
 
     async def push(self, *tickets: Ticket, keep_ms: int = 0) -> Shelved:
         push = Push(jobs=list(tickets), keep_ms=keep_ms)
@@ -35,7 +35,7 @@ class Door:
 
     async def take(self, **fields: object) -> list[str]:
         take = Take(**fields)  # type: ignore[arg-type]
-        taken = await self.lines.ask(self.address, "/queue/lease", take, kind=Taken, deadline_s=30)
+        taken = await self.lines.ask(self.address, "/queue/lease", take, kind=Taken)
         return [one.job_id for one in taken.jobs]
 
     async def stats(self) -> dict[str, int]:

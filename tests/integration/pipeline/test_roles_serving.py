@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.backends.pipeline import http
 from holdfast.backends.pipeline.http import LATE, Lines, NotDeliveredError
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.gateway.http.asking import Answer, Asked, answer
@@ -110,19 +111,20 @@ async def test_not_delivered_is_told_from_not_answered() -> None:
     """Where nobody listens, nothing was heard; a deadline or a broken connection says less."""
     async with served() as (parrot, address, lines):
         await lines.ask(address, "/say", Word())  # there is a connection from now on
-        with pytest.raises(UnavailableError) as silent:
-            await lines.ask(address, "/sleep", Word(), deadline_s=0.5)
+        while not parrot.asleep.is_set():  # the deadline may be over before anything is sent
+            with pytest.raises(UnavailableError) as silent:
+                await lines.ask(address, "/sleep", Word(), deadline_s=0.5)
         assert silent.value.reason == "NO_ANSWER"
         assert not isinstance(silent.value, NotDeliveredError)
-        await parrot.asleep.wait()
     lines = Lines()
     with pytest.raises(NotDeliveredError):
         await lines.ask(address, "/say", Word())
     await lines.close()
 
 
-async def test_connection_that_is_not_made_in_time_is_told_from_one_refused() -> None:
+async def test_connection_that_is_not_made_in_time_is_told_from_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that takes nobody in keeps a call from arriving, and may yet be well."""
+    monkeypatch.setattr(http, "_CONNECT_S", 0.5)
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -132,7 +134,7 @@ async def test_connection_that_is_not_made_in_time_is_told_from_one_refused() ->
             filler.connect_ex((host, port))
         lines = Lines()
         with pytest.raises(NotDeliveredError) as late:
-            await lines.ask(f"{host}:{port}", "/say", Word())
+            await lines.ask(f"{host}:{port}", "/say", Word(), deadline_s=60)
         assert late.value.reason == LATE
         await lines.close()
 

@@ -65,7 +65,7 @@ async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO, slots=4))
         first = await session.next()
-        assert (first.lease_ms, first.heartbeat_ms) == (5_000, 100)
+        assert (first.lease_ms, first.heartbeat_ms) == (60_000, 100)
         job_ids = await here.submit(6)
         await shelve(here, job_ids)
         await session.want(4)

@@ -33,7 +33,7 @@ async def way(database: str, tmp_path: Path) -> AsyncIterator[Way]:
 @pytest.fixture
 async def far(way: Way) -> AsyncIterator[PostgresStore]:
     """A store at the end of that way."""
-    async with await open_store(way.url, statement_ms=500) as store:
+    async with await open_store(way.url) as store:
         yield store
 
 
@@ -101,14 +101,15 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
     assert (await far.queue_book.states())[QUEUED] == 21
 
 
-async def test_silent_database_does_not_hang_anybody(far: PostgresStore, way: Way) -> None:
+async def test_silent_database_does_not_hang_anybody(store: PostgresStore, way: Way) -> None:
     """A database that takes questions and gives no answers is cut off, and is back when it speaks again."""
-    job_id = await insert(far)
-    way.is_silent = True
-    with pytest.raises(UnavailableError):
-        await far.rows.get(job_id)
-    way.is_silent = False
-    assert (await patiently(lambda: far.rows.get(job_id))).id == job_id
+    job_id = await insert(store)
+    async with await open_store(way.url, statement_ms=500) as far:
+        way.is_silent = True
+        with pytest.raises(UnavailableError):
+            await far.rows.get(job_id)
+        way.is_silent = False
+        assert (await patiently(lambda: far.rows.get(job_id))).id == job_id
 
 
 async def test_terminated_connections_are_replaced(store: PostgresStore, database: str) -> None:
@@ -134,15 +135,16 @@ async def test_deaf_listener_is_told(store: PostgresStore, database: str) -> Non
         await anext(changes)
 
 
-async def test_long_statement_is_given_up(database: str) -> None:
+async def test_long_statement_is_given_up(store: PostgresStore, database: str) -> None:
     """A statement that takes too long, here for a lock, ends as unavailable."""
-    async with await open_store(database, statement_ms=200) as store:
-        job_id = await insert(store)
+    job_id = await insert(store)
+    async with await open_store(database, statement_ms=200) as quick:
         with psycopg.connect(database) as connection:
             connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")
             with pytest.raises(UnavailableError):
-                await store.rows.cancel(job_id, "")
-        assert (await store.rows.cancel(job_id, "")).was_terminal is False
+                await quick.rows.cancel(job_id, "")
+        assert (await patiently(lambda: quick.rows.get(job_id))).state == QUEUED
+    assert (await store.rows.cancel(job_id, "")).was_terminal is False
 
 
 async def is_refused(question: Awaitable[object]) -> bool:
@@ -156,7 +158,7 @@ async def is_refused(question: Awaitable[object]) -> bool:
 
 async def test_exhausted_pool_is_unavailable(database: str) -> None:
     """Who finds every connection taken is told to try again."""
-    async with await open_store(database, pool_size=1) as store:
+    async with await open_store(database, pool_size=1, statement_ms=60_000) as store:
         job_id = await insert(store)
         with psycopg.connect(database) as connection:
             connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")

@@ -47,14 +47,14 @@ async def stand_still(database: str, meanwhile: Awaitable[None], *, is_synced: b
 async def test_whoever_stands_still_is_cut_off(store: PostgresStore, database: str, *, is_synced: bool) -> None:
     """What others report waits for a moment, and not for ever."""
     run = await running(store)
-    tidying = asyncio.create_task(tidy(store))
 
     async def meanwhile() -> None:
+        tidying = asyncio.create_task(tidy(store))
         assert await report(store, run) == ""
+        tidying.cancel()
 
     with pytest.raises(psycopg.OperationalError):
         await stand_still(database, meanwhile(), is_synced=is_synced)
-    tidying.cancel()
     assert (await store.rows.get(run.job_id)).state == DONE
 
 
