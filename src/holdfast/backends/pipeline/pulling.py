@@ -4,6 +4,7 @@ Invariants:
 - No queue process is asked for more than there is room. One that has nothing is asked once, and keeps the question
   until something comes; the others are asked again and again.
 - High before normal; but every fifth place is offered to normal first, so that neither ever waits for the other's end.
+  A place is offered to all of a kind before the other kind is asked, and each of a kind is asked first in its turn.
 - Without room nothing is kept for longer than a moment: questions are taken back, and tickets are put back.
 - One that is away is left alone for a moment, and holds up none of the others.
 """
@@ -28,6 +29,7 @@ _DEADLINE_S = 1.0
 _GRACE_S = 0.05
 #: Every so many places one is offered to normal first.
 _NORMAL_TURN = 5
+_HIGH, _NORMAL = "high", "normal"
 
 #: Tickets, and the queue process that each came from.
 Found = list[tuple[str, Ticket]]
@@ -47,7 +49,7 @@ class Puller:
         self._room = 0
         #: Places that were filled so far.
         self._filled = 0
-        self._turn = 0
+        self._turns = {_HIGH: 0, _NORMAL: 0}
         #: Questions that stand, and what was answered to them.
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._found: dict[str, list[Ticket]] = {}
@@ -150,14 +152,9 @@ class Puller:
         free_high, free_normal = self._free(self._high), self._free(self._normal)
         if not free_high or not free_normal:
             turns = count if free_normal else 0
-        high, normal = await asyncio.gather(self._ask(free_high, count - turns), self._ask(free_normal, turns))
-        left = count - len(high) - len(normal)
-        if left:
-            # Whoever had less than it was asked for is no longer free, so that this asks whoever may have more.
-            high += await self._ask(self._free(self._high), left)
-            left = count - len(high) - len(normal)
-        if left:
-            normal += await self._ask(self._free(self._normal), left)
+        high, normal = await asyncio.gather(self._ask(_HIGH, count - turns), self._ask(_NORMAL, turns))
+        high += await self._ask(_HIGH, count - len(high) - len(normal))
+        normal += await self._ask(_NORMAL, count - len(high) - len(normal))
         return [*high, *normal]
 
     def _free(self, addresses: Sequence[str]) -> list[str]:
@@ -168,15 +165,26 @@ class Puller:
             if address not in self._polls and address not in self._found and not self._absence.is_away(address)
         ]
 
-    async def _ask(self, addresses: list[str], count: int) -> Found:
-        """Shares the places out among some queue processes, and asks them at the same time."""
-        if not addresses or not count:
+    async def _ask(self, kind: str, count: int) -> Found:
+        """Asks one kind, whose turn it is first, until the places are filled or nobody is left who may have more."""
+        addresses = self._high if kind == _HIGH else self._normal
+        if count <= 0 or not self._free(addresses):
             return []
-        self._turn += 1
-        start = self._turn % len(addresses)
+        self._turns[kind] += 1
+        start = self._turns[kind] % len(addresses)
         turned = [*addresses[start:], *addresses[:start]]
-        each, more = divmod(count, len(turned))
-        shares = [(address, each + (index < more)) for index, address in enumerate(turned)]
+        found: Found = []
+        for _ in turned:  # whoever had less than it was asked for is no longer free
+            free = self._free(turned)
+            if len(found) >= count or not free:
+                break
+            found += await self._ask_some(free, count - len(found))
+        return found
+
+    async def _ask_some(self, addresses: list[str], count: int) -> Found:
+        """Shares the places out among some queue processes, and asks them at the same time."""
+        each, more = divmod(count, len(addresses))
+        shares = [(address, each + (index < more)) for index, address in enumerate(addresses)]
         parts = await asyncio.gather(*(self._ask_one(address, share) for address, share in shares if share))
         return [one for part in parts for one in part]
 
