@@ -140,8 +140,9 @@ async def test_key_with_another_payload_is_422(address: str) -> None:
     assert await found(address) == [first.json["id"]]
 
 
+@pytest.mark.parametrize("path", [JOBS, "/api/jobs"])
 async def test_key_whose_request_is_under_way_is_409(
-    server: LedgerServer, address: str, monkeypatch: pytest.MonkeyPatch
+    server: LedgerServer, address: str, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Whoever repeats too early is told so, and finds the job later."""
     goes_on, has_begun = asyncio.Event(), asyncio.Event()
@@ -153,13 +154,13 @@ async def test_key_whose_request_is_under_way_is_409(
         return await submit(templates, drafts)
 
     monkeypatch.setattr(server.jobs, "submit", slow)
-    first = asyncio.create_task(post(address, JOBS, {"type": "echo"}, Idempotency_Key="k1"))
+    first = asyncio.create_task(post(address, path, {"type": "echo"}, Idempotency_Key="k1"))
     await has_begun.wait()
-    early = await post(address, JOBS, {"type": "echo"}, Idempotency_Key="k1")
+    early = await post(address, path, {"type": "echo"}, Idempotency_Key="k1")
     assert (early.status, early.reason) == (409, "REQUEST_UNDER_WAY")
     goes_on.set()
     job_id = (await first).json["id"]
-    again = await post(address, JOBS, {"type": "echo"}, Idempotency_Key="k1")
+    again = await post(address, path, {"type": "echo"}, Idempotency_Key="k1")
     assert (again.status, again.json["id"]) == (202, job_id)
 
 
@@ -269,7 +270,10 @@ async def test_retry_makes_a_job_like_one_that_has_ended(address: str) -> None:
     early = await post(address, f"{JOBS}/{job_id}/retry")
     assert (early.status, early.reason) == (422, "JOB_NOT_ENDED")
     await post(address, f"{JOBS}/{job_id}/cancel")
-    first, again = [await post(address, f"{JOBS}/{job_id}/retry", Idempotency_Key="k") for _ in range(2)]
+    first = await post(address, f"{JOBS}/{job_id}/retry", Idempotency_Key="k")
+    await post(address, f"{JOBS}/{first.json['id']}/cancel")
+    again = await post(address, f"{JOBS}/{job_id}/retry", Idempotency_Key="k")
+    assert (first.json["status"], again.json["status"]) == ("QUEUED", "CANCELED")
     assert (first.status, first.json["retry_of"]) == (202, job_id)
     assert again.json["id"] == first.json["id"] != job_id
     job = (await get(address, first.headers["location"])).json

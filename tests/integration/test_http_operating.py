@@ -131,6 +131,26 @@ async def test_short_form_makes_a_cron_job(address: str) -> None:
     assert (await post(address, "/api/jobs", {"type": "cron", "payload": 1})).reason == "CRON_INVALID"
 
 
+async def test_short_form_keeps_the_plan_of_a_key(address: str) -> None:
+    """Said again it is the same cron job, another plan under it is 422; a schedule of that name is left alone."""
+    await post(address, f"{API}/schedules", {"name": "k1", "type": "echo", "every_s": 60})
+    body = {"type": "cron", "cron_expr": "*/2 *", "payload": 1}
+    first, again = [await post(address, "/api/jobs", body, Idempotency_Key="k1") for _ in range(2)]
+    assert (first.status, again.status, again.json["job_id"]) == (201, 201, first.json["job_id"])
+    other = await post(address, "/api/jobs", {**body, "cron_expr": "0 9"}, Idempotency_Key="k1")
+    assert (other.status, other.reason) == (422, "REQUEST_ID_REUSED")
+    assert (await get(address, f"/job?job_id={first.json['job_id']}")).json["cron_expr"] == "*/2 *"
+    assert (await get(address, f"{API}/schedules/k1")).json["every_s"] == 60
+    assert (await post(address, "/api/jobs", body, Idempotency_Key="any text")).status == 201
+
+
+async def test_instant_within_a_second_is_the_second_after_it(address: str) -> None:
+    """Ticks are whole seconds, and none comes early."""
+    for at in ("2040-01-31T09:00:00.250Z", 2211613200250):
+        reply = await post(address, f"{API}/schedules", {"name": "once", "type": "echo", "at": at})
+        assert (reply.status, reply.json["at_ms"]) == (201, 2211613201000)
+
+
 async def test_probes_and_metrics_are_beside_the_api(server: LedgerServer, address: str) -> None:
     """The same as on a port of their own; a server that goes away soon says so."""
     await post(address, f"{API}/jobs", {"type": "echo"})

@@ -140,6 +140,16 @@ def test_worker_sets_the_schedules_of_its_app(holdfast_app: Holdfast) -> None:
     assert view.spec.at_ms == int(datetime(2040, 12, 24, 17, tzinfo=UTC).timestamp() * 1_000)
 
 
+def test_instant_within_a_second_is_the_second_after_it(holdfast_app: Holdfast) -> None:
+    """Ticks are whole seconds, and none comes early."""
+
+    @holdfast_app.schedule(at=datetime(2040, 12, 24, 18, 0, 0, 250_000, tzinfo=UTC))
+    def gifts() -> None: ...
+
+    (spec,) = holdfast_app.declared_schedules()
+    assert spec.at_ms == int(datetime(2040, 12, 24, 18, 0, 1, tzinfo=UTC).timestamp() * 1_000)
+
+
 def test_worker_whose_schedules_are_refused_does_not_start(
     holdfast_app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:

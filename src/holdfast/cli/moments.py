@@ -53,7 +53,7 @@ def local_ms(text: str, timezone: str, option: str) -> int:
         if moment.astimezone(UTC).astimezone(moment.tzinfo).replace(fold=0) != moment:
             raise InvalidArgumentError(f"the clocks of {timezone} leave out {text}; choose another time for {option}")
     try:
-        return round(moment.timestamp()) * 1_000
+        return round(moment.timestamp() * 1_000)
     except (OverflowError, OSError):
         raise InvalidArgumentError(f"expected {option} to be a time of this era, got {text!r}") from None
 

@@ -29,7 +29,10 @@ At = Annotated[
     str, typer.Option(metavar="MOMENT", help="Once, in the schedule's zone: 2026-12-24T18:00. What is past: at once.")
 ]
 Zone = Annotated[str, typer.Option("--tz", "--timezone", metavar="ZONE", help="The time zone, such as Europe/Paris.")]
-CHANGES = "Around a clock change, a time that is left out fires after the gap, and one that comes twice fires once."
+CHANGES = (
+    "Around a clock change, a time that is left out fires after the gap, and one that comes twice fires once,"
+    " unless minute or hour begin with a star."
+)
 
 
 @app.callback()
@@ -129,7 +132,8 @@ def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -
     every_ms = span_ms(every, "--every") if every else 0
     if every and not every_ms:
         raise InvalidArgumentError(f"expected --every to be a second or more, got {every!r}", reason="EVERY_INVALID")
-    return replace(described, cron=cron, every_ms=every_ms, at_ms=local_ms(at, tz, "--at") if at else 0, timezone=tz)
+    at_ms = -(-local_ms(at, tz, "--at") // 1_000) * 1_000 if at else 0  # ticks are whole seconds, and none comes early
+    return replace(described, cron=cron, every_ms=every_ms, at_ms=at_ms, timezone=tz)
 
 
 @app.command()

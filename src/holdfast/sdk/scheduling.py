@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from holdfast import limits
@@ -130,7 +131,7 @@ def _instant_ms(at: datetime, zone: str) -> int:
             at = at.replace(tzinfo=cron.zone(zone))
         except ValueError as error:
             raise InvalidArgumentError(f"expected tz to be {error}, got {zone!r}", reason="TIMEZONE_INVALID") from None
-    return round(at.timestamp()) * _SECOND_MS
+    return ceil(at.timestamp()) * _SECOND_MS  # ticks are whole seconds, and none comes early
 
 
 class _Planned(Protocol):

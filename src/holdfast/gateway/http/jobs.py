@@ -85,7 +85,7 @@ class JobRoutes:
         key = key_of(asked)
         if not key:
             return await self._submit(asked, key)
-        with self._only(key):
+        with self.only(key):
             return await self._submit(asked, key)
 
     async def _submit(self, asked: Asked, key: str) -> Answer:
@@ -135,7 +135,7 @@ class JobRoutes:
         return (await self._jobs.get(submitted.job_ids[index])).state.name
 
     @contextmanager
-    def _only(self, key: str) -> Iterator[None]:
+    def only(self, key: str) -> Iterator[None]:
         """While a request is under way, another one under its key is refused."""
         if not key:
             yield
@@ -186,9 +186,11 @@ class JobRoutes:
     async def retry(self, asked: Asked) -> Answer:
         """A new job like one that has ended."""
         job_id, key = checked_id(asked.params["id"]), key_of(asked)
-        with self._only(key):
+        with self.only(key):
             new_id = await self._jobs.retry(job_id, key)
-        return answer(Retried(new_id, "QUEUED", job_id), _ACCEPTED, location(new_id))
+            # Under a key it may be the job of an earlier request, which is where it is.
+            status: Any = (await self._jobs.get(new_id)).state.name if key else "QUEUED"
+        return answer(Retried(new_id, status, job_id), _ACCEPTED, location(new_id))
 
     async def history(self, asked: Asked) -> Answer:
         """Everything that happened to a job."""

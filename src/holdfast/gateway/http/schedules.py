@@ -1,5 +1,6 @@
 """`/api/v1/schedules`: jobs that are made by time."""
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Meta
 from holdfast import limits
 from holdfast.backends.ports import ScheduleApi, ScheduleSpec, ScheduleView
 from holdfast.core.model import FIXED, QUADRATIC, Backoff
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_name
 from holdfast.gateway.guarding import Scope
@@ -150,6 +151,14 @@ class ScheduleRoutes:
         headers: Headers = [(b"location", f"{_PATH}/{name}".encode())]
         return answer(schedule_shape(view), 201, headers)
 
+    async def make_once(self, body: ScheduleBody, name: str) -> Answer:
+        """The same for a name that stands for a key: another plan under it is refused."""
+        with suppress(NotFoundError):
+            if (await self._schedules.get(name)).spec != spec_of(body, name):
+                message = f"the Idempotency-Key of {name!r} was used with another plan; use a new key"
+                raise FailedPreconditionError(message, reason="REQUEST_ID_REUSED")
+        return await self.make(body, name)
+
     async def set(self, asked: Asked) -> Answer:
         """Makes or replaces the schedule that the path names."""
         name = _name(asked)
@@ -203,6 +212,11 @@ def _name(asked: Asked) -> str:
     return checked_name("name", asked.params["name"], reason="SCHEDULE_NAME_INVALID")
 
 
+def _whole_second_ms(at_ms: int) -> int:
+    """Ticks are whole seconds: the first that is not before the instant."""
+    return -(-at_ms // 1_000) * 1_000
+
+
 def spec_of(body: ScheduleBody, name: str) -> ScheduleSpec:
     """The schedule as the core knows it."""
     return ScheduleSpec(
@@ -211,7 +225,7 @@ def spec_of(body: ScheduleBody, name: str) -> ScheduleSpec:
         payload_of(body.payload),
         body.cron,
         span_ms(body.every_s),
-        instant_ms("at", body.at),
+        _whole_second_ms(instant_ms("at", body.at)),
         body.timezone,
         body.catch_up,
         span_ms(body.catch_up_window_s),

@@ -76,7 +76,7 @@ class ShortForms:
         body: ShortBody = asked.content
         kind = body.job_type if body.type in {"once", "cron"} else body.type
         priority = _PRIORITIES[body.priority] if isinstance(body.priority, str) else body.priority
-        cron = body.cron_expr or body.cron or body.schedule
+        cron, key = body.cron_expr or body.cron or body.schedule, key_of(asked)
         if body.type == "cron" and not cron:
             raise InvalidArgumentError("expected cron_expr to say when, got nothing", reason="CRON_INVALID")
         shared: dict[str, Any] = {
@@ -88,11 +88,13 @@ class ShortForms:
         }
         if not cron or body.type == "once":
             job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)
-            return _with_id(await self._jobs.submit_one(job, key_of(asked), context_of(asked.head)))
+            with self._jobs.only(key):
+                return _with_id(await self._jobs.submit_one(job, key, context_of(asked.head)))
         asked.caller.require(Scope.ADMIN)  # as for every schedule
         plan = ScheduleBody(**shared, payload=body.payload, cron=cron, timezone=body.timezone)
-        made = await self._schedules.make(plan, key_of(asked) or _name_of(plan))
-        return _with_id(made)
+        make = self._schedules.make_once if key else self._schedules.make
+        with self._jobs.only(key):
+            return _with_id(await make(plan, _name_of(plan, key)))
 
     async def find(self, asked: Asked) -> Answer:
         """Jobs of a status; `active` finds schedules too."""
@@ -114,9 +116,10 @@ class ShortForms:
         return await self._jobs.whole(job_id)
 
 
-def _name_of(plan: ScheduleBody) -> str:
-    """The same plan has the same name, so that a request that is repeated makes no second one."""
-    return f"cron-{hashlib.sha256(encode(plan)).hexdigest()[:16]}"
+def _name_of(plan: ScheduleBody, key: str) -> str:
+    """The same key has the same name, and without one the same plan, so that a repeated request makes no second one."""
+    content = b"key " + key.encode() if key else encode(plan)
+    return f"cron-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def _with_id(made: Answer) -> Answer:
