@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, FeedApi, Introduction, JobApi, ScheduleApi, WorkApi, WorkSession
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.testing.conformance.harness import Capability, Terms
@@ -27,11 +27,31 @@ class NodeSets(Lender[NodeSet]):
         return nodes
 
 
+class Cuttable:
+    """Sessions that can end with the nodes, as those with one server do; by themselves each would come back."""
+
+    def __init__(self, work: WorkApi) -> None:
+        self._work = work
+        self._sessions: list[WorkSession] = []
+
+    async def open(self, introduction: Introduction) -> WorkSession:
+        """One more."""
+        session = await self._work.open(introduction)
+        self._sessions.append(session)
+        return session
+
+    async def cut(self) -> None:
+        """While no node hears it."""
+        for session in self._sessions:
+            await session.close()
+
+
 class Monolith:
     """One test's connections to all nodes."""
 
     def __init__(self, sets: NodeSets) -> None:
         self._sets = sets
+        self._work: Cuttable
         self._nodes: NodeSet
         self._routed: RoutedJobs
         self._terms = Terms()
@@ -46,7 +66,7 @@ class Monolith:
 
     @property
     def work(self) -> WorkApi:
-        return RoutedWork(self._nodes.addresses)
+        return self._work
 
     @property
     def admin(self) -> AdminApi:
@@ -63,6 +83,7 @@ class Monolith:
     async def start(self, terms: Terms) -> None:
         self._terms = terms
         self._nodes = await asyncio.to_thread(self._sets.lend, terms)
+        self._work = Cuttable(RoutedWork(self._nodes.addresses))
         self._routed = RoutedJobs(self._nodes.addresses)
 
     async def stop(self) -> None:
@@ -71,6 +92,8 @@ class Monolith:
 
     async def restart(self) -> None:
         await self._routed.close()
+        await asyncio.to_thread(self._nodes.kill)
+        await self._work.cut()
         await asyncio.to_thread(self._sets.restart, self._terms, self._nodes)
         self._routed = RoutedJobs(self._nodes.addresses)
 

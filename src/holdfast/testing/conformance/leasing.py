@@ -29,7 +29,8 @@ class TestLeasing:
         (after,) = await (await place.worker("other")).take()
         assert (after.job_id, after.attempt) == (job_id, 2)
         assert after.token > before.token
-        assert (await place.jobs.get(job_id)).losses == 1
+        job = await place.jobs.get(job_id)  # on a slow machine that lease ran out as well
+        assert job.losses == job.attempts - (job.state == RUNNING) >= 1
 
     @needs(lease_ms=SHORT_LEASE_MS)
     async def test_holder_hears_that_its_lease_ran_out(self, place: Workplace) -> None:
@@ -42,7 +43,7 @@ class TestLeasing:
     @needs(lease_ms=SHORT_LEASE_MS)
     async def test_late_report_changes_nothing(self, place: Workplace) -> None:
         """The old holder's report is acknowledged and ignored; the new holder's counts."""
-        job_id = await place.submit()
+        job_id = await place.submit(max_losses=100)
         old, new = await place.worker("old"), await place.worker("new")
         (before,) = await old.take()
         (after,) = await new.take()
@@ -191,6 +192,7 @@ class TestLeasing:
         (lease,) = await hand.take()
         await hand.done(lease)
         again = await place.worker("back", held={lease.token: job_id, 999_999_999: "nobody"})
+        await again.until(lambda: len(again.revoked) >= 2)  # of several nodes one may say so after the others
         assert sorted(again.revoked) == sorted([lease.token, 999_999_999])
 
     async def test_ended_session_refuses_to_go_on(self, place: Workplace) -> None:

@@ -72,7 +72,7 @@ class TestLeaving:
         """A job that comes later waits for a worker that is there."""
         hand = await place.worker("gone")
         await hand.session.want(10)
-        await hand.session.close()
+        await place.gone(hand)
         job_id = await place.submit()
         assert [lease.job_id for lease in await (await place.worker("here")).take()] == [job_id]
         assert (await place.jobs.get(job_id)).attempts == 1

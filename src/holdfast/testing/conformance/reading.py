@@ -10,7 +10,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Note
 from holdfast.errors import NotFoundError
 from holdfast.testing.conformance.harness import Capability, needs
-from holdfast.testing.conformance.workplace import Workplace, accepted, soon
+from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, accepted, soon
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -77,7 +77,7 @@ class TestReading:
         (lease,) = await hand.take()
         assert not waiting.done()
         await hand.done(lease, b"out")
-        job, result = await asyncio.wait_for(waiting, 30)
+        job, result = await asyncio.wait_for(waiting, PATIENCE_S)
         assert (job.id, job.state, result.state, result.output) == (job_id, DONE, DONE, b"out")
 
     async def test_settled_answers_at_once_about_a_job_that_has_ended(self, place: Workplace) -> None:
@@ -102,7 +102,7 @@ class TestReading:
         hand = await place.worker()
         (lease,) = await hand.take()
         await hand.done(lease)
-        ends = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        ends = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
         assert [job.state for job, _ in ends] == [DONE] * 10
 
     async def test_waiting_can_be_given_up_and_begun_again(self, place: Workplace) -> None:
@@ -116,7 +116,7 @@ class TestReading:
         await asyncio.wait([impatient])
         again = asyncio.create_task(place.jobs.settled(job_id))
         await hand.done(lease)
-        ends = await asyncio.wait_for(asyncio.gather(patient, again), 30)
+        ends = await asyncio.wait_for(asyncio.gather(patient, again), PATIENCE_S)
         assert [job.state for job, _ in ends] == [DONE, DONE]
 
     async def test_watch_tells_each_state_until_the_end(self, place: Workplace) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -25,10 +25,11 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
 from holdfast.core.model import Extra, Template
 from holdfast.core.workers import beat_ms
 from holdfast.errors import HoldfastError
-from holdfast.testing.conformance.harness import Harness
+from holdfast.testing.conformance.harness import Capability, Harness
 
 #: Whatever is waited for comes long before; a test that fails should say so rather than hang.
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+_PAUSE_S = 0.01
 
 T = TypeVar("T")
 
@@ -206,6 +207,12 @@ class Workplace:
                     return job
         raise AssertionError(f"the job ended without being {state.name}")
 
+    async def gone(self, hand: Hand) -> None:
+        """Ends a session, and waits until the backend knows: a farewell may take it longer than the worker waits."""
+        await hand.session.close()
+        if Capability.ADMIN in self.harness.capabilities:
+            await eventually(self.admin.workers, lambda views: all(view.worker_id != hand.worker_id for view in views))
+
     async def leave(self) -> None:
         """Ends every session that the test has left open."""
         for hand in self._hands:
@@ -217,6 +224,14 @@ def accepted(submitted: Submitted) -> list[str]:
     """The ids of a submission of which nothing was refused."""
     assert submitted.refusals == {}
     return submitted.job_ids
+
+
+async def eventually(read: Callable[[], Awaitable[T]], is_right: Callable[[T], object]) -> T:
+    """What is read once it is right: for what a backend hears of by the way, and not by what was answered before."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_right(value := await read()):  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(_PAUSE_S)
+    return value
 
 
 async def soon(waiting: AsyncIterator[T]) -> T:
