@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 #: Only a failing test ever waits this long.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 #: Run before anything of the page: whatever breaks its policy, or runs though it should not, is remembered.
 _WATCH = """
 window.trespasses = [];

@@ -29,7 +29,7 @@ from holdfast.services.job import JobService
 from holdfast.services.queue import QueueService
 from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import DEADLINE_S, served
+from tests.unit.services.owner_server import DEADLINE_S, patient, served
 
 WORKER = "w"
 
@@ -261,6 +261,7 @@ async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterato
     book, waiting, ends = records.Records(), line.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())
+        stack.enter_context(patient())
         owners = {
             "job": served(
                 book,

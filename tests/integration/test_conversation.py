@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.socket import SocketServer
 from holdfast.proto import holdfast_pb2 as pb
+from tests.e2e.fleet import stable_port
 from tests.e2e.waiting import DEADLINE_S
 from tests.integration.carrying import CARRIERS, CONVERSATIONS, carrier_to, remote_to, socket_of
 from tests.integration.conftest import Start
@@ -337,11 +338,12 @@ async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start
 
 async def test_conversation_over_grpc_is_opened_anew_after_a_restart(start: Start) -> None:
     """A client outlives its server: the next call finds the one that took its place."""
-    server = await start()
+    port = stable_port()
+    server = await start(port=port)
     async with remote_to(server, "converse") as remote:
         job_id = await one(remote)
         await server.stop()
-        await start(port=int(server.address.rsplit(":", 1)[1]))
+        await start(port=port)
         assert (await remote.get(job_id)).state == State.QUEUED
 
 

@@ -22,6 +22,7 @@ from holdfast.pipeline.watcher import WatcherConfig, WatcherRole
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
+from tests.e2e.fleet import stable_port
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import PatientLines
 
@@ -35,14 +36,13 @@ class QueueHere:
     def __init__(self, kind: str, lane_max: int) -> None:
         self._config = QueueConfig(kind=kind, lane_max=lane_max)
         self._server: RoleServer | None = None
-        self.address = ""
+        self.address = f"127.0.0.1:{stable_port()}"
         self.role = QueueRole(self._config)
 
     async def start(self) -> None:
         self.role = QueueRole(self._config)
         self._server = RoleServer(self.role.routes(), self.role.vitals())
-        port = int(self.address.rpartition(":")[2] or 0)
-        self.address = await self._server.start("127.0.0.1", port)
+        await self._server.start("127.0.0.1", int(self.address.rpartition(":")[2]))
 
     async def kill(self) -> None:
         """Everything on the shelf is lost."""
@@ -63,7 +63,7 @@ class PipelineHere:
         self.exchanges: list[RoleServer] = []
         self.exchange_addresses: list[str] = []
         self.coordinator: CoordinatorRole
-        self.coordinator_address = ""
+        self.coordinator_address = f"127.0.0.1:{stable_port()}"
         self.breadth = 4
         #: Long: nobody is lost because the machine stands still.
         self.heartbeat_ms = 10_000
@@ -115,8 +115,7 @@ class PipelineHere:
             CoordinatorConfig(queues=queues, heartbeat_ms=self.heartbeat_ms), self.store.places
         )
         self._coordinator_server = RoleServer(self.coordinator.routes(), self.coordinator.vitals())
-        port = int(self.coordinator_address.rpartition(":")[2] or 0)
-        self.coordinator_address = await self._coordinator_server.start("127.0.0.1", port)
+        await self._coordinator_server.start("127.0.0.1", int(self.coordinator_address.rpartition(":")[2]))
         self.coordinator.start()
 
     async def stop_coordinator(self) -> None:

@@ -19,6 +19,8 @@ from holdfast.services.keeping_journal import Machine
 from holdfast.services.queue import QueueService
 from holdfast.services.result import ResultService
 from holdfast.services.server import ServiceServer
+from tests.e2e.fleet import stable_port
+from tests.unit.services.owner_server import patient
 
 HOST = "127.0.0.1"
 
@@ -30,7 +32,7 @@ class Served:
         self._register = register
         self._servicer = servicer
         self._server: ServiceServer
-        self.address = f"{HOST}:0"
+        self.address = f"{HOST}:{stable_port()}"
 
     async def start(self, servicer: object | None = None) -> None:
         """On the same port as before; another servicer may take its place."""
@@ -92,7 +94,13 @@ class ServicesHere:
 @asynccontextmanager
 async def services_here(terms: Terms | None = None) -> AsyncIterator[ServicesHere]:
     """Serves until the block ends."""
-    services = ServicesHere(terms or Terms(heartbeat_ms=100))
+    with patient():
+        async with _served(ServicesHere(terms or Terms(heartbeat_ms=100))) as services:
+            yield services
+
+
+@asynccontextmanager
+async def _served(services: ServicesHere) -> AsyncIterator[ServicesHere]:
     for owner in (services.job, services.queue, services.result):
         await owner.start()
     services.owners = Owners(**services.channels())

@@ -48,7 +48,7 @@ def test_frame_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
 def test_one_look_would_mistake_it_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second look is needed: without it, such a frame is met within a few runs."""
     monkeypatch.setattr(reader, "_LOOKS", 1)
-    for number in range(20):
+    for number in range(500):
         try:
             read_beside_a_writer(tmp_path / str(number))
         except JournalDamagedError:

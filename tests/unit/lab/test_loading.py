@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+import pytest
 
 from holdfast.core.owner import mint_owned
+from holdfast.lab.compare import calling
 from holdfast.lab.compare.loading import ClientTask, Load
 from holdfast.lab.compare.records import LOST, OK, Records
 from holdfast.lab.compare.workloads import LIST, METHODS, STATUS, SUBMIT, Workload
@@ -77,13 +79,21 @@ async def served(count: int) -> AsyncIterator[tuple[list[Node], tuple[str, ...]]
     await asyncio.gather(*(server.stop(0) for server in servers))
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call is late because the machine is."""
+    monkeypatch.setattr(calling, "_DEADLINES_S", dict.fromkeys(range(len(METHODS)), 60.0))
+
+
 async def loaded(targets: tuple[str, ...], workload: Workload) -> Records:
-    """The records of one client."""
-    load = Load(ClientTask(targets=targets, workload=workload, seed=7))
-    await load.caller.connect(20)
-    await load.run(time.monotonic_ns())
-    await load.caller.close()
-    return load.records
+    """The records of one client, which has called at least once."""
+    while True:
+        load = Load(ClientTask(targets=targets, workload=workload, seed=7))
+        await load.caller.connect(60)
+        await load.run(time.monotonic_ns())
+        await load.caller.close()
+        if any(load.records.requests()):
+            return load.records
 
 
 def workload(**changes: Any) -> Workload:  # noqa: ANN401
@@ -93,14 +103,15 @@ def workload(**changes: Any) -> Workload:  # noqa: ANN401
 async def test_every_call_goes_to_the_owner_of_its_job() -> None:
     """Six nodes, all methods, with and without request ids: no node is asked for another's job."""
     async with served(6) as (nodes, targets):
-        mixed = workload(mix=(4, 2, 2, 1, 1), concurrency=8, request_ids=0.5)
-        records = await loaded(targets, mixed)
+        duration_s, seen = 0.3, set[tuple[int, int]]()
+        while seen != {(method, node) for method in range(len(METHODS)) for node in range(6)}:
+            mixed = workload(mix=(4, 2, 2, 1, 1), concurrency=8, request_ids=0.5, duration_s=duration_s)
+            requests = list((await loaded(targets, mixed)).requests())
+            assert {one.code for one in requests} == {OK}
+            seen |= {(one.method, one.node) for one in requests}
+            duration_s *= 2  # until every node was asked everything
         assert [node.strays for node in nodes] == [0] * 6
         assert all(node.calls["SubmitJob"] and node.calls["ListJobs"] for node in nodes)
-        requests = list(records.requests())
-        assert {one.code for one in requests} == {OK}
-        assert {one.method for one in requests} == set(range(len(METHODS)))
-        assert {one.node for one in requests if one.method == SUBMIT} == set(range(6))
 
 
 async def test_stall_is_not_hidden_from_an_open_loop() -> None:
@@ -132,13 +143,13 @@ async def test_open_loop_begins_at_the_same_moments_with_the_same_seed() -> None
 async def test_closed_loop_keeps_its_number_in_flight() -> None:
     """With four lanes no more than four requests overlap, and sometimes as many do."""
     async with served(1) as ((_,), targets):
-        records = await loaded(targets, workload(mix=(1, 0, 0, 0, 0), concurrency=4))
-        edges = sorted(edge for one in records.requests() for edge in ((one.start, 1), (one.end, -1)))
         flying = most = 0
-        for _, step in edges:
-            flying += step
-            most = max(most, flying)
-        assert most == 4
+        while most < 4:
+            records = await loaded(targets, workload(mix=(1, 0, 0, 0, 0), concurrency=4))
+            for _, step in sorted(edge for one in records.requests() for edge in ((one.start, 1), (one.end, -1))):
+                flying += step
+                most = max(most, flying)
+        assert (flying, most) == (0, 4)
 
 
 async def test_life_cycle_is_submit_status_result() -> None:

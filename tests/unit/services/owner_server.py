@@ -1,17 +1,19 @@
 """An owner of a domain as a process serves it: a keeper, a real gRPC server on a free port, and a channel to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from holdfast.backends.microservices import coordinator_calls, owners
 from holdfast.client.refusals import error_of
 from holdfast.errors import HoldfastError
 from holdfast.gateway.grpc.decoding import TolerantServer
+from holdfast.services import heartbeats
 from holdfast.services.keeper import COMPACT_BYTES, Keeper
 from holdfast.services.keeping_journal import Machine
 from holdfast.services.server import ServiceServer
@@ -20,6 +22,17 @@ from tests.unit.test_layers import imports, is_within, sources
 
 #: Only a broken test ever waits this long.
 DEADLINE_S = 30.0
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """For the length of a block no call between services is late: what stands still is the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owners, "_DEADLINE_S", DEADLINE_S)
+        patch.setattr(heartbeats, "_PATIENCE_S", DEADLINE_S)
+        for name in ("_HEARTBEAT_S", "_FETCH_S", "_REPORT_S"):
+            patch.setattr(coordinator_calls, name, DEADLINE_S)
+        yield
 
 
 class Owner:
