@@ -38,6 +38,8 @@ class Gate:
     def __init__(self) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
+        #: What becomes of a transaction that was held, also if nobody waits for it any more.
+        self.sent: asyncio.Future[Done] | None = None
 
     async def pass_by(self) -> None:
         self.reached.set()
@@ -52,7 +54,7 @@ class FaultyConnection(Connection):
         self._lost_answers: list[Matches] = []
         self._lost_requests: list[Matches] = []
         self._held: list[tuple[Matches, Gate]] = []
-        self._held_reads: list[tuple[str, Gate]] = []
+        self._held_reads: list[tuple[str, bool, Gate]] = []
         self._lost_reads: list[str] = []
 
     @property
@@ -69,15 +71,15 @@ class FaultyConnection(Connection):
         self._lost_requests.append(matches)
 
     def hold(self, matches: Matches) -> Gate:
-        """The transaction is sent when the gate is opened."""
+        """The transaction is sent when the gate is opened, whatever has become of whoever wanted it."""
         gate = Gate()
         self._held.append((matches, gate))
         return gate
 
-    def hold_read(self, part: str) -> Gate:
-        """What was read with a watch, of a path that has this in it, is told when the gate is opened."""
+    def hold_read(self, part: str, *, is_watched: bool = False) -> Gate:
+        """What is read next of a path that has this in it, or next with a watch, is told when the gate is opened."""
         gate = Gate()
-        self._held_reads.append((part, gate))
+        self._held_reads.append((part, is_watched, gate))
         return gate
 
     def lose_read(self, part: str) -> None:
@@ -92,7 +94,8 @@ class FaultyConnection(Connection):
         for held in self._held:
             if held[0](steps):
                 self._held.remove(held)
-                return asyncio.ensure_future(self._later(held[1], steps))
+                held[1].sent = asyncio.ensure_future(self._later(held[1], steps))
+                return asyncio.shield(held[1].sent)
         return super().transact(steps)
 
     async def _later(self, gate: Gate, steps: list[Step]) -> Done:
@@ -114,9 +117,10 @@ class FaultyConnection(Connection):
                 self._lost_reads.remove(part)
                 return _failed()
         for held in self._held_reads:
-            if bell is not None and held[0] in path:
+            wanted, is_watched, gate = held
+            if wanted in path and (bell is not None or not is_watched):
                 self._held_reads.remove(held)
-                return asyncio.ensure_future(_told_later(answer, held[1]))
+                return asyncio.ensure_future(_told_later(answer, gate))
         return answer
 
 

@@ -12,7 +12,7 @@ from holdfast.backends.ports import JobDraft
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Phase
 from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.transactions import Create
+from holdfast.backends.zookeeper.transactions import Create, RefusedError
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.core.model import Extra
@@ -26,6 +26,8 @@ from tests.integration.zookeeper.faults import (
     TAKES,
     Bidding,
     FaultyConnection,
+    Gate,
+    makes,
 )
 
 LOSSES = ["lose_answer", "lose_request"]
@@ -42,7 +44,7 @@ class TestResults:
     """Whoever waits for a result hears of it, whenever it comes."""
 
     async def test_result_that_comes_while_the_watch_is_set_is_not_missed(self, bidding: Bidding) -> None:
-        """The job ends after the reading that set the watch and before its reader has heard what it read."""
+        """The job ends after the first reading and before its reader has heard what it read."""
         client, other = await bidding.client(), NodeJobs(await bidding.client())
         job_id = await submit(other)
         hand = await bidding.worker("w")
@@ -74,12 +76,17 @@ class TestLooking:
     """No job falls between a look and a watch."""
 
     async def test_job_that_comes_while_the_watch_is_set_is_seen(self, bidding: Bidding) -> None:
-        """The first in line has read an empty lane with a watch and not heard so yet, when a job is posted."""
+        """The first in line was woken by a job that is gone, and a job is posted while it hears of an empty lane."""
         jobs = NodeJobs(await bidding.client())
         await jobs.cancel(await submit(jobs), "only to make the lane")
-        hand = await bidding.worker("w")
-        gate = bidding.connection_of("w").hold_read("/waiting/default:job:04/b-")
-        await hand.session.want(1)
+        hand = await bidding.idle("w")
+        connection = bidding.connection_of("w")
+        woken = connection.hold_read("/lines/")
+        gone = await submit(jobs)
+        await woken.reached.wait()
+        await jobs.cancel(gone, "before anybody looks")
+        gate = connection.hold_read("/waiting/default:job:04/b-")
+        woken.opened.set()
         await gate.reached.wait()
         job_id = await submit(jobs)
         gate.opened.set()
@@ -137,11 +144,13 @@ class TestLooking:
         leases = [*await first.leases(), *await second.leases()]
         assert sorted(lease.job_id for lease in leases) == sorted(ids)
 
-    async def test_watches_ring_on_the_loop_and_never_begin_a_second_one(self, bidding: Bidding) -> None:
+    async def test_watches_ring_on_the_loop_and_never_begin_a_second_one(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """However many events come while the loop bids, one look at a time is under way, on the loop's thread."""
         jobs = NodeJobs(await bidding.client())
-        hand = await bidding.worker("w")
-        looks, most, threads = 0, 0, set[int]()
+        hand = await bidding.idle("w", room=40)
+        looks, most, threads, rung = 0, 0, set[int](), list[int]()
         bidder = hand.session._bidder  # type: ignore[attr-defined]
         take = bidder.take
 
@@ -155,13 +164,17 @@ class TestLooking:
             finally:
                 looks -= 1
 
+        def ring(bell: Bell, _event: object) -> None:
+            rung.append(threading.get_ident())
+            bell.set()
+
         bidder.take = counted
-        await hand.session.want(40)
+        monkeypatch.setattr(Bell, "rung", ring)
         for _ in range(8):
             await asyncio.gather(*(submit(jobs) for _ in range(5)))
         leases = await hand.leases(40)
         assert len({lease.job_id for lease in leases}) == 40
-        assert (most, threads) == (1, {threading.get_ident()})
+        assert (most, threads, set(rung)) == (1, {threading.get_ident()}, {threading.get_ident()})
 
 
 class TestBids:
@@ -330,7 +343,7 @@ class TestLostAnswers:
         client = await bidding.client()
         hand = await bidding.worker("w")
         getattr(bidding.connection_of("w"), loss)(STANDS_IN_LINE)
-        gate = bidding.connection_of("w").hold_read("/waiting")
+        gate = bidding.connection_of("w").hold_read("/waiting", is_watched=True)
         await hand.session.want(1)
         await gate.reached.wait()
         (kind,) = await client.children(client.paths.lines) or []
@@ -358,6 +371,14 @@ async def expire(connection: FaultyConnection) -> None:
             await asyncio.wait_for(lost.wait(), 5)
 
 
+async def refused(gate: Gate) -> None:
+    """Sends what was held, and the ensemble does not do it."""
+    gate.opened.set()
+    assert gate.sent is not None
+    with pytest.raises(RefusedError):
+        await gate.sent
+
+
 class TestExpiry:
     """A session that is over while its worker executes."""
 
@@ -382,21 +403,30 @@ class TestExpiry:
         await new.done(after, b"new")
         assert (await jobs.result(job_id)).output == b"new"
 
-    async def test_report_that_is_under_way_when_the_session_expires_is_refused(self, bidding: Bidding) -> None:
-        """The terminal transaction checks the bid: it cannot be made by whoever has lost it."""
+    @pytest.mark.parametrize("is_recovered", [False, True], ids=["no bid", "a later bid"])
+    async def test_report_that_is_under_way_when_the_session_expires_is_refused(
+        self, bidding: Bidding, *, is_recovered: bool
+    ) -> None:
+        """The terminal transaction checks the bid: it is sent after all, and cannot be made by who has lost it."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         old = await bidding.worker("old")
         (lease,) = await old.take()
         connection = bidding.connection_of("old")
-        gate = connection.hold(ENDS)
+        report, recovery = connection.hold(ENDS), connection.hold(makes("/waiting/"))
         await old.session.report(1, [ReportRow(job_id, lease.token, DONE, b"old")])
-        await gate.reached.wait()
+        await report.reached.wait()
         await expire(connection)
         await old.until(lambda: lease.token in old.revoked)
-        gate.opened.set()
-        new = await bidding.worker("new")
+        await recovery.reached.wait()
+        if not is_recovered:
+            await refused(report)
+            assert (await jobs.get(job_id)).token == lease.token
+        recovery.opened.set()
+        new = await bidding.worker("old")  # under the same name only the record tells one attempt from the other
         (again,) = await new.take()
+        if is_recovered:
+            await refused(report)
         assert (await jobs.get(job_id)).token == again.token
         await new.done(again, b"new")
         assert (await jobs.result(job_id)).output == b"new"
