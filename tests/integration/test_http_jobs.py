@@ -208,6 +208,7 @@ async def test_every_name_of_a_status_is_understood(address: str) -> None:
             assert ids == {"QUEUED": [waiting], "CANCELED": [canceled]}.get(state.name, [])
     assert len(await found(address, "status=pending,cancelled")) == 2
     assert len(await found(address, "status=pending&status=cancelled")) == 2
+    assert len(await found(address, "status=")) == 2
     reply = await get(address, f"{JOBS}?status=nothing")
     assert (reply.status, reply.reason) == (400, "STATUS_INVALID")
 

@@ -315,8 +315,8 @@ def query_of(filters: JobFilters) -> JobQuery:
 
 
 def states_of(given: list[str]) -> frozenset[State]:
-    """The states by the names that people give them; several with commas."""
-    names = [name.strip().lower() for text in given for name in text.split(",")]
+    """The states by the names that people give them; several with commas, all for `status=` with nothing behind it."""
+    names = [name.strip().lower() for text in given if text for name in text.split(",")]
     unknown = [name for name in names if name not in STATUS_ALIASES]
     if unknown:
         known = ", ".join(STATUS_ALIASES)

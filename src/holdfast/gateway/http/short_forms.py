@@ -99,11 +99,11 @@ class ShortForms:
     async def find(self, asked: Asked) -> Answer:
         """Jobs of a status; `active` finds schedules too."""
         filters: ShortFilters = asked.query or ShortFilters()
-        query = JobQuery(states_of(filters.status))
-        found = await self._backend.jobs.find(query, filters.cursor, filters.limit)
+        states = states_of(filters.status)
+        found = await self._backend.jobs.find(JobQuery(states), filters.cursor, filters.limit)
         rows: list[Any] = [shapes.job_shape(view) for view in found.jobs]
         is_active = any(name.strip().lower() == "active" for text in filters.status for name in text.split(","))
-        if self._backend.schedules is not None and not filters.cursor and (is_active or not filters.status):
+        if self._backend.schedules is not None and not filters.cursor and (is_active or not states):
             rows += [_cron_job(one) for one in map(schedule_shape, await self._backend.schedules.all()) if one.cron]
         return answer({"jobs": rows, "next_cursor": found.cursor})
 
