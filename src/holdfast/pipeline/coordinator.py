@@ -3,6 +3,7 @@
 Invariants:
 - Its memory decides, the database remembers: a database that is away stops nobody, and is told when it is back.
 - Who has missed three heartbeats is gone; after a start, who was there before has one heartbeat's time to say so.
+- Several may share a database, each for the workers that ask it: what others write down is theirs while it is fresh.
 - A heartbeat may wait for its answer: changes are told at once, and no change costs one question a heartbeat.
 """
 
@@ -63,6 +64,8 @@ class CoordinatorRole:
         self._database = Outage("the database")
         self._is_restored = False
         self._heard: set[str] = set()
+        #: Who said goodbye here, each with its session, and is still written down.
+        self._left: set[tuple[str, str]] = set()
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
         self._ending = Ending()
@@ -153,6 +156,7 @@ class CoordinatorRole:
             return answer(_replaced())
         self._log.info("worker_left", worker_id=seat.worker)
         self._seats.leave([seat.worker])
+        self._left.add((seat.worker, seat.session))
         self._stirred.set()
         return answer(Placed(status=RELEASED))
 
@@ -244,7 +248,7 @@ class CoordinatorRole:
                         await self._stirred.wait()
 
     async def _write_down(self) -> None:
-        seats = self._seats
+        seats, left = self._seats, frozenset(self._left)
         places = await self._places.all()
         if not self._is_restored:
             patience_s = (self._config.missed_max - 1) * self._beat_s
@@ -253,9 +257,16 @@ class CoordinatorRole:
         for place in places:
             if place.is_draining and seats.ask_to_drain(place.worker, place.session):
                 self._log.info("drain_asked", worker_id=place.worker)
-        strangers = [place.worker for place in places if seats.get(place.worker) is None]
-        if strangers:
-            await self._places.remove(strangers)
+        strangers = [place for place in places if seats.get(place.worker) is None]
+        silent_ms = self._config.missed_max * self._config.heartbeat_ms
+        gone = [
+            place.worker
+            for place in strangers
+            if (place.worker, place.session) in left or place.heard_ms_ago >= silent_ms
+        ]
+        if gone:
+            await self._places.remove(gone)
+        self._left -= left
         seats.gone.clear()
         changed = seats.changed | self._heard
         saved = [seat.place for worker in sorted(changed) if (seat := seats.get(worker)) is not None]

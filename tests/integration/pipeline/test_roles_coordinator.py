@@ -169,6 +169,30 @@ async def test_who_was_there_before_a_restart_and_is_gone_is_forgotten(store: Po
         assert await happens(store.places.all, lambda places: not places) == []
 
 
+async def test_several_coordinators_share_a_store(store: PostgresStore) -> None:
+    """Each forgets the workers that never asked it, and leaves what the other has written down of them alone."""
+    async with desk(store, heartbeat_ms=1_000) as one:
+        session = await opened(one.here, "w-1")
+        await happens(store.places.all)
+        async with desk(store, heartbeat_ms=2_000) as two:
+            await happens(two.served, lambda served: all(served.values()))
+            await happens(two.served, lambda served: not any(served.values()))
+            await two.request("w-2")
+            both = await happens(store.places.all, lambda places: places and places[-1].worker == "w-2")
+            assert [place.worker for place in both] == ["w-1", "w-2"]
+            assert all(workers == ["w-1"] for workers in (await one.served()).values())
+        await session.close()
+
+
+async def test_who_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> None:
+    """Nobody waits for heartbeats that a worker has said will not come."""
+    async with desk(store, heartbeat_ms=60_000) as one:
+        await one.request("w-1")
+        await happens(store.places.all)
+        await one.leave("w-1")
+        await happens(store.places.all, lambda places: not places)
+
+
 async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
     """What operators ask for in the store reaches the worker, and its queue processes go to others."""
     ran = Ran()
