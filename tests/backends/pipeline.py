@@ -82,8 +82,18 @@ class PipelineProcesses:
 
     def empty(self) -> None:
         """Forgets every job and every schedule."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f"TRUNCATE {', '.join(f'holdfast.{name}' for name in _TABLES)}".encode())
+        eventually(self._is_emptied, what="the end of whoever holds the tables")
+
+    def _is_emptied(self) -> bool:
+        """Whether it was done; somebody else may have a table and wait for another one."""
+        emptying = f"TRUNCATE {', '.join(f'holdfast.{name}' for name in _TABLES)}".encode()
+        with (
+            contextlib.suppress(psycopg.errors.DeadlockDetected),
+            psycopg.connect(self.url, autocommit=True) as connection,
+        ):
+            connection.execute(emptying)
+            return True
+        return False
 
     def end(self) -> None:
         """Leaves no process behind; the fleet ends the others."""

@@ -16,6 +16,9 @@ from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 
 HOLDFAST = (sys.executable, "-m", "holdfast")
+#: How many processes of one test run have ports of their own.
+_SHARES = 4
+_given: set[int] = set()
 
 
 class Process(Protocol):
@@ -201,13 +204,25 @@ def clean_environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def stable_port() -> int:
-    """A free port outside the range that outgoing connections take theirs from, so that it stays free."""
-    draw = random.Random()
+    """A free port outside the range that outgoing connections take theirs from, so that it stays free.
+
+    Nobody is given it again: not in this process, and not in another one of the same test run.
+    """
+    draw, ours = random.Random(), _share()
     while True:
-        port = draw.randrange(15_000, 30_000)
+        port = draw.choice(ours)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
+
+
+def _share() -> range:
+    """The ports of this process of the test run."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
+    width = (30_000 - 15_000) // _SHARES
+    return range(15_000 + number * width, 15_000 + (number + 1) * width)
 
 
 @contextlib.contextmanager

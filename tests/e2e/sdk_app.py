@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast import Holdfast, current
 
-app = Holdfast(os.environ["SDK_JOBS"], settings={"lease_ms": 3_000, "heartbeat_ms": 200})
+app = Holdfast(os.environ["SDK_JOBS"], settings={"lease_ms": int(os.environ["SDK_LEASE_MS"]), "heartbeat_ms": 200})
 
 
 @app.job(max_losses=100)

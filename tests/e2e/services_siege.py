@@ -85,7 +85,7 @@ class Siege:
     def kill(self, role: str) -> None:
         """Once while it serves, and perhaps once more while the next one starts."""
         self.wait_for(role)
-        old = self.pid(role)
+        old = eventually(lambda: self.pid(role), what=f"a process of {role}")  # 0 would be everybody here
         os.kill(old, signal.SIGKILL)
         self.kills[role] += 1
         self._expected[role] += 1

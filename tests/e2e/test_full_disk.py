@@ -84,7 +84,7 @@ def size_of(key: str) -> int:
 def test_full_disk_refuses_submits_and_nothing_else(fleet: Fleet, small_disk: Path) -> None:
     """Submits are refused while grants and reports go on, until space returns, without a restart."""
     data = str(small_disk / "data")
-    server, wire = fleet.server(data=data)
+    server, wire = fleet.server("--lease-ms", "600000", data=data)
     accepted = {f"small-{number}": batch(wire, f"small-{number}") for number in range(3)}
     first = wire.fetch("w")
     fill(small_disk / "filler")

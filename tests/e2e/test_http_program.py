@@ -97,12 +97,21 @@ def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # n
         line.sendall(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
         if is_listening:
             assert line.recv(15) == b"HTTP/1.1 200 OK"
+        eventually(lambda: _unread_bytes(line) == 0, what="a server that has read the request")
         program.signal(signal.SIGTERM)
         said = b""
         while part := line.recv(65_536):
             said += part
     assert said.endswith(b"0\r\n\r\n") if is_listening else b"HTTP/1.1 503 " in said
     assert program.wait() == 0
+
+
+def _unread_bytes(line: socket.socket) -> int:
+    """How much of what was sent over a connection its other end has not read, as the system knows."""
+    ends = [f"0100007F:{port:04X}" for _, port in (line.getpeername(), line.getsockname())]
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
+    (queued,) = [row[4] for row in rows if row[1:3] == ends]
+    return int(queued.rpartition(":")[2], 16)
 
 
 def test_jobs_over_http_survive_a_kill(fleet: Fleet) -> None:

@@ -109,7 +109,7 @@ def test_what_is_missing_is_said(site: Site) -> None:
     there = ("/api/v1/stats", "/api/v1/queues", "/api/v1/workers", "/api/v1/schedules")
     if site.topology == "monolith":
         assert [site.ask(path).status for path in there] == [200] * 4
-        assert site.ask("/api/v1/stats").json["slots"] == 2
+        eventually(lambda: site.ask("/api/v1/stats").json["slots"] == 2, what="the slot of each node")
 
 
 def test_probes_metrics_and_the_page(site: Site) -> None:

@@ -137,8 +137,10 @@ def test_worker_and_commands_take_the_list(nodes: NodeSet, fleet: Fleet, tmp_pat
     listed = shell.run("job", "list", "--type", "echo", "--json")
     assert listed.returncode == 0
     assert listed.stdout.count('"DONE"') >= 2
-    assert "of-all" in shell.run("worker", "list").stdout
     # On a slow machine all nodes may have given it up for a moment.
+    eventually(
+        lambda: shell.run("worker", "list").stdout, lambda told: "of-all" in told, what="a worker that is listed"
+    )
     eventually(lambda: shell.run("worker", "drain", "of-all").returncode == 0, what="a worker that is drained")
     assert worker.wait() == 0
     events = shell.run("events")

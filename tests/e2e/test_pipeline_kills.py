@@ -59,13 +59,13 @@ def set_schedules(wire: Wire) -> None:
     """One tick a second, of each."""
     for name in SCHEDULES:
         spec = own.ScheduleSpec(name=name, template=own.JobTemplate(type="tick", max_losses=20), every_ms=SECOND)
-        eventually(partial(_is_set, wire, spec), what=f"the schedule {name}")
+        eventually(partial(_is_taken, wire, "SetSchedule", spec), what=f"the schedule {name}")
 
 
-def _is_set(wire: Wire, spec: own.ScheduleSpec) -> bool:
-    """Whether it was taken; right after the start a gateway may not have found a scheduler yet."""
+def _is_taken(wire: Wire, method: str, request: own.ScheduleSpec | own.PauseScheduleRequest) -> bool:
+    """Whether it was done; right after a start or a fault a gateway may not have found a scheduler yet."""
     try:
-        wire.raw("/holdfast.v1.ScheduleService/SetSchedule", spec.SerializeToString())
+        wire.raw(f"/holdfast.v1.ScheduleService/{method}", request.SerializeToString())
     except grpc.RpcError as error:
         if error.code() != grpc.StatusCode.UNAVAILABLE:
             raise
@@ -119,7 +119,7 @@ def settle(siege: Siege, clients: list[Client], wire: Wire) -> None:
         client.stop()
     for name in SCHEDULES:
         pausing = own.PauseScheduleRequest(name=name, is_paused=True)
-        wire.raw("/holdfast.v1.ScheduleService/PauseSchedule", pausing.SerializeToString())
+        eventually(partial(_is_taken, wire, "PauseSchedule", pausing), what=f"the end of the schedule {name}")
     eventually(siege.facts.unfinished, lambda count: count == 0, what="the drain")
 
 

@@ -25,9 +25,9 @@ KILLS = 5
 class Processes:
     """Processes that use one directory; none outlives the test."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, lease_ms: int) -> None:
         self.directory = directory
-        self.environment = {**os.environ, "SDK_JOBS": str(directory)}
+        self.environment = {**os.environ, "SDK_JOBS": str(directory), "SDK_LEASE_MS": str(lease_ms)}
         self._running: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -76,8 +76,14 @@ def _stdout(process: subprocess.Popen[str]) -> IO[str]:
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    running = Processes(tmp_path / "jobs")
+def lease_ms() -> int:
+    """Long enough that no lease runs out unless its holder is gone."""
+    return 60_000
+
+
+@pytest.fixture
+def processes(tmp_path: Path, lease_ms: int) -> Iterator[Processes]:
+    running = Processes(tmp_path / "jobs", lease_ms)
     yield running
     running.end()
 
@@ -85,7 +91,8 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 @pytest.fixture
 def module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The app in this process, over the same directory."""
-    monkeypatch.setenv("SDK_JOBS", str(processes.directory))
+    for name in ("SDK_JOBS", "SDK_LEASE_MS"):
+        monkeypatch.setenv(name, processes.environment[name])
     spec = util.spec_from_file_location("sdk_app", APP)
     assert spec is not None
     assert spec.loader is not None
@@ -118,6 +125,7 @@ class Submitter(threading.Thread):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lease_ms", [3_000])
 def test_directory_survives_whoever_serves_it(processes: Processes, module: ModuleType) -> None:
     """A web process and two workers share a directory, whoever serves is killed again and again, nothing is lost."""
     workers = [processes.start("work"), processes.start("work")]

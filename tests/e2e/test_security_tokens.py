@@ -178,10 +178,10 @@ def test_gateway_of_services_asks_for_the_tokens_of_the_directory(fleet: Fleet) 
 
 def test_flood_of_submits_expires_no_lease(fleet: Fleet) -> None:
     """A job that lasts for several leases runs once, while submits from the same address are over the budget."""
-    program, wire = fleet.server("--rate-limit", "50", "--lease-ms", "600", "--heartbeat-ms", "150")
+    program, wire = fleet.server("--rate-limit", "50", "--lease-ms", "2000", "--heartbeat-ms", "150")
     address = program.ready()["grpc"]
     fleet.worker(address, "--slots", "1")
-    job_id = wire.submit(ms=3_000).job_id
+    job_id = wire.submit(ms=5_000).job_id
     over = Event()
     with ThreadPoolExecutor(4) as pool:
         floods = [pool.submit(flood, fleet.wire(address), over) for _ in range(4)]

@@ -14,9 +14,11 @@ from grpc_health.v1 import health_pb2
 
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import HOLDFAST, Fleet, clean_environment, kill_all, stable_port
+from tests.e2e.app_jobs import APP, ROOT, one, pid_in, submit
+from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, kill_all, stable_port
 from tests.e2e.history import checked, events_in, grants, revocations
 from tests.e2e.waiting import eventually
+from tests.e2e.wire import Wire
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -27,6 +29,13 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def app_up(fleet: Fleet, *arguments: str) -> tuple[Program, Wire]:
+    """A server with a worker of one slot, for jobs that go on until they are told to end."""
+    command = ("up", "--data", "data", "--port", "0", "--slots", "1", "-A", APP)
+    up = fleet.start(*command, *arguments, PYTHONPATH=ROOT)
+    return up, fleet.wire(up.ready()["grpc"])
 
 
 def test_server_and_worker_run_a_job_from_its_submit_to_its_result(fleet: Fleet, tmp_path: Path) -> None:
@@ -77,10 +86,13 @@ def test_port_in_use_is_said_plainly(loaded_fleet: Fleet, command: str) -> None:
 
 def test_term_lets_running_jobs_finish(loaded_fleet: Fleet, tmp_path: Path) -> None:
     """`holdfast up` ends with 0 after its running job is DONE, and what waited still waits."""
-    up, wire = loaded_fleet.up("--slots", "1")
-    running, waiting = wire.new(ms=1_500), wire.new(ms=1_500)
-    wire.wait_for(running, public.RUNNING)
-    assert up.stop() == 0
+    up, wire = app_up(loaded_fleet)
+    running, waiting = submit(wire, "thread.hold", tmp_path / "pid", count=2)
+    pid_in(tmp_path / "pid")
+    up.signal(signal.SIGTERM)
+    eventually(lambda: up.lines("draining"))
+    (tmp_path / "pid").unlink()
+    assert up.wait() == 0
     model = checked(tmp_path / "data")
     assert (model.jobs[running].state, model.jobs[running].attempts) == (public.DONE, 1)
     assert (model.jobs[waiting].state, model.jobs[waiting].attempts) == (public.QUEUED, 0)
@@ -136,11 +148,13 @@ def test_no_child_survives_a_killed_parent(loaded_fleet: Fleet) -> None:
 
 def test_killed_worker_of_up_is_started_again(loaded_fleet: Fleet, tmp_path: Path) -> None:
     """The worker beside a server is replaced when it dies, and its job runs again."""
-    up, wire = loaded_fleet.up("--slots", "1", "--lease-ms", "600000")
-    job_id = wire.new(ms=1_000)
-    wire.wait_for(job_id, public.RUNNING)
-    (child,) = up.children()
+    up, wire = app_up(loaded_fleet, "--lease-ms", "600000")
+    job_id = one(wire, "thread.hold", tmp_path / "pid")
+    child = pid_in(tmp_path / "pid")
+    assert up.children() == [child]
     os.kill(child, signal.SIGKILL)
+    eventually(lambda: pid_in(tmp_path / "pid") != child, what="the next worker")
+    (tmp_path / "pid").unlink()
     assert wire.wait_for(job_id).status == public.DONE
     assert up.stop() == 0
     assert grants(events_in(tmp_path / "data")) == {job_id: 2}
