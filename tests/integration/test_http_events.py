@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.backends.ports import JobDraft
@@ -14,6 +15,7 @@ from holdfast.errors import UnauthenticatedError
 from holdfast.gateway.guarding import Caller, Ended, OpenGuard, Right, Scope, Visit
 from holdfast.gateway.http import telling
 from holdfast.gateway.http.app import Application
+from holdfast.gateway.http.events import Told
 from holdfast.gateway.http.server import HttpServer
 from holdfast.topology.ledger_server import LedgerServer
 from tests.integration.conftest import Start
@@ -52,7 +54,8 @@ class Feed:
                 fields[name] = value
         self.last_id = fields.get("id", self.last_id)
         if "data" in fields:
-            self.heard.append((fields["event"], json.loads(fields["data"])))
+            told = msgspec.convert(fields, Told)
+            self.heard.append((told.event, json.loads(told.data)))
 
     @property
     def entries(self) -> list[dict[str, Any]]:
@@ -182,6 +185,15 @@ async def test_numbers_come_every_second(server: LedgerServer) -> None:
             await feed.more()
         assert {kind for kind, _ in feed.heard} == {"stats"}
         assert feed.heard[-1][1]["totals"]["submitted"] == 7
+
+
+async def test_document_describes_each_event(server: LedgerServer) -> None:
+    """As those who check answers by the document read it: not the text of the stream, but the fields of an event."""
+    document = (await get(server.http_address, "/openapi.json")).json
+    (content,) = document["paths"][EVENTS]["get"]["responses"]["200"]["content"].values()
+    schema = document["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
+    assert (schema["type"], set(schema["properties"])) == ("object", {"event", "data", "id"})
+    assert set(schema["required"]) == {"event", "data"}  # numbers come without a position
 
 
 async def test_position_that_is_not_there_is_404(server: LedgerServer) -> None:

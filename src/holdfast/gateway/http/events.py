@@ -39,6 +39,14 @@ class EventFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     worker: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
 
 
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One event; `data` is JSON: an array of entries up to the position `id`, or what `/api/v1/stats` says."""
+
+    event: Literal["entries", "stats"]
+    data: str
+    id: Annotated[str, Meta(pattern="^[0-9]{1,18}$")] = "0"
+
+
 class EventRoutes:
     """The feed over HTTP."""
 
@@ -153,7 +161,7 @@ def routes(events: EventRoutes) -> list[Route]:
             summary="Everything that happens, as server-sent events, without a gap",
             tag="events",
             query=EventFilters,
-            answers={200: None},
+            answers={200: Told},
             content="text/event-stream",
             is_stream=True,
             problems=(404, 501),
