@@ -24,6 +24,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.carrying import Patient
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, request
 
@@ -43,7 +44,7 @@ class Secured:
         return self.server.http_address
 
     def client(self, token: str = "") -> RemoteJobs:
-        return RemoteJobs(GrpcCarrier(self.server.address, Access(token=token or self.token)), Once())
+        return RemoteJobs(Patient(GrpcCarrier(self.server.address, Access(token=token or self.token))), Once())
 
     def look(self) -> None:
         """Notices now what it would notice within a second."""
@@ -236,7 +237,7 @@ async def _listened(secured: Secured, token: str, listening: asyncio.Event) -> b
 
 async def test_socket_of_the_directory_needs_no_token(secured: Secured) -> None:
     """Who may open it is this user; nothing is counted there either."""
-    client = RemoteJobs(await SocketCarrier.connect(secured.path.with_name("holdfast.sock")), Once())
+    client = RemoteJobs(Patient(await SocketCarrier.connect(secured.path.with_name("holdfast.sock"))), Once())
     assert (await client.stats()).epoch == 1
     await client.close()
 
@@ -250,9 +251,10 @@ async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> Non
             internal_rpc.CoordinatorInternalServiceStub(channel),
         )
         spec = public.JobSpec(job_type="sim")
-        made = [await _submitted(jobs, spec) for _ in range(40)]
-        assert grpc.StatusCode.OK in made
-        assert made[-1] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        made: set[grpc.StatusCode] = set()
+        while grpc.StatusCode.RESOURCE_EXHAUSTED not in made:  # on a slow machine the budget fills up meanwhile
+            made.update(await asyncio.gather(*(_submitted(jobs, spec) for _ in range(40))))
+        assert made == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
         leased = await work.FetchWork(internal.FetchWorkRequest(worker_id="w"))
         assert leased.assigned
         running = internal.RunningJobs(jobs=[internal.RunningJob(job_id=leased.job_id, token=leased.token)])
@@ -264,9 +266,11 @@ async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> Non
             worker_id="w", job_id=leased.job_id, token=leased.token, outcome=public.JOB_OUTCOME_SUCCEEDED
         )
         assert (await work.ReportWorkOutcome(report)).accepted
-    replies = [await ask(server.http_address, "GET", "/api/v1/stats") for _ in range(20)]
-    over = next(reply for reply in replies if reply.status == 429)
-    assert (over.reason, over.headers["retry-after"]) == ("OVER_BUDGET", "1")
+    over: list[Reply] = []
+    while not over:
+        replies = await asyncio.gather(*(ask(server.http_address, "GET", "/api/v1/stats") for _ in range(20)))
+        over = [reply for reply in replies if reply.status == 429]
+    assert (over[0].reason, over[0].headers["retry-after"]) == ("OVER_BUDGET", "1")
     assert (await ask(server.http_address, "GET", "/livez")).status == 200
 
 
@@ -279,7 +283,7 @@ async def _submitted(jobs: Any, spec: public.JobSpec) -> grpc.StatusCode:  # noq
 async def test_calls_of_a_conversation_are_counted_one_by_one(start: Start) -> None:
     """One stream is no way around the budget."""
     server = await start(rate_limit=5)
-    client = RemoteJobs(GrpcCarrier(server.address), Once())
+    client = RemoteJobs(Patient(GrpcCarrier(server.address)), Once())
     with pytest.raises(ResourceExhaustedError, match="5 requests a second"):
         await asyncio.gather(*(client.stats() for _ in range(100)))
     await client.close()

@@ -20,6 +20,7 @@ from holdfast.gateway import tokens
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http import handshakes
 from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.carrying import Patient
 from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, connected, request
@@ -46,7 +47,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
 async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
     """Why a client is not answered; nothing if it is."""
     url = f"{scheme}://{server.address}{query}"
-    client = RemoteJobs(GrpcCarrier(server.address, access_of(url)), Once())
+    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Once())
     try:
         await client.stats()
     except HoldfastError as error:
@@ -138,7 +139,7 @@ async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path
     query = f"?ca={papers.ours.path}&cert={papers.client[0]}&key={papers.client[1]}"
     assert "expected a token" in await reason_of(server, "holdfasts", query)
     url = f"holdfasts://{token}@{server.address}{query}"
-    client = RemoteJobs(GrpcCarrier(server.address, access_of(url)), Once())
+    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Once())
     assert (await client.stats()).epoch == 1
     await client.close()
     session = await StreamWork(server.address, access_of(url)).open(

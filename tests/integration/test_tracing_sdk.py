@@ -112,6 +112,7 @@ def test_what_a_job_does_is_inside_its_span(app: Holdfast, exporter: InMemorySpa
             assert linked(ran) == [ids(sent)]
             inner.submit().result(timeout_s=DEADLINE_S)
             assert spans(exporter, "send default", "inner")[-1].parent is None
+            eventually(lambda: spans(exporter, "process default", "inner"), lambda found: len(found) == 2)
 
 
 async def test_twins_trace_alike(app: Holdfast, exporter: InMemorySpanExporter) -> None:

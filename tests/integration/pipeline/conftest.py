@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.backends.pipeline import http
-from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
-from tests.integration.pipeline.patience import PATIENCE_S
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from tests.integration.pipeline.patience import PATIENCE_S, open_patiently
 
 
 @pytest.fixture(autouse=True)
@@ -18,5 +18,5 @@ def patient_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def store(database: str) -> AsyncIterator[PostgresStore]:
     """A store over an empty database."""
-    async with await open_store(database) as store:
+    async with await open_patiently(database) as store:
         yield store

@@ -1,6 +1,10 @@
-"""Lines between roles of a test's own process on which nothing is late, unless a test says so."""
+"""Lines between roles of a test's own process, and to its database, on which nothing is late unless a test says so."""
+
+import pytest
 
 from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.postgres import connections
+from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
 
 #: Longer than a busy machine stands still: roles that are away refuse at once, and are not waited for.
 PATIENCE_S = 30.0
@@ -13,3 +17,13 @@ class PatientLines(Lines):
         self, method: str, address: str, path: str, body: bytes | None, kind: str, deadline_s: float
     ) -> bytes:
         return await super()._call(method, address, path, body, kind, max(deadline_s, PATIENCE_S))
+
+
+async def open_patiently(url: str) -> PostgresStore:
+    """A store that neither gives up nor is given up because this process stands still in the middle of something."""
+    lasting = tuple(one for one in connections._SETTINGS if not one.startswith("idle_in_transaction"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "_ACQUIRE_S", PATIENCE_S)
+        patch.setattr(connections, "_CONNECTING", {**connections._CONNECTING, "connect_timeout": int(PATIENCE_S)})
+        patch.setattr(connections, "_SETTINGS", lasting)
+        return await open_store(url, statement_ms=int(1_000 * PATIENCE_S))

@@ -130,25 +130,26 @@ async def test_frozen_leader_is_replaced_and_finds_out(store: PostgresStore) -> 
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
 
 
-async def test_leader_survives_an_outage_of_the_database(
-    store: PostgresStore, database: str, postgres: PrivatePostgres
-) -> None:
+async def test_leader_survives_an_outage_of_the_database(database: str, postgres: PrivatePostgres) -> None:
     """While nobody can connect nothing fires; afterwards what was due comes, each tick once."""
-    await store.plans.set(SPEC)
-    leader = CronLeader(store.plans, "a", interval_s=0.05, lease_ms=300)
-    leader.start()
-    await _ticks(store, 1)
     name = database.rpartition("/")[2].partition("?")[0]
-    async with await psycopg.AsyncConnection.connect(postgres.url("postgres"), autocommit=True) as other:
+    async with (
+        await open_store(database) as store,
+        await psycopg.AsyncConnection.connect(postgres.url("postgres"), autocommit=True) as other,
+    ):
+        await store.plans.set(SPEC)
+        leader = CronLeader(store.plans, "a", interval_s=0.05, lease_ms=300)
+        leader.start()
+        await _ticks(store, 1)
         await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
         await other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
         await happens(now(lambda: not leader.is_leading))
         await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
-    before = leader.ticks["fired"]
-    await happens(now(lambda: leader.ticks["fired"] > before + 1))
-    await happens(now(lambda: leader.is_leading))
-    await leader.stop()
-    ticks = await _ticks(store)
+        before = leader.ticks["fired"]
+        await happens(now(lambda: leader.ticks["fired"] > before + 1))
+        await happens(now(lambda: leader.is_leading))
+        await leader.stop()
+        ticks = await _ticks(store)
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
 
 

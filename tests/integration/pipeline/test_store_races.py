@@ -9,12 +9,13 @@ import psycopg
 import pytest
 
 from holdfast.backends.pipeline.postgres.connections import Connection
-from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
+from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.errors import NotFoundError
+from tests.integration.pipeline.patience import open_patiently
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, insert, report, running
 
 ROUNDS = 15
@@ -23,7 +24,7 @@ ROUNDS = 15
 @pytest.fixture
 async def rival(database: str) -> AsyncIterator[PostgresStore]:
     """Another process over the same database."""
-    async with await open_store(database) as rival:
+    async with await open_patiently(database) as rival:
         yield rival
 
 

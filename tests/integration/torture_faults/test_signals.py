@@ -16,7 +16,7 @@ from holdfast.lab.torture.faults.targets import Held, state
 from holdfast.lab.torture.ports import NotNowError
 from tests.e2e.waiting import eventually
 from tests.integration.torture_faults.fake_arena import SLEEPING, BareArena, FakeEngine, Seat, seated
-from tests.integration.torture_faults.talking import until
+from tests.integration.torture_faults.talking import DEADLINE_S, until
 
 #: Stops a process, for ever.
 STOPPING = """
@@ -101,13 +101,12 @@ async def test_nobody_to_kill_is_not_now(tmp_path: Path) -> None:
             await Kill().fire(arena, random.Random(1))
 
 
-@pytest.mark.parametrize("fault", [Stop.long(), Stop.short()], ids=lambda fault: fault.kind)
-async def test_stopped_process_goes_on_although_the_fault_was_given_up(tmp_path: Path, fault: Stop) -> None:
+async def test_stopped_process_goes_on_although_the_fault_was_given_up(tmp_path: Path) -> None:
     """It stands still until the fault is canceled, and no longer."""
     async with seated(tmp_path, "worker") as arena:
         await until(arena.seats[0].is_ready)
         pid = arena.seats[0].pid()
-        firing = asyncio.create_task(fault.fire(arena, random.Random(1)))
+        firing = asyncio.create_task(Stop("stop", (DEADLINE_S, DEADLINE_S)).fire(arena, random.Random(1)))
         await until(lambda: state(pid) == "T")
         firing.cancel()
         await asyncio.gather(firing, return_exceptions=True)
@@ -175,10 +174,13 @@ async def test_engine_stands_still_and_goes_on(tmp_path: Path) -> None:
         async with seated(tmp_path) as arena:
             assert EngineStop().lacking(arena)
             arena.engines = [engine]
-            firing = asyncio.create_task(EngineStop().fire(arena, random.Random(1)))
-            await until(lambda: state(engine.process.pid) == "T")
-            assert (await firing).startswith("engine, ")
-            await until(lambda: state(engine.process.pid) == "S")
+            is_seen = False
+            while not is_seen:  # it may be over before anybody has looked
+                firing = asyncio.create_task(EngineStop().fire(arena, random.Random(1)))
+                await until(lambda firing=firing: firing.done() or state(engine.process.pid) == "T")  # type: ignore[misc]
+                is_seen = state(engine.process.pid) == "T"
+                assert (await firing).startswith("engine, ")
+                await until(lambda: state(engine.process.pid) == "S")
     finally:
         engine.close()
 
