@@ -2,17 +2,37 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from holdfast.backends.pipeline.pulling import Found, Puller
 from holdfast.backends.ports import Introduction
+from holdfast.errors import HoldfastError
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import PatientLines
 from tests.integration.pipeline.pipeline_here import QueueHere
 from tests.integration.pipeline.test_roles_queue import ticket
 
 _PLACES = 10
+
+
+class FailingLines(PatientLines):
+    """Counts the calls that came to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+
+    async def _call(self, *arguments: Any) -> bytes:  # noqa: ANN401 - as in the class above
+        try:
+            return await super()._call(*arguments)
+        except HoldfastError:
+            self.failures += 1
+            raise
+
+    async def failed(self) -> int:
+        return self.failures
 
 
 class OnePlace:
@@ -31,7 +51,7 @@ class OnePlace:
         for place in range(1, places + 1):
             self._puller.want(1)
             await happens(self._count, lambda count, place=place: count == place)  # type: ignore[misc]
-            await happens(self._questions, lambda questions: not questions)
+            await happens(self.questions, lambda questions: not questions)
         self._puller.end()
         await pulling
         return self.taken
@@ -43,9 +63,33 @@ class OnePlace:
     async def _count(self) -> int:
         return len(self.taken)
 
-    async def _questions(self) -> int:
+    async def questions(self) -> int:
+        """How many stand."""
         stats = [await self._lines.ask(one.address, "/queue/stats", kind=dict) for one in self._queues]
         return sum(one["workers_waiting"] for one in stats)
+
+
+async def test_queue_process_that_comes_back_is_asked_though_timers_are_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer that fires a moment too early, as uvloop's do, finds it away still: it is asked again all the same."""
+    loop = asyncio.get_running_loop()
+    exact = loop.call_at
+
+    def early(when: float, callback: Any, *arguments: Any, context: Any = None) -> asyncio.TimerHandle:  # noqa: ANN401
+        return exact(when - 0.01, callback, *arguments, context=context)
+
+    monkeypatch.setattr(loop, "call_at", early)
+    queue, lines = QueueHere("normal", 100), FailingLines()
+    await queue.start()
+    one = OnePlace(lines, {"high": [], "normal": [queue]})
+    running = asyncio.create_task(one.run(1))
+    await happens(one.questions)
+    await queue.kill()
+    await happens(lines.failed)
+    await queue.start()
+    queue.role.shelve([ticket("job", 1)], 0)
+    assert await running == [queue.address]
+    await queue.kill()
+    await lines.close()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from holdfast.logs import get_logger
 
 #: As long as a process takes to be started again.
 AWAY_S = 0.5
+_SHORTEST_S = 0.001
 
 
 class Absence:
@@ -23,6 +24,15 @@ class Absence:
         """Whether it is not worth asking now."""
         until = self._until.get(address)
         return until is not None and time.monotonic() < until
+
+    def wait_s(self, addresses: Iterable[str]) -> float | None:
+        """How long until the first of these that are away is worth asking; None if none of them is away.
+
+        Some timers come a moment too early, so that whoever has waited has to look again.
+        """
+        now_s = time.monotonic()
+        left_s = [self._until[address] - now_s for address in addresses if address in self._until]
+        return max(_SHORTEST_S, min(left_s)) if left_s else None
 
     def all(self) -> list[str]:
         """Who has not answered since it last should have."""

@@ -12,7 +12,7 @@ Invariants:
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from holdfast.backends.pipeline.absence import AWAY_S, Absence
+from holdfast.backends.pipeline.absence import Absence
 from holdfast.backends.pipeline.discarding import Discarding
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.messages import Take, Taken
@@ -96,12 +96,18 @@ class Puller:
         self._filled += used
 
     async def _rest(self) -> None:
-        """Until something is different; without room, no question stands for long."""
+        """Until something is different, or one that is away is worth asking; without room, no question stands long."""
+        is_full = not self._room
+        if is_full:
+            wait_s = _GRACE_S if self._has_any else None
+        else:
+            wait_s = self._absence.wait_s([address for address in self.queues if address not in self._polls])
         try:
-            async with asyncio.timeout(_GRACE_S if self._has_any and not self._room else None):
+            async with asyncio.timeout(wait_s):
                 await self._stirred.wait()
         except TimeoutError:
-            await self._let_go()
+            if is_full:
+                await self._let_go()
 
     @property
     def _has_any(self) -> bool:
@@ -223,7 +229,6 @@ class Puller:
             taken = await self._lines.ask(address, "/queue/lease", take, kind=Taken, deadline_s=deadline_s)
         except HoldfastError as error:
             self._absence.missed(address, error)
-            asyncio.get_running_loop().call_later(AWAY_S, self._stirred.set)
             return None
         self._absence.answered(address)
         return taken.jobs
