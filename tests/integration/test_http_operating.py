@@ -76,6 +76,8 @@ async def test_schedule_lives_its_life(address: str) -> None:
     assert (await get(address, f"{API}/schedules/daily")).json["last_job_id"] == job["id"]
     assert (await ask(address, "DELETE", f"{API}/schedules/daily")).status == 204
     assert (await get(address, f"{API}/schedules/daily")).reason == "SCHEDULE_NOT_FOUND"
+    anew = await ask(address, "PUT", f"{API}/schedules/daily", {"type": "echo", "every_s": 10})
+    assert (anew.status, anew.headers["location"]) == (201, f"{API}/schedules/daily")
 
 
 async def test_preview_tells_the_next_ticks(address: str) -> None:
@@ -121,13 +123,13 @@ async def test_short_form_submits_once(address: str) -> None:
 
 async def test_short_form_makes_a_cron_job(address: str) -> None:
     """It is a schedule, active among the jobs; said again, it is the same."""
-    body = {"type": "cron", "cron_expr": "*/2 *", "payload": "run every 2 minutes"}
+    body = {"type": "cron", "cron_expr": "30 2", "payload": "run every night"}
     first, again = [await post(address, "/api/jobs", body) for _ in range(2)]
     assert (first.status, again.json["job_id"]) == (201, first.json["job_id"])
     for query in ("", "?status=", "?status=active"):
         (one,) = (await get(address, f"/jobs{query}")).json["jobs"]
-        assert (one["type"], one["cron_expr"], one["status"]) == ("cron", "*/2 *", "active")
-    assert (await get(address, f"/job?job_id={one['id']}")).json["payload"] == "run every 2 minutes"
+        assert (one["type"], one["cron_expr"], one["status"]) == ("cron", "30 2", "active")
+    assert (await get(address, f"/job?job_id={one['id']}")).json["payload"] == "run every night"
     assert (await post(address, "/api/jobs", {"type": "cron", "payload": 1})).reason == "CRON_INVALID"
 
 

@@ -160,11 +160,15 @@ class ScheduleRoutes:
         return await self.make(body, name)
 
     async def set(self, asked: Asked) -> Answer:
-        """Makes or replaces the schedule that the path names."""
+        """Replaces the schedule that the path names; 201 if there was none."""
         name = _name(asked)
         if asked.content.name not in {None, name}:
             message = f"expected the body to name {name!r} or nothing, got {asked.content.name!r}"
             raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
+        try:
+            await self._schedules.get(name)
+        except NotFoundError:
+            return await self.make(asked.content, name)
         return answer(schedule_shape(await self._schedules.set(spec_of(asked.content, name))))
 
     async def get(self, asked: Asked) -> Answer:
@@ -299,7 +303,9 @@ def routes(schedules: ScheduleRoutes) -> list[Route]:
             examples=examples.SCHEDULE,
         ),
         route("GET", one, schedules.get, "One schedule", answers={200: Schedule}),
-        route("PUT", one, schedules.set, "Make or replace it", body=ScheduleBody, answers={200: Schedule}),
+        route(
+            "PUT", one, schedules.set, "Make or replace it", body=ScheduleBody, answers={200: Schedule, 201: Schedule}
+        ),
         route("DELETE", one, schedules.delete, "Forget it; its jobs stay", answers={204: None}),
         route("POST", f"{one}/pause", schedules.pause, "Make no more jobs", answers={200: Schedule}),
         route("POST", f"{one}/resume", schedules.resume, "Go on from now", answers={200: Schedule}),
