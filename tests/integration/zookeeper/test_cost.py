@@ -125,11 +125,10 @@ class TestIdling:
         monkeypatch.setattr(steward, "_TIDY_S", 0.01)
         for name in ("first", "second"):
             await bidding.idle(name)
-        for name in ("first", "second"):
-            connection = bidding.connection_of(name)
-            looks = connection.traffic["children"]
-            await until(lambda connection=connection, looks=looks: connection.traffic["children"] > looks + 100)
-            client = connection._client
+        connections = [bidding.connection_of(name) for name in ("first", "second")]
+        enough = min(each.traffic["children"] for each in connections) + 100
+        await until(lambda: all(each.traffic["children"] > enough for each in connections))
+        for client in (each._client for each in connections):
             watched = [*client._data_watchers.values(), *client._child_watchers.values()]
             assert max(map(len, watched)) <= 2  # bids and stewards may watch the same
 
