@@ -46,3 +46,19 @@ def number_of(submits: list[tuple[int, int, int, bool]]) -> list[int]:
     decided = [(asked + min(within, takes), job) for job, (asked, takes, within, _) in enumerate(submits)]
     order = sorted(range(len(submits)), key=decided.__getitem__)
     return [order.index(job) + 1 for job in range(len(submits))]
+
+
+def test_overtaken_job_is_found_also_after_one_that_had_a_lower_number() -> None:
+    """Whoever is not proven to have been overtaken by one job may have been by the next."""
+    run = Run("made-up", 1, keeps=["grants", "order"])
+    #: When each is asked for, its number, and the place of its grant.
+    jobs = {"moved": (1, 5, 3), "lower": (10, 3, 1), "higher": (20, 7, 2)}
+    records: list[Record] = []
+    for name, (asked, number, place) in jobs.items():
+        records += [
+            Asked(asked, name, "client", "submit", "grpc", [Wanted(name)]),
+            Answered(asked + 1, name, [name]),
+            JobFact(name, name, DONE, number=number, grants=1),
+            GrantFact(name, 1, place),
+        ]
+    assert [(one.job_id, one.also) for one in out_of_order(History(run, records), Tally())] == [("moved", ("higher",))]

@@ -278,9 +278,41 @@ def end_without_a_beginning(it: Changed) -> None:
     it.add(Ended(it.last_us(), "nobody", "done"))
 
 
-@pytest.mark.parametrize(
-    "gap", [answer_to_nothing, call_twice, answer_twice, answer_before_its_call, end_without_a_beginning]
-)
+def beginning_twice(it: Changed) -> None:
+    it.add(it.one(Began, job_id="first"))
+
+
+def end_twice(it: Changed) -> None:
+    it.add(it.one(Ended, outcome="done"))
+
+
+def end_before_its_beginning(it: Changed) -> None:
+    began = it.one(Began, job_id="first")
+    it.replace(Ended, {"run": began.run}, at_us=began.at_us - 1)
+
+
+def run_of_two_jobs(it: Changed) -> None:
+    """Both were begun, whoever of them it was."""
+    began = it.one(Began, job_id="poison")
+    run = it.one(Began, job_id="again").run
+    it.drop(Ended, run=began.run)
+    it.replace(Began, {"run": began.run}, run=run)
+
+
+GAPS = [
+    answer_to_nothing,
+    call_twice,
+    answer_twice,
+    answer_before_its_call,
+    end_without_a_beginning,
+    beginning_twice,
+    end_twice,
+    end_before_its_beginning,
+    run_of_two_jobs,
+]
+
+
+@pytest.mark.parametrize("gap", GAPS)
 def test_records_that_are_not_whole_are_a_doubt(gap: Strip) -> None:
     """A history with a hole in it, or with something in it twice, does not count as kept, and is not called broken."""
     it = Changed(*sound())

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Iterator
+from math import inf
 
 from holdfast.lab.check.calls import CANCEL, LIST, Reading
 from holdfast.lab.check.faults import GRACE_US
@@ -90,9 +91,17 @@ def illegal(history: History, tally: Tally) -> Iterator[Suspect]:
 def _undone(history: History, job: JobFact) -> str:
     if not history.began:
         return ""
-    if not history.begun.get(job.id):
+    begun = history.begun.get(job.id)
+    if not begun:
         return "is DONE and nobody began it"
+    if _shown_us(history, job) < begun[0].at_us:
+        return "was shown DONE before anybody began it"
     return "is DONE and has no result" if not job.run and history.keeps_results else ""
+
+
+def _shown_us(history: History, job: JobFact) -> float:
+    """When it was first heard to be in the state that it has; never, if it was not."""
+    return min((one.heard_us for one in history.readings.get(job.id, ()) if one.seen.state == job.state), default=inf)
 
 
 def _unfailed(history: History, job: JobFact) -> str:
@@ -102,11 +111,12 @@ def _unfailed(history: History, job: JobFact) -> str:
 
 def _uncanceled(history: History, job: JobFact) -> str:
     """A schedule may cancel its last job, and a sweep names none."""
-    calls = history.calls_named(job.id, CANCEL)
+    shown_us = _shown_us(history, job)
+    calls = [call for call in history.calls_named(job.id, CANCEL) if call.asked_us <= shown_us]
     if job.schedule or history.kinds & _SWEEPING:
         return ""
     if not calls:
-        return "is CANCELED and nobody asked for that"
+        return "is CANCELED and nobody had asked for that"
     return "" if any(map(history.faults.may_be_done, calls)) else "is CANCELED although every cancel of it was refused"
 
 

@@ -33,11 +33,25 @@ def lost(history: History, tally: Tally) -> Iterator[Suspect]:
         mistaken = [ask.wanted.name for ask in asks if job is not None and _is_another(ask, job)]
         if mistaken:
             yield Suspect(job_id, f"was told for {mistaken[0]}, and is another job", names=tuple(mistaken))
+    yield from _mistaken_retries(history)
 
 
 def _is_another(ask: Ask, job: JobFact) -> bool:
     """Whether this job is none that was asked for; other content under its key is another matter."""
     return ask.wanted.name != job.name and not (job.key and ask.wanted.key == job.key)
+
+
+def _mistaken_retries(history: History) -> Iterator[Suspect]:
+    """Whoever tries a job again is told a job of the same name."""
+    for call in history.calls.values():
+        if call.asked.call != RETRY or call.answered is None:
+            continue
+        old = call.asked.job_id
+        name = history.name_of(old)
+        for job_id in call.answered.ids:
+            if name and job_id in history.jobs and history.jobs[job_id].name != name:
+                text = f"was told for a retry of {old}, and is another job"
+                yield Suspect(job_id, text, also=(old,), ops=(call.asked.op,))
 
 
 def unasked(history: History, tally: Tally) -> Iterator[Suspect]:

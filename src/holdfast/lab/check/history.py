@@ -72,7 +72,11 @@ class History:
         for answer in sorted(answers, key=attrgetter("at_us")):
             self._take_answer(answer)
         self.faults = Faults(self.run, broken)
-        self.gaps += [f"nobody began {run}, which ended" for run in self.ended if run not in self.began]
+        for run, ended in self.ended.items():
+            if run not in self.began:
+                self.gaps.append(f"nobody began {run}, which ended")
+            elif ended.at_us < self.began[run].at_us:
+                self.gaps.append(f"{run} ended before it began")
 
     def _take_call(self, call: Call) -> None:
         if self.calls.setdefault(call.asked.op, call) is not call:
@@ -89,12 +93,23 @@ class History:
             if answer.at_us < call.asked_us:
                 self.gaps.append(f"{answer.op} was answered before it was asked")
 
+    def _take_beginning(self, began: Began) -> None:
+        """A run is one attempt: what is written down of it once more is not another."""
+        first = self.began.get(began.run)
+        if first is None:
+            self.began[began.run] = began
+        else:
+            self.gaps.append(f"{began.run} began twice")
+        if first is None or first.job_id != began.job_id:
+            self.begun[began.job_id].append(began)
+
     def _take_fact(self, record: Record) -> None:
         match record:
             case Began():
-                self.begun[record.job_id].append(record)
-                self.began.setdefault(record.run, record)
+                self._take_beginning(record)
             case Ended():
+                if record.run in self.ended:
+                    self.gaps.append(f"{record.run} ended twice")
                 self.ended.setdefault(record.run, record)
             case JobFact():
                 if record.id in self.jobs:
@@ -158,7 +173,7 @@ class History:
         found: dict[str, Call] = {}
         for call in self.calls.values():
             if call.asked.call == RETRY and call.answered is not None:
-                for job_id in call.answered.ids:
+                for job_id in filter(None, call.answered.ids):
                     found.setdefault(job_id, call)
         return found
 

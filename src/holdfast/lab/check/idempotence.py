@@ -8,7 +8,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from holdfast.lab.check.calls import RETRY, Ask
+from holdfast.lab.check.calls import RETRY, Ask, Call
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import Rule, Suspect, Tally
 from holdfast.lab.history.records import JobFact
@@ -56,7 +56,13 @@ def _is_retry(history: History, job: JobFact) -> bool:
 def _retries_unheard(history: History, ids: set[str]) -> int:
     """How many more jobs of a name retries may have made that nobody was told of."""
     calls = [call for one in ids for call in history.calls_named(one, RETRY)]
-    return sum(call.is_unknown for call in calls) + sum(map(history.faults.may_double, calls))
+    return sum(not call.is_refused and not _names_any(call) for call in calls) + sum(
+        map(history.faults.may_double, calls)
+    )
+
+
+def _names_any(call: Call) -> bool:
+    return call.answered is not None and any(call.answered.ids)
 
 
 def _two_of_a_retry(history: History) -> Iterator[Suspect]:

@@ -81,12 +81,18 @@ def _overtaken(entries: list[_Entry], tally: Tally) -> Iterator[Suspect]:
     for later in entries:
         tally.cases += first_us < later.asked_us
         gone.add(later.job.id)
+        passed: list[tuple[float, str, _Entry]] = []
         while waiting and (waiting[0][1] in gone or waiting[0][0] < later.asked_us):
-            _, job_id, earlier = heapq.heappop(waiting)
+            one = heapq.heappop(waiting)
+            _, job_id, earlier = one
             if job_id in gone:
                 continue
             if earlier.job.number < later.job.number and earlier.place > later.place:
                 yield _suspect(earlier, later)
+            else:
+                passed.append(one)
+        for one in passed:
+            heapq.heappush(waiting, one)
 
 
 def _suspect(earlier: _Entry, later: _Entry) -> Suspect:

@@ -1,0 +1,184 @@
+"""Leases: every violation beside the nearest history that breaks nothing."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.lab.check.ruling import Status
+from holdfast.lab.history.records import (
+    CANCELED,
+    DONE,
+    FAILED,
+    Answered,
+    Began,
+    Broken,
+    Ended,
+    EndFact,
+    GrantFact,
+    JobFact,
+    Seen,
+)
+from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
+from tests.unit.lab_check.plants import shown, stale_result
+from tests.unit.lab_check.sound_history import sound
+
+
+def stale_under_the_first_token(it: Changed) -> None:
+    """Tokens begin with 1, and nobody but the store speaks of the end."""
+    stale_result(it)
+    it.drop_calls(lambda asked: asked.call == "list")
+    it.drop(EndFact, job_id="killed")
+    it.drop(GrantFact, job_id="killed")
+    it.replace(Began, {"job_id": "killed", "token": 7}, token=1)
+
+
+def later_attempt_counts(it: Changed) -> None:
+    it.replace(JobFact, {"id": "killed"}, run=it.all(Began, job_id="killed")[1].run)
+
+
+def stale_beside_a_grant(it: Changed) -> None:
+    """The end came under the only token that anybody began, after a later one was given."""
+    it.replace(JobFact, {"id": "first"}, grants=2)
+    it.add(GrantFact("first", 14, it.one(EndFact, job_id="first").place, "node-1"))
+
+
+def ended_under_that_grant(it: Changed) -> None:
+    it.replace(JobFact, {"id": "first"}, token=14, run="")
+    it.replace(EndFact, {"job_id": "first"}, token=14)
+    for op in (it.op_of("get", "first"), it.op_of("result", "first"), it.op_of("list")):
+        seen = it.one(Answered, op=op).seen
+        it.replace(Answered, {"op": op}, seen=[replace(one, run="") if one.id == "first" else one for one in seen])
+
+
+def stale_end_of_a_job_that_is_gone(it: Changed) -> None:
+    it.add(GrantFact("gone", 1, 1_000), GrantFact("gone", 2, 1_001), EndFact("gone", DONE, 1))
+
+
+def newest_end_of_a_job_that_is_gone(it: Changed) -> None:
+    it.replace(EndFact, {"job_id": "gone"}, token=2)
+
+
+def stale_reading_of_a_job_that_is_gone(it: Changed) -> None:
+    for token in (1, 2):
+        it.add(Began(it.last_us() + 1, f"gone-{token}", "gone", token, "worker-1"))
+    shown(it, Seen("gone", DONE, "gone", run="gone-1"))
+
+
+def failed_reading_of_a_job_that_is_gone(it: Changed) -> None:
+    """What an attempt left behind that failed is no result."""
+    seen = Seen("gone", FAILED, "gone", run="gone-1")
+    it.replace(Answered, {"seen": [replace(seen, state=DONE)]}, seen=[seen])
+
+
+def token_given_twice_and_never_begun(it: Changed) -> None:
+    it.add(GrantFact("let-go", 7, 1_000, "node-1"), GrantFact("let-go", 7, 1_001, "node-1"))
+
+
+def tokens_that_are_not_kept(it: Changed) -> None:
+    """A store may say that it granted, and not under what."""
+    it.replace(GrantFact, {}, token=0)
+    it.replace(Began, {}, token=0)
+
+
+def token_never_given(it: Changed) -> None:
+    """The store counts as many grants as it tells, so there was no other."""
+    it.replace(Began, {"job_id": "poison", "token": 7}, token=8)
+
+
+def one_more_that_is_not_told(it: Changed) -> None:
+    it.replace(JobFact, {"id": "poison"}, grants=3)
+
+
+def token_that_workers_do_not_know(it: Changed) -> None:
+    it.replace(Began, {"job_id": "poison"}, token=0)
+
+
+def granted_after_a_cancel_that_named_nobody(it: Changed) -> None:
+    """A sweep canceled it, and it was given out all the same."""
+    it.drop_calls(lambda asked: asked.job_id == "let-go")
+    it.add(GrantFact("let-go", 7, 1_000, "node-1"))
+
+
+def granted_before(it: Changed) -> None:
+    it.replace(GrantFact, {"job_id": "let-go"}, place=it.one(EndFact, job_id="let-go").place - 1)
+
+
+def begun_after_a_cancel(it: Changed) -> None:
+    """One microsecond after it was heard; where the store put the end it does not say."""
+    it.replace(EndFact, {"job_id": "canceled"}, place=0)
+    at_us = it.one(Answered, op=it.op_of("cancel", "canceled")).at_us
+    it.add(Began(at_us + 1, "r", "canceled", 7, "worker-1"), GrantFact("canceled", 7, 1_000, "node-1"))
+
+
+def begun_at_the_time_of_the_answer(it: Changed) -> None:
+    it.replace(Began, {"run": "r"}, at_us=it.one(Began, run="r").at_us - 1)
+
+
+def held_up_by_a_fault(it: Changed) -> None:
+    at_us = it.one(Began, run="r").at_us
+    it.add(Broken(at_us - 60_000_000, at_us - 2, "pause", "worker-1"))
+
+
+def not_canceled_itself(it: Changed) -> None:
+    """The answer showed that another was canceled."""
+    it.replace(Answered, {"op": it.op_of("cancel", "canceled")}, seen=[Seen("let-go", CANCELED)])
+
+
+def begun_under_a_later_token(it: Changed) -> None:
+    """One grant came before the cancel, and the attempt is under none that was given."""
+    at_us = it.one(Answered, op=it.op_of("cancel", "canceled")).at_us
+    it.replace(EndFact, {"job_id": "canceled"}, place=1_001)
+    it.add(GrantFact("canceled", 7, 1_000, "node-1"), Began(at_us + 1, "r", "canceled", 8, "worker-1"))
+
+
+def begun_under_the_token_given_before(it: Changed) -> None:
+    it.replace(Began, {"run": "r"}, token=7)
+
+
+PAIRS: list[Neighbours] = [
+    ("stale accepted", "killed", stale_under_the_first_token, later_attempt_counts),
+    ("stale accepted", "first", stale_beside_a_grant, ended_under_that_grant),
+    ("stale accepted", "gone", stale_end_of_a_job_that_is_gone, newest_end_of_a_job_that_is_gone),
+    ("stale accepted", "gone", stale_reading_of_a_job_that_is_gone, failed_reading_of_a_job_that_is_gone),
+    ("two leases", "let-go", token_given_twice_and_never_begun, tokens_that_are_not_kept),
+    ("two leases", "poison", token_never_given, one_more_that_is_not_told),
+    ("two leases", "poison", token_never_given, token_that_workers_do_not_know),
+    ("ran after cancel", "let-go", granted_after_a_cancel_that_named_nobody, granted_before),
+    ("ran after cancel", "canceled", begun_after_a_cancel, begun_at_the_time_of_the_answer),
+    ("ran after cancel", "canceled", begun_after_a_cancel, held_up_by_a_fault),
+    ("ran after cancel", "canceled", begun_after_a_cancel, not_canceled_itself),
+    ("ran after cancel", "canceled", begun_under_a_later_token, begun_under_the_token_given_before),
+]
+
+
+@pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
+def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
+    """It is found for its job alone, and nothing is once the job has its excuse."""
+    tell_apart(rule, job_id, plant, excuse)
+
+
+def test_ends_of_attempts_are_not_needed_where_results_and_states_are_one() -> None:
+    """Whoever was given a later token made the result stale, whenever the attempt ended."""
+    it = Changed(*sound())
+    it.drop(Ended)
+    before = Changed(*sound()).judge().ruling("stale accepted").cases
+    assert it.judge().ruling("stale accepted").cases == before
+
+
+def test_job_that_is_gone_was_not_leased_twice() -> None:
+    """What is not there has no count of grants to go beyond; that it is lost is another matter."""
+    it = Changed(*sound())
+    it.forget("made")
+    it.add(Began(it.last_us(), "r", "made", 7, "worker-1"))
+    assert suspects(it, "two leases") == []
+    assert suspects(it, "lost") == ["made"]
+
+
+def test_result_that_is_reported_while_a_later_attempt_begins_is_not_stale() -> None:
+    """At the same microsecond nobody can say which of the two came first."""
+    it = Changed(*sound())
+    first, later = it.all(Began, job_id="killed")[:2]
+    stale_result(it)
+    it.run = replace(it.run, results_apart=True)
+    it.add(Ended(later.at_us, first.run, "done"))
+    assert it.judge().ruling("stale accepted").status is Status.KEPT

@@ -1,0 +1,156 @@
+"""Ticks: every violation beside the nearest history that breaks nothing."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.lab.check.ruling import Status
+from holdfast.lab.history.records import CANCELED, EndFact, GrantFact, JobFact, Schedule, TickFact
+from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, tell_apart
+from tests.unit.lab_check.plants import (
+    Plant,
+    jobs_without_ticks,
+    tick_between,
+    tick_made_nothing,
+    tick_twice,
+    tick_unspoken_of,
+)
+from tests.unit.lab_check.sound_history import EVERY_MS, WALL_MS, sound
+
+RULES = ("tick doubled", "tick missed")
+
+
+def made_by_hand(it: Changed) -> None:
+    it.add(TickFact("hourly", WALL_MS, "triggered", "tick-x"))
+
+
+def made_by_a_retry(it: Changed) -> None:
+    it.replace(JobFact, {"id": "tick-x"}, retry_of="tick-0")
+
+
+def two_jobs_for_the_only_tick(it: Changed) -> None:
+    """Of a schedule whose ticks do not name their jobs."""
+    it.add(TickFact("other", WALL_MS, "fired"))
+    it.add(*(JobFact(job_id, "", CANCELED, schedule="other") for job_id in ("other-1", "other-2")))
+
+
+def two_ticks_for_two_jobs(it: Changed) -> None:
+    it.add(TickFact("other", WALL_MS + EVERY_MS, "fired"))
+
+
+def skipped_between(it: Changed) -> None:
+    it.replace(TickFact, {"job_id": "tick-x"}, outcome="skipped")
+
+
+def after_the_last_tick(it: Changed) -> None:
+    """Of what came before or after the ticks that had to come nothing is said."""
+    it.replace(TickFact, {"job_id": "tick-x"}, tick_ms=WALL_MS + 3 * EVERY_MS + 1)
+
+
+def no_ticks_at_all(it: Changed) -> None:
+    it.drop(TickFact)
+
+
+def no_store_either(it: Changed) -> None:
+    """Then nobody knows what the store would say."""
+    it.drop(JobFact, GrantFact, EndFact)
+
+
+def another_schedule_spoke(it: Changed) -> None:
+    tick_unspoken_of(it)
+    it.add(TickFact("other", WALL_MS + 2 * EVERY_MS, "skipped"))
+
+
+def this_schedule_spoke(it: Changed) -> None:
+    it.replace(TickFact, {"schedule": "other"}, schedule="hourly")
+
+
+def spoke_between_ticks(it: Changed) -> None:
+    tick_unspoken_of(it)
+    it.add(TickFact("hourly", WALL_MS + 2 * EVERY_MS + EVERY_MS // 2, "skipped"))
+
+
+def spoke_at_the_tick(it: Changed) -> None:
+    it.replace(
+        TickFact,
+        {"tick_ms": WALL_MS + 2 * EVERY_MS + EVERY_MS // 2, "schedule": "hourly"},
+        tick_ms=WALL_MS + 2 * EVERY_MS,
+    )
+
+
+def passed_over_by_the_next(it: Changed) -> None:
+    it.replace(TickFact, {"job_id": "tick-3"}, passed=1)
+
+
+PAIRS: list[Neighbours] = [
+    ("tick doubled", "", jobs_without_ticks, made_by_hand),
+    ("tick doubled", "", jobs_without_ticks, made_by_a_retry),
+    ("tick doubled", "", two_jobs_for_the_only_tick, two_ticks_for_two_jobs),
+    ("tick doubled", "tick-x", tick_between, skipped_between),
+    ("tick doubled", "tick-x", tick_between, after_the_last_tick),
+    ("tick missed", "", no_ticks_at_all, no_store_either),
+    ("tick missed", "", another_schedule_spoke, this_schedule_spoke),
+    ("tick missed", "", spoke_between_ticks, spoke_at_the_tick),
+    ("tick missed", "", tick_unspoken_of, passed_over_by_the_next),
+]
+
+
+@pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
+def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
+    """It is found for its job alone, and nothing is once the job has its excuse."""
+    tell_apart(rule, job_id, plant, excuse)
+
+
+def test_schedule_may_begin_at_any_time() -> None:
+    """Ticks are counted from the first one, not from the beginning of time."""
+    it = Changed(*sound())
+    (schedule,) = it.run.schedules
+    shifted = Schedule("hourly", EVERY_MS, schedule.first_ms + 1, schedule.last_ms + 1)
+    it.run = replace(it.run, schedules=[shifted])
+    it.records = [replace(one, tick_ms=one.tick_ms + 1) if isinstance(one, TickFact) else one for one in it.records]
+    assert it.judge().is_kept
+
+
+def test_schedule_that_was_seen_to_its_end_is_judged_though_others_were_made() -> None:
+    """That clients made some themselves says nothing about the one that is known."""
+    it = Changed(*sound())
+    it.run = replace(it.run, calls=[*it.run.calls, "schedule"])
+    verdict = it.judge()
+    assert {verdict.ruling(rule).status for rule in RULES} == {Status.KEPT}
+
+
+def test_run_without_schedules_has_no_ticks_to_judge() -> None:
+    """Although its store would keep them."""
+    it = Changed(*sound())
+    it.run = replace(it.run, schedules=[])
+    it.drop(TickFact)
+    it.forget("tick-0", "tick-3")
+    verdict = it.judge()
+    assert {verdict.ruling(rule).reason for rule in RULES} == {"there was no schedule"}
+    assert {verdict.ruling(rule).status for rule in RULES} == {Status.NOT_OFFERED}
+
+
+def test_ticks_count_also_where_no_jobs_were_read() -> None:
+    """A store of which only the ticks are known has lost no job that they made."""
+    it = Changed(*sound())
+    no_store_either(it)
+    verdict = it.judge()
+    assert {verdict.ruling(rule).status for rule in RULES} == {Status.KEPT}
+
+
+@pytest.mark.parametrize(
+    ("rule", "plant", "ticks"),
+    [
+        ("tick doubled", tick_twice, [WALL_MS] * 2),
+        ("tick doubled", tick_between, [WALL_MS + EVERY_MS // 2]),
+        ("tick missed", tick_made_nothing, [WALL_MS + 3 * EVERY_MS]),
+        ("tick missed", tick_unspoken_of, [WALL_MS + EVERY_MS, WALL_MS + 3 * EVERY_MS]),
+    ],
+)
+def test_evidence_shows_the_ticks(rule: str, plant: Plant, ticks: list[int]) -> None:
+    """What the store says of them, and of those beside one that it does not speak of."""
+    it = Changed(*sound())
+    plant(it)
+    (finding,) = it.judge().ruling(rule).findings
+    told = {id(line.record): line.record for line in finding.evidence}.values()
+    assert sorted(one.tick_ms for one in told if isinstance(one, TickFact)) == ticks
