@@ -6,7 +6,7 @@ was kept waiting for as long as it said, takes nothing. What is lost with this p
 
 import asyncio
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -44,7 +44,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
 class Peek(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many tickets to look at."""
 
-    count: int = 1
+    count: Annotated[int, msgspec.Meta(ge=0)] = 1
 
 
 class Waiter:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 import pytest
 
@@ -82,6 +83,21 @@ async def test_commands_without_bodies_answer() -> None:
         assert (await ask(door.address, "POST", "/queue/release-lease", {"job_id": "a"})).json == {"released": 1}
         assert (await ask(door.address, "POST", "/queue/delete", {"job_id": "a"})).json == {"deleted": 1}
         assert "holdfast_queue_pushed_total 1.0" in (await ask(door.address, "GET", "/metrics")).body.decode()
+
+
+async def test_job_is_pushed_in_the_words_of_a_submission() -> None:
+    """Whoever has what was submitted pushes just that, with the id that it got; the payload stays in the row."""
+    async with queue_process() as door:
+        submitted = {"type": "once", "payload": {"to": "you"}, "priority": "high"}
+        assert (await ask(door.address, "POST", "/queue/push", {"job_id": "a", **submitted})).json["accepted"] == 1
+        other = {"job_id": "b", "type": "once", "job_type": "mail", "priority": "low"}
+        assert (await ask(door.address, "POST", "/queue/push", other)).json["accepted"] == 1
+        leased = (await ask(door.address, "POST", "/queue/lease", {"count": 2})).json["jobs"]
+        assert [(one["job_id"], one["route"], one["priority"]) for one in leased] == [
+            ("a", "echo", 8),
+            ("b", "mail", 2),
+        ]
+        assert (await ask(door.address, "GET", "/queue/peek?count=-1")).status == HTTPStatus.BAD_REQUEST
 
 
 async def test_order_and_wishes() -> None:
@@ -194,6 +210,8 @@ async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
     ("path", "content"),
     [
         ("/queue/push", {"job_id": "a"}),
+        ("/queue/push", {"type": "echo"}),
+        ("/queue/push", {"job_id": "a", "type": "echo", "priority": "urgent"}),
         ("/queue/push", {"job_id": "a", "type": "echo", "unknown": 1}),
         ("/queue/push", {"jobs": [{"job_id": "a"}]}),
         ("/queue/lease", {"count": 0}),

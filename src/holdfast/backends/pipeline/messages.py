@@ -4,6 +4,8 @@ Every field has a default, so that a request without a body is one that names no
 whoever asks with curl. Requests travel as JSON or MessagePack, answers as JSON.
 """
 
+from typing import Any, Literal
+
 import msgspec
 
 from holdfast import limits
@@ -17,6 +19,11 @@ VISIBILITY_MS = 30_000
 WAIT_MS_MAX = 20_000
 
 
+#: A job pushed in the words in which jobs are submitted: these say when it runs, and not what.
+_WHEN = ("once", "cron")
+_PRIORITIES = {"low": 2, "normal": limits.PRIORITY_DEFAULT, "high": 8}
+
+
 class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
@@ -25,26 +32,29 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Push(_Request, frozen=True):
-    """Tickets, or one ticket by its fields; `type` says the same as `route`."""
+    """Tickets, or one by its fields: `type` says the same as `route`; a payload is left aside, as the row has it."""
 
     jobs: list[Ticket] = []
     #: How long they are worth keeping; 0: until they are deleted.
     keep_ms: Number = 0
     job_id: str = ""
     type: str = ""
+    job_type: str = "echo"
     route: str = ""
     queue: str = limits.QUEUE_DEFAULT
-    priority: Number = limits.PRIORITY_DEFAULT
+    priority: Number | Literal["low", "normal", "high"] = limits.PRIORITY_DEFAULT
     number: Number = 0
     deliveries: Number = 1
     due_ms: Number = 0
+    payload: Any = None
 
     def tickets(self) -> list[Ticket]:
         """All that are named, one way or the other; `InvalidArgumentError` for one that nobody could run."""
         tickets = self.jobs
-        if self.job_id:
-            route = self.route or self.type
-            one = Ticket(self.job_id, route, self.queue, self.priority, self.number, self.deliveries, self.due_ms)
+        route = self.route or (self.job_type if self.type in _WHEN else self.type)
+        if self.job_id or route:
+            priority = _PRIORITIES[self.priority] if isinstance(self.priority, str) else self.priority
+            one = Ticket(self.job_id, route, self.queue, priority, self.number, self.deliveries, self.due_ms)
             tickets = [*tickets, one]
         for ticket in tickets:
             if not ticket.job_id or not ticket.route or not ticket.queue:
