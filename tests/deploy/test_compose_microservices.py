@@ -79,10 +79,13 @@ def test_services_know_who_calls(microservices: Stack) -> None:
 
 def test_jobs_outlive_a_disconnected_worker(microservices: Stack, wire: Wire) -> None:
     """A worker off the network loses its jobs; they go back to the queue, and end once it is there again."""
-    accepted = [wire.new(ms=3_000) for _ in range(SLOTS + 2)]
-    wire.wait_for(accepted[0], public.RUNNING)
+    # Long enough that the worker is off the network before they have ended.
+    running = [wire.new(ms=8_000) for _ in range(SLOTS)]
+    for job_id in running:
+        wire.wait_for(job_id, public.RUNNING)
+    accepted = [*running, wire.new(ms=1), wire.new(ms=1)]
     with microservices.disconnected("worker", "inside"):
-        for job_id in accepted[:SLOTS]:
+        for job_id in running:
             wire.wait_for(job_id, public.QUEUED)
         accepted.append(wire.new(ms=1))
     check_all_end(wire, accepted)

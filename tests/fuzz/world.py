@@ -16,7 +16,7 @@ NOW_MS = 1_700_000_000_000
 #: How long an answer may take that nobody has to wait for.
 PATIENCE_S = 20.0
 #: What is done beside the loop is looked for so often, a millisecond apart.
-LOOKS = 500
+LOOKS = 20_000
 _TROUBLE = {"error", "critical"}
 
 
