@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.backends.zookeeper import connection
-from holdfast.errors import ExitCode, UnavailableError, UnimplementedError
+from holdfast.errors import ExitCode, FailedPreconditionError, NotFoundError, UnavailableError, UnimplementedError
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
@@ -131,7 +131,7 @@ def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
 
 
 def test_app_works_without_any_server(url: str) -> None:
-    """An app submits, waits, cancels and lists in the ensemble, and its own worker bids there."""
+    """An app submits, waits, forgets, cancels and lists in the ensemble, and its own worker bids there."""
     app = Holdfast(url)
 
     @app.job
@@ -139,11 +139,18 @@ def test_app_works_without_any_server(url: str) -> None:
         return 2 * number
 
     with app, app.worker(slots=2):
-        assert double.submit(21).result(timeout_s=60) == 42
+        answered = double.submit(21)
+        assert answered.result(timeout_s=60) == 42
+        answered.forget()
+        answered.forget()
+        with pytest.raises(NotFoundError):
+            answered.status()
         assert [job.result(timeout_s=60) for job in double.submit_many([(n,) for n in range(20)])] == [
             2 * n for n in range(20)
         ]
         waiting = double.with_options(delay_s=3_600).submit(1)
+        with pytest.raises(FailedPreconditionError, match="it has not ended"):
+            waiting.forget()
         assert waiting.cancel().name == "CANCELED"
         assert waiting.id in {job.id for job in app.find(state="CANCELED")}
 

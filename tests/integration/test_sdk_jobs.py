@@ -25,7 +25,7 @@ from holdfast import (
     UnavailableError,
     current,
 )
-from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 
 WAIT_S = 30
 
@@ -155,6 +155,14 @@ def test_canceled_job_has_no_result(app: Holdfast) -> None:
     again = job.retry()
     assert again != job
     assert again.status() is State.QUEUED
+
+
+def test_what_only_an_ensemble_can_do_is_refused(app: Holdfast) -> None:
+    """A job that is kept until its time is over cannot be taken away before, and stays."""
+    job = app.submit("x")
+    with pytest.raises(UnimplementedError, match="go by themselves"):
+        job.forget()
+    assert job.status().name == "QUEUED"
 
 
 def test_job_code_tells_its_progress(app: Holdfast) -> None:

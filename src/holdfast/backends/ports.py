@@ -7,7 +7,7 @@ feed, history, administration) get ports of their own; a backend that lacks one 
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -146,6 +146,15 @@ class JobApi(Protocol):
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """The id of a new job like one that has ended, naming it; `FailedPreconditionError` while it has not ended."""
+        ...
+
+
+@runtime_checkable
+class ForgetApi(Protocol):
+    """Where whoever has its result may take the job away, instead of leaving that to retention."""
+
+    async def forget(self, job_id: str) -> None:
+        """Neither job nor result is kept any longer. `FailedPreconditionError` while it has not ended."""
         ...
 
 

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from holdfast.backends.ports import JobView, Progress, ResultView
+from holdfast.backends.ports import ForgetApi, JobView, Progress, ResultView
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL, State
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
 from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import JobCanceledError, JobFailedError, ResultTimeoutError
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
@@ -89,6 +90,11 @@ class Job(Generic[T]):
         request_id = f"retry-{self._connection.mint()}"
         job_id = await self._connection.call(lambda ports: ports.jobs.retry(self.id, request_id))
         return Job(self._connection, job_id, self._codec)
+
+    async def _forget(self) -> None:
+        """Takes it away with its result, once it has ended; only with `zk://`: others keep it until its time is over."""
+        with suppress(NotFoundError):  # a call that is repeated may find it gone
+            await self._connection.call(lambda ports: _forgetting(ports.jobs).forget(self.id))
 
     def result(self, timeout_s: float | None = None) -> T:
         """What the job returned, once it has ended.
@@ -172,10 +178,18 @@ class Job(Generic[T]):
     history, ahistory = waiting(_history), awaiting(_history)
     cancel, acancel = waiting(_cancel), awaiting(_cancel)
     retry, aretry = waiting(_retry), awaiting(_retry)
+    forget, aforget = waiting(_forget), awaiting(_forget)
     events, aevents = iterating(_events), aiterating(_events)
 
     def _portal(self) -> "Portal":
         return self._connection.portal()
+
+
+def _forgetting(jobs: object) -> ForgetApi:
+    if not isinstance(jobs, ForgetApi):
+        message = "jobs cannot be taken away here one by one: they go by themselves when their time is over"
+        raise UnimplementedError(message, reason="FORGET_UNSUPPORTED")
+    return jobs
 
 
 def _bounded(timeout_s: float | None) -> float | None:

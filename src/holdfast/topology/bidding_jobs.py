@@ -127,3 +127,6 @@ class BiddingJobs(NoAdmin, NoFeed):
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         return await (await self._jobs()).retry(job_id, request_id)
+
+    async def forget(self, job_id: str) -> None:
+        await (await self._jobs()).forget(job_id)
