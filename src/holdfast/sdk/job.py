@@ -92,7 +92,7 @@ class Job(Generic[T]):
         return Job(self._connection, job_id, self._codec)
 
     async def _forget(self) -> None:
-        """Takes it away with its result, once it has ended; only with `zk://`: others keep it until its time is over."""
+        """Takes it away with its result, once it has ended; with `zk://` only: others keep it until its time is up."""
         with suppress(NotFoundError):  # a call that is repeated may find it gone
             await self._connection.call(lambda ports: _forgetting(ports.jobs).forget(self.id))
 
