@@ -1,7 +1,6 @@
 """Every method and every route with every kind of token: who is answered, who is not, and that nothing is written."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from enum import Enum
 from itertools import product
 from pathlib import Path
@@ -142,11 +141,11 @@ def path_of(method: Any) -> str:  # noqa: ANN401 - a descriptor
 
 
 async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  # noqa: ANN401 - its stubs want more
-    """How a call ends that says nothing which could be understood; as a stream, which is any call on the wire."""
-    call = channel.stream_stream(path)(metadata=metadata, timeout=30)
-    with suppress(grpc.aio.AioRpcError):  # who is refused may be so before it has said anything
-        await call.write(NO_MESSAGE)
-        await call.done_writing()
+    """How a call ends that says nothing which could be understood; the message goes with the call, whatever its kind.
+
+    A message that is written after it may meet the refusal on its way, and gRPC then makes INTERNAL of any code.
+    """
+    call = channel.unary_unary(path)(NO_MESSAGE, metadata=metadata, timeout=30)
     code: grpc.StatusCode = await call.code()
     return code
 
