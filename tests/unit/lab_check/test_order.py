@@ -1,12 +1,16 @@
 """The rule about order, beside a definition of it that is slow and obvious."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.lab.check.history import History
 from holdfast.lab.check.order import out_of_order
-from holdfast.lab.check.ruling import Tally
+from holdfast.lab.check.ruling import Status, Tally
 from holdfast.lab.history.records import DONE, Answered, Asked, GrantFact, JobFact, Record, Run, Wanted
+from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.sound_history import sound
 
 #: When each is asked for, how long the answer takes and when within that time it is decided, and whether it is delayed.
 SUBMITS = st.lists(
@@ -48,17 +52,76 @@ def number_of(submits: list[tuple[int, int, int, bool]]) -> list[int]:
     return [order.index(job) + 1 for job in range(len(submits))]
 
 
-def test_overtaken_job_is_found_also_after_one_that_had_a_lower_number() -> None:
-    """Whoever is not proven to have been overtaken by one job may have been by the next."""
-    run = Run("made-up", 1, keeps=["grants", "order"])
-    #: When each is asked for, its number, and the place of its grant.
-    jobs = {"moved": (1, 5, 3), "lower": (10, 3, 1), "higher": (20, 7, 2)}
-    records: list[Record] = []
-    for name, (asked, number, place) in jobs.items():
-        records += [
+#: When a job is asked for, its number, and the places of its grants; it is answered a moment later.
+Job = tuple[int, int, list[int]]
+ORDERS: dict[str, tuple[dict[str, Job], list[tuple[str, str]]]] = {
+    "in order": ({"a": (1, 1, [1]), "b": (10, 2, [2])}, []),
+    "overtaken": ({"a": (1, 1, [2]), "b": (10, 2, [1])}, [("a", "b")]),
+    "granted again before its turn": ({"a": (1, 1, [2]), "b": (10, 2, [1, 3])}, [("a", "b")]),
+    "granted again after its turn": ({"a": (1, 1, [1, 3]), "b": (10, 2, [2])}, []),
+    "by one with a lower number": ({"a": (1, 2, [2]), "b": (10, 1, [1])}, []),
+    "by one with the same number": ({"a": (1, 1, [2]), "b": (10, 1, [1])}, []),
+    "by one without a number": ({"a": (1, 1, [2]), "b": (10, 0, [1])}, []),
+    "without a number": ({"a": (1, 0, [2]), "b": (10, 2, [1])}, []),
+    "by one with a lower number and then by one with a higher": (
+        {"a": (1, 5, [3]), "b": (10, 3, [1]), "c": (20, 7, [2])},
+        [("a", "c")],
+    ),
+    "the second of four that were granted backwards": (
+        {"a": (25, 1, [1]), "b": (41, 2, [4]), "c": (42, 3, [3]), "d": (43, 4, [2]), "e": (45, 5, [5])},
+        [("b", "d")],
+    ),
+}
+
+
+def records_of(jobs: dict[str, Job]) -> list[Record]:
+    found: list[Record] = []
+    for name, (asked, number, places) in jobs.items():
+        found += [
             Asked(asked, name, "client", "submit", "grpc", [Wanted(name)]),
             Answered(asked + 1, name, [name]),
-            JobFact(name, name, DONE, number=number, grants=1),
-            GrantFact(name, 1, place),
+            JobFact(name, name, DONE, number=number, grants=len(places)),
+            *(GrantFact(name, token, place) for token, place in enumerate(places, start=1)),
         ]
-    assert [(one.job_id, one.also) for one in out_of_order(History(run, records), Tally())] == [("moved", ("higher",))]
+    return found
+
+
+def overtaken_in(records: list[Record]) -> tuple[list[tuple[str, ...]], int]:
+    """Who was overtaken by whom, and in how many cases somebody can have been."""
+    tally = Tally()
+    history = History(Run("made-up", 1, keeps=["grants", "order"]), records)
+    return [(one.job_id, *one.also) for one in out_of_order(history, tally)], tally.cases
+
+
+@pytest.mark.parametrize(("jobs", "expected"), ORDERS.values(), ids=ORDERS.keys())
+def test_first_grants_are_compared(jobs: dict[str, Job], expected: list[tuple[str, str]]) -> None:
+    """Whoever was acknowledged, has a lower number, and got its first grant later was overtaken, and nobody else."""
+    found, _ = overtaken_in(records_of(jobs))
+    assert found == expected
+
+
+def test_job_whose_first_grant_is_not_told_is_not_compared() -> None:
+    """A store that counts more grants than it tells may have left out the first."""
+    records = records_of({"a": (1, 1, [2]), "b": (10, 2, [1])})
+    told = [replace(one, grants=2) if isinstance(one, JobFact) and one.id == "a" else one for one in records]
+    assert overtaken_in(told) == ([], 0)
+
+
+def test_job_that_was_asked_for_before_overtook_nobody() -> None:
+    """It may have been there since it was first asked for, though nobody heard an answer then."""
+    records = records_of({"a": (2, 2, [2]), "b": (10, 3, [1])})
+    assert overtaken_in([Asked(1, "try", "client", "submit", "grpc", [Wanted("b")]), *records]) == ([], 0)
+
+
+def test_job_that_may_be_delayed_was_not_overtaken() -> None:
+    """Of two that asked for it one wanted it later; and where nobody else waited there was nothing to look at."""
+    records = records_of({"a": (2, 1, [2]), "b": (10, 2, [1])})
+    assert overtaken_in([Asked(1, "try", "client", "submit", "grpc", [Wanted("a", delay_ms=5)]), *records]) == ([], 0)
+
+
+@pytest.mark.parametrize("keeps", [["grants", "ticks"], ["order", "ticks"]])
+def test_order_needs_an_order_and_grants(keeps: list[str]) -> None:
+    """Where the store keeps one of the two alone nothing can be compared."""
+    it = Changed(*sound())
+    it.run = replace(it.run, keeps=keeps)
+    assert it.judge().ruling("out of order").status is Status.NOT_OFFERED

@@ -93,6 +93,17 @@ def test_other_rules_do_not_cry_along(rule: str, job_id: str, plant: Plant) -> N
     assert {one for one in others if one[1] not in related} == set()
 
 
+def test_order_of_records_does_not_matter() -> None:
+    """Files are read in any order: each violation is found as often as before."""
+    for rule, _, plant in PLANTS:
+        it = Changed(*sound())
+        plant(it)
+        ruling = it.judge().ruling(rule)
+        it.records.reverse()
+        again = it.judge().ruling(rule)
+        assert (again.status, again.count, again.cases) == (ruling.status, ruling.count, ruling.cases), plant.__name__
+
+
 def test_result_that_was_there_before_a_job_was_handed_out_again_is_not_stale() -> None:
     """Where results are kept apart from states, the first one may be written down before anybody knows of the end."""
     it = Changed(*sound())

@@ -154,3 +154,24 @@ def test_evidence_shows_the_ticks(rule: str, plant: Plant, ticks: list[int]) -> 
     (finding,) = it.judge().ruling(rule).findings
     told = {id(line.record): line.record for line in finding.evidence}.values()
     assert sorted(one.tick_ms for one in told if isinstance(one, TickFact)) == ticks
+
+
+def test_evidence_shows_both_jobs_of_a_tick() -> None:
+    """Neither of them alone is too many."""
+    it = Changed(*sound())
+    tick_twice(it)
+    (finding,) = it.judge().ruling("tick doubled").findings
+    assert {line.record.id for line in finding.evidence if isinstance(line.record, JobFact)} == {"tick-0", "tick-0b"}
+
+
+@pytest.mark.parametrize(("passed", "status"), [(1, Status.KEPT), (0, Status.BROKEN)])
+def test_tick_passes_over_those_after_it_where_others_passed_those_before(passed: int, status: Status) -> None:
+    """What the tick before has answered for costs the next one nothing."""
+    it = Changed(*sound())
+    it.drop(TickFact)
+    it.forget("tick-0", "tick-3")
+    it.run = replace(it.run, schedules=[Schedule("hourly", EVERY_MS, WALL_MS, WALL_MS + 4 * EVERY_MS)])
+    for number, more in enumerate((1, passed, 0)):
+        it.add(TickFact("hourly", WALL_MS + 2 * number * EVERY_MS, "fired", f"tick-{number}", more))
+        it.add(JobFact(f"tick-{number}", "", CANCELED, schedule="hourly"))
+    assert it.judge().ruling("tick missed").status is status
