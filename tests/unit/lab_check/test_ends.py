@@ -256,6 +256,13 @@ def test_job_that_has_not_ended_is_in_no_state_that_it_cannot_have(state: int) -
     assert suspects(it, "illegal") == []
 
 
+def test_end_that_was_shown_before_a_late_attempt_came_about_in_time() -> None:
+    """The first attempt counts: a worker that was held up begins what has ended long since."""
+    it = Changed(*sound())
+    it.add(Began(it.last_us() + 1, "r", "first", 14, "worker-2"))
+    assert suspects(it, "illegal") == []
+
+
 def test_end_that_was_taken_back_is_not_two_ends() -> None:
     """A job that waits in the store has no end there that could differ from the one that was seen."""
     it = Changed(*sound())

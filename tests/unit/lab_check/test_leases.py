@@ -160,9 +160,11 @@ def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Cha
 def test_ends_of_attempts_are_not_needed_where_results_and_states_are_one() -> None:
     """Whoever was given a later token made the result stale, whenever the attempt ended."""
     it = Changed(*sound())
+    it.replace(JobFact, {}, token=0)
+    it.replace(EndFact, {}, token=0)
+    cases = it.judge().ruling("stale accepted").cases
     it.drop(Ended)
-    before = Changed(*sound()).judge().ruling("stale accepted").cases
-    assert it.judge().ruling("stale accepted").cases == before
+    assert it.judge().ruling("stale accepted").cases == cases > 0
 
 
 def test_job_that_is_gone_was_not_leased_twice() -> None:

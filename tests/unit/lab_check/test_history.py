@@ -1,0 +1,286 @@
+"""What is made of records before anybody judges: calls, answers, faults, and what is counted."""
+
+from collections import Counter
+from math import inf
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.lab.check.calls import Ask, Call
+from holdfast.lab.check.faults import GRACE_US, Faults
+from holdfast.lab.check.history import History
+from holdfast.lab.check.ruling import Status
+from holdfast.lab.history.records import (
+    CANCELED,
+    DONE,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    Answered,
+    Asked,
+    Began,
+    Broken,
+    DamageFact,
+    EndFact,
+    GrantFact,
+    JobFact,
+    Lost,
+    Record,
+    Refused,
+    Run,
+    Seen,
+    Wanted,
+)
+from tests.unit.lab_check.changes import Changed
+from tests.unit.lab_check.neighbours import suspects
+from tests.unit.lab_check.plants import shown
+from tests.unit.lab_check.sound_history import sound
+
+RUN = Run("made-up", 1)
+
+
+def call(answer: Answered | Refused | Lost | None = None, at_us: int = 10) -> Call:
+    return Call(Asked(at_us, "op", "client", "submit", "grpc", [Wanted("a", key="k"), Wanted("b", key="k")]), answer)
+
+
+def ask(answer: Answered | Refused | Lost | None, index: int = 0) -> Ask:
+    one = call(answer)
+    return Ask(one, index, one.asked.wanted[index])
+
+
+# -- calls
+
+
+def test_answer_is_what_it_says() -> None:
+    """Done, refused, or unknown: with a loss, and without any answer."""
+    answers = [Answered(11, "op"), Refused(11, "op", "NOT_FOUND"), Lost(11, "op"), None]
+    calls = [call(answer) for answer in answers]
+    assert [one.answered is not None for one in calls] == [True, False, False, False]
+    assert [one.is_refused for one in calls] == [False, True, False, False]
+    assert [one.is_unknown for one in calls] == [False, False, True, True]
+    assert [one.heard_us for one in calls] == [11, 11, 11, inf]
+    assert [one.is_refused_as("NOT_FOUND") for one in calls] == [False, True, False, False]
+    assert not calls[1].is_refused_as("INTERNAL")
+
+
+def test_job_of_a_batch_has_the_answer_that_is_its_own() -> None:
+    """One is told an id, one is refused, and of one nothing is said."""
+    assert [ask(Answered(11, "op", ["a", "b"]), index).id for index in (0, 1)] == ["a", "b"]
+    assert [ask(Answered(11, "op", ["a"]), index).id for index in (0, 1)] == ["a", ""]
+    partly = Answered(11, "op", ["a", "b"], {1: "QUEUE_FULL"})
+    assert [ask(partly, index).id for index in (0, 1)] == ["a", ""]
+    assert [ask(partly, index).is_refused for index in (0, 1)] == [False, True]
+    assert [ask(Refused(11, "op", "INTERNAL"), index).is_refused for index in (0, 1)] == [True, True]
+    assert not ask(None).is_refused
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Refused(11, "op", "failed_precondition"), True),
+        (Refused(11, "op", "RESOURCE_EXHAUSTED"), False),
+        (Answered(11, "op", [""], {0: "request_id_reused"}), True),
+        (Answered(11, "op", [""], {0: "FAILED_PRECONDITION"}), True),
+        (Answered(11, "op", [""], {0: "QUEUE_FULL"}), False),
+        (Answered(11, "op", ["", ""], {1: "REQUEST_ID_REUSED"}), False),
+        (Lost(11, "op"), False),
+        (None, False),
+    ],
+)
+def test_refusal_for_a_key_is_told_from_others(answer: Answered | Refused | Lost | None, *, expected: bool) -> None:
+    """Only where this very job was refused because its key is taken, as a whole or in part."""
+    assert ask(answer).is_refused_for_its_key is expected
+
+
+# -- faults
+
+
+@pytest.mark.parametrize(("heard_us", "expected"), [(19, False), (20, True), (10_000, True)])
+def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *, expected: bool) -> None:
+    """A connection that was doubled may live on."""
+    faults = Faults(RUN, [Broken(40, 50, "duplicate"), Broken(20, 30, "duplicate"), Broken(1, 2, "kill")])
+    refused = call(Refused(heard_us, "op", "INTERNAL"))
+    assert faults.may_double(refused) is expected
+    assert faults.may_be_done(refused) is expected
+    assert faults.may_be_done(Ask(refused, 0, refused.asked.wanted[0])) is expected
+    assert faults.may_be_done(call(Lost(heard_us, "op")))
+
+
+@pytest.mark.parametrize(
+    ("asked_us", "heard_us", "expected"),
+    [(1, 19, False), (1, 20, True), (25, 26, True), (30, 99, True), (31, 99, False)],
+)
+def test_call_is_asked_while_connections_are_doubled(asked_us: int, heard_us: int, *, expected: bool) -> None:
+    """From the fault's first moment to its last."""
+    faults = Faults(RUN, [Broken(20, 30, "duplicate"), Broken(0, 100, "kill")])
+    assert faults.are_doubling(call(Answered(heard_us, "op"), asked_us)) is expected
+
+
+def test_nothing_is_doubled_without_such_a_fault() -> None:
+    """Whatever else was broken."""
+    faults = Faults(RUN, [Broken(0, 100, "kill")])
+    assert not faults.may_double(call())
+    assert not faults.are_doubling(call())
+
+
+@pytest.mark.parametrize(
+    ("from_us", "until_us", "expected"),
+    [
+        (0, GRACE_US - 1, False),
+        (0, GRACE_US, True),
+        (2 * GRACE_US + 5, 9 * GRACE_US, True),
+        (2 * GRACE_US + 6, 9 * GRACE_US, False),
+    ],
+)
+def test_fault_is_at_work_until_a_while_after_it(from_us: int, until_us: int, *, expected: bool) -> None:
+    """What it held up comes to light later, and never before."""
+    assert Faults(RUN, [Broken(GRACE_US, GRACE_US + 5, "kill")]).are_at_work(from_us, until_us) is expected
+
+
+def test_clocks_are_wrong_where_they_were_to_be_stepped_or_were() -> None:
+    """Either is enough to trust none of them."""
+    assert not Faults(RUN, [Broken(1, 2, "kill")]).have_stepped_clocks
+    assert Faults(RUN, [Broken(1, 2, "clock-step")]).have_stepped_clocks
+    assert Faults(replace(RUN, faults=["kill", "clock-step"]), []).have_stepped_clocks
+
+
+# -- histories
+
+
+def test_records_are_counted_by_kind() -> None:
+    """A verdict says what it was made of."""
+    it = Changed(*sound())
+    assert it.judge().read == Counter(type(one).__name__ for one in it.records)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_of_two_answers_the_first_one_counts(*, is_reversed: bool) -> None:
+    """Whichever was read first, and the history is not whole."""
+    answers: list[Record] = [Answered(11, "op", ["a"]), Answered(12, "op", ["b"])]
+    history = History(RUN, [call().asked, *(reversed(answers) if is_reversed else answers)])
+    assert history.told.keys() == {"a"}
+    assert history.gaps == ["op was answered twice"]
+
+
+def test_job_is_certain_from_the_first_that_is_known_of_it() -> None:
+    """Acknowledged, shown to be more than waiting, or begun, in whatever order it was written down."""
+    records: list[Record] = [
+        Began(9, "later", "begun", 2, "worker"),
+        Began(8, "first", "begun", 1, "worker"),
+        Asked(1, "submit", "client", "submit", "grpc", [Wanted("begun")]),
+        Answered(20, "submit", ["begun"]),
+        Asked(2, "retry", "client", "retry", "grpc", job_id="old"),
+        Answered(7, "retry", ["told"]),
+        Asked(1, "again", "client", "submit", "grpc", [Wanted("told", id="told")]),
+        Answered(9, "again", ["told"]),
+        Asked(3, "list", "client", "list", "grpc"),
+        Answered(5, "list", seen=[Seen("shown", RUNNING), Seen("told", QUEUED), Seen("waits", QUEUED)]),
+        Asked(3, "get", "client", "get", "grpc", job_id="shown"),
+        Answered(4, "get", seen=[Seen("shown", DONE)]),
+    ]
+    for some in (records, records[::-1]):
+        history = History(RUN, some)
+        assert history.certain_us == {"begun": 8, "told": 7, "shown": 4}
+        assert history.acknowledged_us == {"begun": 20, "told": 7}
+        assert [one.token for one in history.begun["begun"]] == [1, 2]
+
+
+def test_name_of_a_job_is_what_anybody_calls_it() -> None:
+    """The store, the submit that was told of it, the job that it was made like, or an answer."""
+    records: list[Record] = [
+        JobFact("there", "there", DONE),
+        Asked(1, "submit", "client", "submit", "grpc", [Wanted("told")]),
+        Answered(2, "submit", ["told-id"]),
+        Asked(3, "retry", "client", "retry", "grpc", job_id="told-id"),
+        Answered(4, "retry", ["again"]),
+        Asked(5, "list", "client", "list", "grpc"),
+        Answered(6, "list", seen=[Seen("shown-id", DONE), Seen("shown-id", DONE, "shown")]),
+    ]
+    history = History(RUN, records)
+    ids = ("there", "told-id", "again", "shown-id", "unknown")
+    assert [history.name_of(one) for one in ids] == ["there", "told", "told", "shown", ""]
+
+
+@pytest.mark.parametrize(("state", "place", "expected"), [(DONE, 5, True), (DONE, 0, False), (FAILED, 5, False)])
+def test_grant_comes_after_an_end_of_that_state(state: int, place: int, *, expected: bool) -> None:
+    """Where the store says where in its order both are."""
+    history = History(RUN, [EndFact("a", state, place=place), GrantFact("a", 1, 4), GrantFact("a", 2, 6)])
+    assert history.granted_after_end("a", DONE) is expected
+
+
+# -- interfaces
+
+
+@pytest.mark.parametrize(
+    ("grpc", "http"),
+    [
+        (Seen("x", DONE), Seen("x", FAILED)),
+        (Seen("x", DONE, run="one"), Seen("x", DONE, run="two")),
+        (Seen("x", DONE, attempts=1), Seen("x", DONE, attempts=2)),
+        (Seen("x", DONE, "one"), Seen("x", DONE, "two")),
+        (Seen("x", FAILED, reason="ONE"), Seen("x", FAILED, reason="TWO")),
+    ],
+)
+def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: Seen, http: Seen) -> None:
+    """Whatever it is that they tell otherwise."""
+    assert suspects(both_ways(grpc, http), "interfaces") == ["x"]
+    assert suspects(both_ways(grpc, grpc), "interfaces") == []
+
+
+@pytest.mark.parametrize(
+    ("grpc", "http"),
+    [
+        (Seen("x", RUNNING), Seen("x", DONE)),
+        (Seen("x", QUEUED, attempts=1), Seen("x", RUNNING, attempts=2)),
+        (Seen("x", DONE, "one", 1, "run"), Seen("x", DONE)),
+        (Seen("x", DONE), Seen("x", DONE, "one", 1, "run", "ONE")),
+    ],
+)
+def test_what_is_not_told_of_an_end_by_both_is_not_compared(grpc: Seen, http: Seen) -> None:
+    """What has not ended may change between two answers, and what is left out is no other."""
+    assert suspects(both_ways(grpc, http), "interfaces") == []
+
+
+def both_ways(grpc: Seen, http: Seen) -> Changed:
+    it = Changed(*sound())
+    it.add(JobFact("x", "x", DONE))
+    shown(it, grpc)
+    shown(it, http)
+    it.replace(Asked, {"op": it.all(Asked, job_id="x")[-1].op}, via="http")
+    return it
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "status"),
+    [(["grpc", "http"], Status.KEPT), (["http"], Status.NOT_OFFERED), (["grpc"], Status.NOT_OFFERED)],
+)
+def test_interfaces_are_compared_where_both_are_offered(interfaces: list[str], status: Status) -> None:
+    """One alone has nothing to differ from."""
+    it = Changed(*sound())
+    it.run = replace(it.run, interfaces=interfaces)
+    assert it.judge().ruling("interfaces").status is status
+
+
+# -- rulings
+
+
+@pytest.mark.parametrize("count", [1, 100, 101, 250])
+def test_findings_are_all_counted_and_the_first_are_shown(count: int) -> None:
+    """A store with a thousand damages is as broken as one with a hundred, and says how often."""
+    it = Changed(*sound())
+    it.add(*(DamageFact(f"damage {number}") for number in range(count)))
+    ruling = it.judge().ruling("sound")
+    assert (ruling.count, [one.text for one in ruling.findings]) == (
+        count,
+        [f"damage {number}" for number in range(min(count, 100))],
+    )
+
+
+def test_finding_outweighs_every_doubt() -> None:
+    """Also where nothing else could be judged, and where the run is not whole."""
+    it = Changed(replace(sound()[0], schedules=[], faults=["pause"]), [JobFact("a", "a", CANCELED)])
+    verdict = it.judge()
+    assert verdict.ruling("unasked").status is Status.BROKEN
+    assert verdict.status is Status.BROKEN
+    assert verdict.unknown
+    assert not verdict.is_kept
