@@ -62,9 +62,25 @@ def retry_of_one_that_nobody_knows(it: Changed) -> None:
     it.replace(Asked, {"op": "fourth"}, job_id="nobody")
 
 
-def submit_of_another(it: Changed) -> None:
-    """What a submit is told is judged by what it asked for."""
-    it.replace(Asked, {"op": "fourth"}, call="submit", job_id="second", wanted=[Wanted("first")])
+def one_job_for_two_submits(it: Changed) -> None:
+    """Without an id or a key each of them asked for a job of its own, and both were told that they have one."""
+    lost = it.one(Asked, op=it.op_of("submit", name="plain"))
+    it.drop(Lost, op=lost.op)
+    it.add(Answered(lost.at_us + 1, lost.op, ["plain-again"]))
+
+
+def told_of_the_other(it: Changed) -> None:
+    it.replace(Answered, {"op": it.op_of("submit", name="plain")}, ids=["plain"])
+
+
+def the_same_under_a_key(it: Changed) -> None:
+    for asked in it.all(Asked, call="submit", wanted=[Wanted("plain")]):
+        it.replace(Asked, {"op": asked.op}, wanted=[Wanted("plain", key="plain")])
+
+
+def one_job_with_and_without_a_key(it: Changed) -> None:
+    one_job_for_two_submits(it)
+    it.replace(Asked, {"op": it.op_of("submit", name="plain")}, wanted=[Wanted("plain", key="plain")])
 
 
 def waiting_and_acknowledged(it: Changed) -> None:
@@ -106,7 +122,9 @@ PAIRS: list[Neighbours] = [
     ("lost", "first", retry_was_told_of_another, of_the_same_name),
     ("lost", "first", second_retry_was_told_of_another, retry_of_the_same_job),
     ("lost", "first", second_retry_was_told_of_another, retry_of_one_that_nobody_knows),
-    ("lost", "first", second_retry_was_told_of_another, submit_of_another),
+    ("lost", "plain-again", one_job_for_two_submits, told_of_the_other),
+    ("lost", "plain-again", one_job_for_two_submits, the_same_under_a_key),
+    ("lost", "plain-again", one_job_with_and_without_a_key, the_same_under_a_key),
     ("lost", "first", waiting_and_acknowledged, not_drained),
     ("unasked", "ghost", tick_of_nothing, schedule_of_the_run),
     ("unasked", "ghost", tick_of_nothing, schedule_of_a_tick),

@@ -82,6 +82,21 @@ def passed_over_by_the_next(it: Changed) -> None:
     it.replace(TickFact, {"job_id": "tick-3"}, passed=1)
 
 
+def passed_over_from_before_the_first(it: Changed) -> None:
+    """Only ticks that had to come answer for those beside them."""
+    it.forget("tick-0")
+    it.add(TickFact("hourly", WALL_MS - EVERY_MS, "skipped", passed=1))
+
+
+def passed_over_from_after_the_last(it: Changed) -> None:
+    it.forget("tick-3")
+    it.add(TickFact("hourly", WALL_MS + 4 * EVERY_MS, "skipped", passed=1))
+
+
+def passed_over_by_one_of_them(it: Changed) -> None:
+    it.replace(TickFact, {"tick_ms": WALL_MS + EVERY_MS}, passed=2)
+
+
 PAIRS: list[Neighbours] = [
     ("tick doubled", "", jobs_without_ticks, made_by_hand),
     ("tick doubled", "", jobs_without_ticks, made_by_a_retry),
@@ -92,6 +107,8 @@ PAIRS: list[Neighbours] = [
     ("tick missed", "", another_schedule_spoke, this_schedule_spoke),
     ("tick missed", "", spoke_between_ticks, spoke_at_the_tick),
     ("tick missed", "", tick_unspoken_of, passed_over_by_the_next),
+    ("tick missed", "", passed_over_from_before_the_first, passed_over_by_one_of_them),
+    ("tick missed", "", passed_over_from_after_the_last, passed_over_by_one_of_them),
 ]
 
 

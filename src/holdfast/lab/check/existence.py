@@ -33,6 +33,8 @@ def lost(history: History, tally: Tally) -> Iterator[Suspect]:
         mistaken = [ask.wanted.name for ask in asks if job is not None and _is_another(ask, job)]
         if mistaken:
             yield Suspect(job_id, f"was told for {mistaken[0]}, and is another job", names=tuple(mistaken))
+        elif len(asks) > 1 and not all(any(ask.identity) for ask in asks):
+            yield Suspect(job_id, f"was told for {len(asks)} submits, and not all of them asked for the same job")
     yield from _mistaken_retries(history)
 
 
