@@ -193,6 +193,17 @@ def test_time_that_nobody_wrote_down_is_not_early(kind: type[GrantFact | Began],
     assert it.judge().ruling("early").status is Status.KEPT
 
 
+def test_earlier_of_two_times_is_when_a_job_is_due() -> None:
+    """Where the store's own is before the one that follows from its making, also after two attempts."""
+    it = Changed(*sound())
+    earlier_ms = due_ms(it) - 150
+    it.replace(JobFact, {"id": "later"}, not_before_ms=earlier_ms)
+    it.replace(GrantFact, {"job_id": "later"}, at_ms=earlier_ms)
+    it.replace(Began, {"job_id": "later"}, wall_ms=earlier_ms)
+    begun_again(it)
+    assert it.judge().ruling("early").status is Status.KEPT
+
+
 def test_evidence_shows_the_submit_that_hung() -> None:
     """It names no job, and is shown all the same."""
     it = Changed(*sound())
