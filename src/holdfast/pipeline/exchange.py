@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.backends.pipeline.absence import Absence
 from holdfast.backends.pipeline.http import Lines
-from holdfast.backends.pipeline.messages import Lanes, Push, Rooms, Routed, Shelved
-from holdfast.backends.pipeline.store import Ticket
+from holdfast.backends.pipeline.messages import FullLanes, Lanes, Push, Rooms, Routed, Shelved
+from holdfast.backends.pipeline.store import FullLane, Ticket
 from holdfast.core.assigning import is_high, queue_index
 from holdfast.core.shelf import Lane
 from holdfast.errors import HoldfastError
@@ -69,7 +69,7 @@ class ExchangeRole:
         """The rows of the table."""
         return [
             post("/exchange/push", self.push, Push, "Route tickets to queue processes"),
-            post("/exchange/room", self.room, Lanes, "How many more tickets of a lane would be taken"),
+            post("/exchange/room", self.room, FullLanes, "How many more tickets of a lane would be taken"),
             get("/exchange/stats", self.stats, "The exchange in numbers"),
         ]
 
@@ -125,34 +125,40 @@ class ExchangeRole:
         self._queues[address] += shelved.accepted
         full = set(shelved.full)
         lanes = {(ticket.queue, ticket.route) for ticket in tickets if ticket.job_id in full} if full else set()
-        return Routed(shelved.accepted, full=shelved.full, lanes=[*lanes, *shelved.crowded])
+        kinds = [is_urgent for is_urgent in (False, True) if address in self._config.kind(is_high=is_urgent)]
+        named = [(*lane, is_urgent) for lane in (*lanes, *shelved.crowded) for is_urgent in kinds]
+        return Routed(shelved.accepted, full=shelved.full, lanes=named)
 
     async def room(self, asked: Asked) -> Answer:
-        """For fresh tickets of each lane: the room of the queue process that they go to, the roomier of both kinds."""
-        lanes: list[Lane] = asked.content.lanes
+        """For fresh tickets of each lane: the room of the queue process that they go to."""
+        lanes: list[FullLane] = asked.content.lanes
         wanted: dict[str, list[int]] = {}
-        for index, (_, route) in enumerate(lanes):
-            for kind in {self._config.kind(is_high=False), self._config.kind(is_high=True)}:
-                wanted.setdefault(kind[queue_index(route, 1, len(kind))], []).append(index)
+        for index, (_, route, is_urgent) in enumerate(lanes):
+            wanted.setdefault(self._home(route, is_high=is_urgent), []).append(index)
         rooms = [0] * len(lanes)
         found = await asyncio.gather(
-            *(self._look(address, [lanes[index] for index in indexes]) for address, indexes in wanted.items())
+            *(self._look(address, [lanes[index][:2] for index in indexes]) for address, indexes in wanted.items())
         )
         for indexes, part in zip(wanted.values(), found, strict=True):
             for index, room in zip(indexes, part, strict=False):
-                rooms[index] = max(rooms[index], room)
+                rooms[index] = room
         return answer(Rooms(rooms))
 
+    def _home(self, route: str, *, is_high: bool) -> str:
+        """Where fresh tickets go; while that one is away, where they go then."""
+        queues = self._config.kind(is_high=is_high)
+        turns = [queues[queue_index(route, deliveries, len(queues))] for deliveries in range(1, 2 * len(queues) + 1)]
+        return self._absence.in_order(turns)[0]
+
     async def _look(self, address: str, lanes: list[Lane]) -> list[int]:
-        if self._absence.is_away(address):
-            return []
+        """One that is away cannot say: whatever would go to it is worth a claim, and goes elsewhere."""
         try:
             told = await self._lines.tell(
                 address, "/queue/room", Lanes(lanes=lanes), kind=Rooms, deadline_s=_DEADLINE_S
             )
         except HoldfastError as error:
             self._absence.missed(address, error)
-            return []
+            return [1] * len(lanes)
         self._absence.answered(address)
         return told.rooms
 

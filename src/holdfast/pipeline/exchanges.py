@@ -5,9 +5,8 @@ from typing import TypeVar
 
 from holdfast.backends.pipeline.absence import Absence
 from holdfast.backends.pipeline.http import Lines
-from holdfast.backends.pipeline.messages import Lanes, Push, Rooms, Routed
-from holdfast.backends.pipeline.store import Ticket
-from holdfast.core.shelf import Lane
+from holdfast.backends.pipeline.messages import FullLanes, Push, Rooms, Routed
+from holdfast.backends.pipeline.store import FullLane, Ticket
 from holdfast.errors import HoldfastError, UnavailableError
 
 T = TypeVar("T")
@@ -29,9 +28,9 @@ class Exchanges:
         """Hands tickets on; `UnavailableError` if no exchange answers, and yet some may have been taken."""
         return await self._ask("/exchange/push", Push(jobs=list(tickets), keep_ms=keep_ms), Routed)
 
-    async def rooms(self, lanes: Sequence[Lane]) -> list[int]:
+    async def rooms(self, lanes: Sequence[FullLane]) -> list[int]:
         """For how many more tickets of each lane there is room; `UnavailableError` if no exchange answers."""
-        return (await self._ask("/exchange/room", Lanes(lanes=list(lanes)), Rooms)).rooms
+        return (await self._ask("/exchange/room", FullLanes(lanes=list(lanes)), Rooms)).rooms
 
     async def _ask(self, path: str, content: object, kind: type[T]) -> T:
         """Asks the next one in turn, and all others if need be: whatever is asked for may be asked for twice."""

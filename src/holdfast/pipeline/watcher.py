@@ -183,7 +183,7 @@ class WatcherRole:
             if len(tickets) < config.batch:
                 break
         self._learn(was_of_use=claimed > 0)
-        if not tickets:
+        if not self._woken.is_set():
             visible_ms = await self._claims.next_visible_ms()
             poll_s = poll_s if visible_ms is None else min(poll_s, max(1, visible_ms) / 1_000)
         full_s = self._full.next_s()

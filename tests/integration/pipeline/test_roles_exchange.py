@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.pipeline.messages import Lanes, Push, Rooms, Routed
+from holdfast.backends.pipeline.messages import FullLanes, Push, Rooms, Routed
 from holdfast.core.assigning import queue_index
 from holdfast.errors import UnavailableError
 from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
@@ -96,14 +96,25 @@ async def test_full_lanes_are_named() -> None:
     """The watcher learns which lanes it should leave alone, and when they have room again."""
     async with market(lane_max=2) as here:
         routed = await here.push(Push(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
-        assert routed == Routed(2, full=["job-2"], lanes=[("default", "echo")])
-        lanes = Lanes(lanes=[("default", "echo"), ("default", "mail")])
+        assert routed == Routed(2, full=["job-2"], lanes=[("default", "echo", False)])
+        lanes = FullLanes(lanes=[("default", "echo", False), ("default", "mail", False), ("default", "echo", True)])
         rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
-        assert rooms.rooms == [2, 2]  # urgent ones would still find room
+        assert rooms.rooms == [0, 2, 2]  # urgent ones would still find room
         urgent = [ticket(f"urgent-{number}", priority=9) for number in range(2)]
         await here.push(Push(jobs=urgent))
         rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
-        assert rooms.rooms == [0, 2]
+        assert rooms.rooms == [0, 2, 0]
+
+
+async def test_room_is_looked_for_where_tickets_go_while_a_queue_process_is_away() -> None:
+    """A lane that was full where fresh tickets go is not full for as long as that queue process is away."""
+    async with market(lane_max=2) as here:
+        lanes = FullLanes(lanes=[("default", "echo", False)])
+        await here.push(Push(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
+        await here.normal[queue_index("echo", 1, 3)].kill()
+        for _ in range(2):  # it is found to be away, and then it is known to be
+            rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
+            assert rooms.rooms[0] > 0
 
 
 async def test_exchanges_stand_in_for_each_other() -> None:

@@ -4,7 +4,8 @@ import asyncio
 
 from holdfast.backends.pipeline.messages import Push, Routed
 from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import Introduction
+from holdfast.backends.ports import Introduction, JobDraft
+from holdfast.core.assigning import queue_index
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Template
 from holdfast.pipeline.exchanges import Exchanges
@@ -116,7 +117,10 @@ async def test_a_slow_type_holds_up_no_other(store: PostgresStore) -> None:
         async with slow_worker, quick_worker:
             watcher = here.add_watcher(batch=4)
             slow_ids = await here.submit(30, Template("slow"))
-            await happens(lambda: _value(watcher._full.all()), lambda lanes: lanes == [("default", "slow")])
+            await happens(
+                lambda: _value(watcher._full.all()),
+                lambda lanes: lanes == [("default", "slow", is_high) for is_high in (False, True)],
+            )
             quick_ids = await here.submit(20, Template("quick"))
             assert {view.state for view in await here.ended(quick_ids)} == {DONE}
             slow.go.set()
@@ -146,6 +150,42 @@ async def test_high_never_blocks_normal_entirely(store: PostgresStore) -> None:
         assert order.count("high") == 32
         gaps = "".join("n" if one == "normal" else "h" for one in order).split("n")
         assert max(map(len, gaps)) <= 5
+
+
+async def test_high_that_fills_its_queue_processes_keeps_no_normal_in_the_database(store: PostgresStore) -> None:
+    """Of one type far more is urgent than there is room for: what is not comes to its own queue process even so."""
+    async with PipelineHere(store, normal=1, high=1, lane_max=5) as here:
+        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and wants nothing
+        await here.submit(200, Template("echo", priority=8))
+        await here.submit(3)
+        here.add_watcher(batch=5)
+        await happens(lambda: _value(here.normal[0].role._shelf.waiting), lambda count: count == 3)
+        await idle.close()
+
+
+async def test_full_lane_goes_elsewhere_when_its_queue_process_dies(store: PostgresStore) -> None:
+    """What waits in the database for room in a queue process that never comes back runs by way of another one."""
+    ran = Ran()
+    async with PipelineHere(store, normal=2, high=0, lane_max=5) as here:
+        watcher = here.add_watcher(batch=5)
+        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))
+        job_ids = await here.submit(30)
+        await happens(lambda: _value(watcher._full.all()))
+        await here.normal[queue_index("echo", 1, 2)].kill()
+        async with here.worker("w-1", ran.handlers()):
+            assert {view.state for view in await here.ended(job_ids)} == {DONE}
+        await idle.close()
+
+
+async def test_job_that_comes_due_soon_after_another_is_not_late(store: PostgresStore) -> None:
+    """A watcher that has just claimed something knows when the next row is visible, however far apart its polls are."""
+    ran = Ran()
+    async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
+        watcher = here.add_watcher(poll_ms=600_000)
+        await happens(lambda: _value(watcher._kinds))
+        now_ms = await store.queue_book.now_ms()
+        drafts = [JobDraft(payload=b"", not_before_ms=now_ms + 300 * number) for number in (1, 2, 3)]
+        await here.ended((await store.rows.insert([Template("echo")], drafts)).job_ids)
 
 
 async def test_watchers_tell_what_they_did(store: PostgresStore) -> None:

@@ -1,6 +1,7 @@
 """A worker's session in the pipeline while its neighbours come and go, the database included."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -212,3 +213,21 @@ async def test_leases_are_given_up_by_the_own_clock(own_postgres: PrivatePostgre
 async def _value(value: int) -> int:
     await asyncio.sleep(0)
     return value
+
+
+async def test_worker_never_counts_on_a_lease_for_longer_than_the_store_does(store: PostgresStore) -> None:
+    """A heartbeat that comes soon after a start leaves the lease as it is, and the worker knows that."""
+    async with PipelineHere(store, normal=1, high=0) as here:
+        session = await here.work().open(Introduction("w-1", ECHO))
+        (job_id,) = await here.submit()
+        await shelve(here, [job_id])
+        await session.want(1)
+        await leased(session, 1)
+        granted = await store.rows.standing(job_id)
+        await happens(store.queue_book.now_ms, lambda now_ms: now_ms > granted.now_ms + 300)
+        await session.extend()
+        kept = await store.rows.standing(job_id)
+        counted_on_s = session._holding.next_s()
+        assert counted_on_s is not None
+        assert (counted_on_s - time.monotonic()) * 1_000 <= kept.lease_until_ms - kept.now_ms
+        await session.close()

@@ -34,10 +34,14 @@ async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> 
     assert await store.claims.claim(10, 60_000, [], []) == []
     assert await store.claims.claim(10, 60_000, [Kind(("other",))], []) == []
     assert await store.claims.claim(10, 60_000, [Kind(("echo",), ("c",))], []) == []
-    assert await store.claims.claim(10, 60_000, ECHOES, [("a", "echo"), ("b", "echo")]) == []
-    (ticket,) = await store.claims.claim(10, 60_000, [Kind(("x", "echo"), ("a",)), Kind(("x",))], [("b", "echo")])
+    assert await store.claims.claim(10, 60_000, ECHOES, [("a", "echo", False), ("b", "echo", False)]) == []
+    (ticket,) = await store.claims.claim(
+        10, 60_000, [Kind(("x", "echo"), ("a",)), Kind(("x",))], [("b", "echo", False)]
+    )
     assert ticket.job_id == in_a
-    (ticket,) = await store.claims.claim(10, 60_000, [Kind(("echo",), ("b",))], [("a", "echo"), ("b", "x")])
+    (ticket,) = await store.claims.claim(
+        10, 60_000, [Kind(("echo",), ("b",))], [("a", "echo", False), ("b", "x", False)]
+    )
     assert ticket.job_id == in_b
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.pipeline.store import Number, Ticket
+from holdfast.backends.pipeline.store import FullLane, Number, Ticket
 from holdfast.core.shelf import Lane
 from holdfast.errors import InvalidArgumentError
 
@@ -108,6 +108,12 @@ class Lanes(_Request, frozen=True):
     lanes: list[Lane] = []
 
 
+class FullLanes(_Request, frozen=True):
+    """Lanes, each with the kind of its priority."""
+
+    lanes: list[FullLane] = []
+
+
 class Rooms(msgspec.Struct, frozen=True):
     """How many more tickets there is room for, of each lane that was asked for."""
 
@@ -122,7 +128,7 @@ class Routed(msgspec.Struct, frozen=True):
     away: list[str] = []
     #: Jobs whose lane is full, and lanes that are, or have enough for now.
     full: list[str] = []
-    lanes: list[Lane] = []
+    lanes: list[FullLane] = []
 
 
 # -- the coordinator

@@ -19,7 +19,7 @@ from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.messages import ASSIGNED, REPLACED, Placed
 from holdfast.backends.pipeline.pulling import Found, Puller
 from holdfast.backends.pipeline.reporting import Numbered, Reporter
-from holdfast.backends.pipeline.store import Runs
+from holdfast.backends.pipeline.store import UNMOVED_PART, Runs
 from holdfast.backends.pipeline.work_stats import WorkConfig, WorkStats
 from holdfast.backends.ports import Introduction
 from holdfast.core.commands import ReportRow
@@ -99,7 +99,8 @@ class PipelineSession(KeptSession):
                 raise
             return
         self._hit("heartbeat")
-        self._holding.extend(heard.held, sent_s + lease_ms / 1_000)
+        # One that had most of its time left has stayed as it was, in the store.
+        self._holding.extend(heard.held, sent_s + lease_ms * (1 - UNMOVED_PART) / 1_000)
         # What is being reported may be over in the store before this session has heard so.
         self._revoke(set(named).difference(heard.held, self._reporting))
         self._news.cancels += heard.cancels

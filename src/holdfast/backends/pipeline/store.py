@@ -19,6 +19,10 @@ from holdfast.core.overview import QueueView
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
+#: Heartbeats are many: a lease that lacks less than this part of its time is not extended by one.
+UNMOVED_PART = 0.25
+
+
 class Ticket(msgspec.Struct, frozen=True, gc=False):
     """A job on its way to a worker: what routing needs, and nothing that could be out of date and matter."""
 
@@ -38,6 +42,10 @@ class Ticket(msgspec.Struct, frozen=True, gc=False):
     def order(self) -> int:
         """Its place among others of its lane and priority, the smallest first."""
         return (self.due_ms << 64) + self.number
+
+
+#: A queue, a type, and whether what is above the default priority is meant: that goes to queue processes of its own.
+FullLane = tuple[str, str, bool]
 
 
 class Kind(msgspec.Struct, frozen=True, order=True):
@@ -112,9 +120,9 @@ class Claims(Protocol):
     """Rows that should be on their way; watchers use it."""
 
     async def claim(
-        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[tuple[str, str]]
+        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[FullLane]
     ) -> list[Ticket]:
-        """Takes visible rows that these kinds of workers could run, but none of a full lane (queue, route).
+        """Takes visible rows that these kinds of workers could run, but none of a full lane.
 
         Nothing of a paused queue. High priorities first, then by due time, then in submit order.
         """
@@ -156,7 +164,7 @@ class Runs(Protocol):
         ...
 
     async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
-        """Which of these hold, and which of those should be stopped."""
+        """Which of these hold, for all but `UNMOVED_PART` of the time at least, and which should be stopped."""
         ...
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
+from holdfast import limits
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
 from holdfast.backends.pipeline.postgres.listening import listen
 from holdfast.backends.pipeline.postgres.reading import possible_ids
 from holdfast.backends.pipeline.postgres.settling import lock_overdue, revoked, settle
 from holdfast.backends.pipeline.postgres.statements import statements
-from holdfast.backends.pipeline.store import Kind, Ticket
+from holdfast.backends.pipeline.store import FullLane, Kind, Ticket
 
 _SQL = statements("claims")
 
@@ -28,7 +29,7 @@ class PostgresClaims:
         self._database = database
 
     async def claim(
-        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[tuple[str, str]]
+        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[FullLane]
     ) -> list[Ticket]:
         """One statement; it may be lost in a crash, and is then made again."""
         lanes = {(route, queue) for kind in kinds for route in kind.routes for queue in kind.queues or ("",)}
@@ -39,8 +40,10 @@ class PostgresClaims:
             "visibility_ms": visibility_ms,
             "routes": [route for route, _ in lanes],
             "queues": [queue for _, queue in lanes],
-            "full_queues": [queue for queue, _ in full],
-            "full_routes": [route for _, route in full],
+            "full_queues": [queue for queue, _, _ in full],
+            "full_routes": [route for _, route, _ in full],
+            "full_highs": [is_high for _, _, is_high in full],
+            "usual": limits.PRIORITY_DEFAULT,
         }
 
         async def ask(connection: Connection) -> list[Ticket]:

@@ -20,8 +20,9 @@ WITH RECURSIVE moment AS MATERIALIZED (
         SELECT FROM unnest(%(routes)b::text[], %(queues)b::text[]) AS k(route, queue)
         WHERE k.route = l.route AND (k.queue = '' OR k.queue = l.queue)
     ) AND NOT EXISTS (
-        SELECT FROM unnest(%(full_queues)b::text[], %(full_routes)b::text[]) AS f(queue, route)
-        WHERE f.queue = l.queue AND f.route = l.route
+        SELECT FROM unnest(%(full_queues)b::text[], %(full_routes)b::text[], %(full_highs)b::boolean[])
+            AS f(queue, route, is_high)
+        WHERE f.queue = l.queue AND f.route = l.route AND f.is_high = (l.priority > %(usual)b::bigint)
     ) AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = l.queue AND q.mode = 2)
 ), heads AS MATERIALIZED (
     SELECT h.id, h.visible_ms, h.number, l.priority FROM open_lanes l CROSS JOIN LATERAL (

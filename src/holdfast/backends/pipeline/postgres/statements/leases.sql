@@ -34,7 +34,7 @@ SELECT
 FROM started s ORDER BY s.number;
 
 -- name: extend
--- A lease that has most of its time left stays as it is: heartbeats are many.
+-- A lease that has most of its time left (`UNMOVED_PART`) stays as it is: heartbeats are many.
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms, set_config('synchronous_commit', 'off', true)
 ), held AS MATERIALIZED (
