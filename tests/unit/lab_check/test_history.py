@@ -21,6 +21,7 @@ from holdfast.lab.history.records import (
     Began,
     Broken,
     DamageFact,
+    Ended,
     EndFact,
     GrantFact,
     JobFact,
@@ -160,6 +161,12 @@ def test_of_two_answers_the_first_one_counts(*, is_reversed: bool) -> None:
     history = History(RUN, [call().asked, *(reversed(answers) if is_reversed else answers)])
     assert history.told.keys() == {"a"}
     assert history.gaps == ["op was answered twice"]
+
+
+def test_what_takes_no_time_leaves_no_gap() -> None:
+    """An answer and an end may come within the microsecond of their beginning."""
+    records: list[Record] = [call().asked, Answered(10, "op"), Began(5, "r", "a", 1, "worker"), Ended(5, "r", "done")]
+    assert History(RUN, records).gaps == []
 
 
 def test_job_is_certain_from_the_first_that_is_known_of_it() -> None:
