@@ -117,8 +117,8 @@ class Shelf(Generic[T]):
 
     # -- what comes and goes
 
-    def push(self, ticket: T, now_ms: int, keep_ms: int = 0) -> Pushed:
-        """Puts a ticket on the shelf, for so long; 0: until somebody deletes it."""
+    def push(self, ticket: T, now_ms: int, keep_ms: int = 0, waited_ms: int = 0) -> Pushed:
+        """Puts a ticket on the shelf, for so long; 0: until somebody deletes it. It may have waited elsewhere."""
         if ticket.job_id in self._entries:
             return Pushed.KNOWN
         lane = (ticket.queue, ticket.route)
@@ -126,7 +126,7 @@ class Shelf(Generic[T]):
         if count >= self.lane_max:
             return Pushed.FULL
         self._counts[lane] = count + 1
-        entry = self._entries[ticket.job_id] = Entry(ticket, now_ms, now_ms + keep_ms if keep_ms else None)
+        entry = self._entries[ticket.job_id] = Entry(ticket, now_ms - waited_ms, now_ms + keep_ms if keep_ms else None)
         if entry.drop_ms is not None:
             self._watch(entry, entry.drop_ms)
         self._lay_out(entry)

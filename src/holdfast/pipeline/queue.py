@@ -130,7 +130,7 @@ class QueueRole:
         full: list[str] = []
         full_lanes = set[Lane]()
         for ticket in tickets:
-            pushed = self._shelf.push(ticket, now_ms, keep_ms)
+            pushed = self._shelf.push(ticket, now_ms, keep_ms, ticket.waited_ms)
             if pushed is Pushed.FULL:
                 full.append(ticket.job_id)
                 full_lanes.add((ticket.queue, ticket.route))

@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
+from holdfast import limits
 from holdfast.backends.pipeline.messages import Lanes, Named, Push, Rooms, Shelved, Take, Taken
 from holdfast.backends.pipeline.store import Ticket
 from holdfast.errors import InvalidArgumentError
@@ -108,6 +109,14 @@ async def test_order_and_wishes() -> None:
         assert await door.take(types=["echo"], queues=["default"], count=9) == ["urgent", "first", "second"]
         assert await door.take(types=["echo"], count=9) == ["elsewhere"]
         assert await door.take(types=["missing"], count=9) == []
+
+
+async def test_what_has_waited_for_long_goes_before_what_is_more_urgent() -> None:
+    """A job counts from when it was due, and not from when its last ticket came."""
+    async with queue_process() as door:
+        await door.push(ticket("usual", 1, due_ms=9), ticket("low", 2, priority=2, due_ms=9))
+        await door.push(ticket("patient", 3, priority=2, due_ms=5, waited_ms=4 * limits.AGING_MS_DEFAULT))
+        assert await door.take(count=9) == ["patient", "usual", "low"]
 
 
 async def test_pushing_twice_changes_nothing() -> None:

@@ -9,6 +9,7 @@ from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import NotFoundError
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, ended, insert, report, running, start
+from tests.integration.pipeline.turned_clock import MINUTE, TurnedClock
 
 
 async def test_urgent_jobs_come_first(store: PostgresStore) -> None:
@@ -25,6 +26,23 @@ async def test_few_places_go_to_the_most_urgent(store: PostgresStore) -> None:
     high = await insert(store, Template("echo", "z", 8))
     assert [ticket.job_id for ticket in await claim(store, count=1)] == [high]
     assert [ticket.job_id for ticket in await claim(store, count=1)] == [low]
+
+
+async def test_patient_jobs_are_claimed_before_urgent_ones_that_have_just_come(
+    store: PostgresStore, database: str
+) -> None:
+    """Each minute of waiting is worth one priority, also for a job whose tickets were dropped meanwhile."""
+    clock = TurnedClock(database)
+    low = await insert(store, Template("echo", "default", 2))
+    assert [ticket.waited_ms for ticket in await claim(store, visibility_ms=MINUTE)] == [0]
+    clock.turn(2 * MINUTE)
+    sooner = await insert(store, Template("echo", "default", 5))
+    clock.turn(2 * MINUTE)
+    later = await insert(store, Template("echo", "default", 5))
+    tickets = [(await claim(store, count=1))[0] for _ in range(3)]
+    assert [ticket.job_id for ticket in tickets] == [sooner, low, later]
+    assert [ticket.waited_ms for ticket in tickets] == [2 * MINUTE, 4 * MINUTE, 0]
+    clock.close()
 
 
 async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> None:

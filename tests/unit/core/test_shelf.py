@@ -136,6 +136,16 @@ def test_patience_overtakes_urgency_with_aging() -> None:
     assert [ticket.job_id for ticket in shelf.lease(ALL, "w", 3, 100, 5_000)] == ["urgent", "patient", "later"]
 
 
+def test_patience_counts_wherever_it_was_shown() -> None:
+    """A ticket that is dropped and brought again has waited for as long as whoever brings it says."""
+    shelf: Shelf[Ticket] = Shelf(lane_max=10, aging_ms=1_000)
+    shelf.push(Ticket("urgent", 1, priority=5), now_ms=5_000)
+    shelf.push(Ticket("patient", 2, priority=2), now_ms=5_000, keep_ms=500, waited_ms=4_000)
+    shelf.push(Ticket("fresh", 3, priority=2), now_ms=5_000, keep_ms=500)
+    assert [ticket.job_id for ticket in shelf.lease(ALL, "w", 3, 100, 5_000)] == ["patient", "urgent", "fresh"]
+    assert shelf.next_ms() == 5_100
+
+
 def test_next_instant_is_when_something_happens() -> None:
     """A lease that ends and a ticket that is dropped are both told in advance."""
     shelf: Shelf[Ticket] = Shelf(lane_max=10)

@@ -37,6 +37,8 @@ class Ticket(msgspec.Struct, frozen=True, gc=False):
     deliveries: Number
     #: When it was first to be run: what is due earlier has its place before what is due later.
     due_ms: Number = 0
+    #: For how long it had been waiting when it was claimed.
+    waited_ms: Number = 0
 
     @property
     def order(self) -> int:
@@ -124,7 +126,8 @@ class Claims(Protocol):
     ) -> list[Ticket]:
         """Takes visible rows that these kinds of workers could run, but none of a full lane.
 
-        Nothing of a paused queue. High priorities first, then by due time, then in submit order.
+        Nothing of a paused queue. High priorities first, then by due time, then in submit order; but a minute of
+        waiting counts as one step of priority, so that nothing waits for ever.
         """
         ...
 

@@ -44,6 +44,7 @@ class PostgresClaims:
             "full_routes": [route for _, route, _ in full],
             "full_highs": [is_high for _, _, is_high in full],
             "usual": limits.PRIORITY_DEFAULT,
+            "aging_ms": limits.AGING_MS_DEFAULT,
         }
 
         async def ask(connection: Connection) -> list[Ticket]:

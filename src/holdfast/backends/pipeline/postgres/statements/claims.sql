@@ -25,13 +25,14 @@ WITH RECURSIVE moment AS MATERIALIZED (
         WHERE f.queue = l.queue AND f.route = l.route AND f.is_high = (l.priority > %(usual)b::bigint)
     ) AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = l.queue AND q.mode = 2)
 ), heads AS MATERIALIZED (
-    SELECT h.id, h.visible_ms, h.number, l.priority FROM open_lanes l CROSS JOIN LATERAL (
-        SELECT j.id, j.visible_ms, j.number FROM holdfast.jobs j
+    SELECT h.id FROM open_lanes l CROSS JOIN LATERAL (
+        SELECT j.id, j.visible_ms, j.number, greatest(j.created_ms, j.not_before_ms) AS due_ms FROM holdfast.jobs j
         WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
             AND j.visible_ms <= (SELECT ms FROM moment)
         ORDER BY j.visible_ms, j.number LIMIT 4 * %(count)b::bigint
     ) h
-    ORDER BY l.priority DESC, h.visible_ms, h.number LIMIT 4 * %(count)b::bigint
+    -- Waiting counts as urgency, or what is less urgent would wait for as long as more of the rest comes than is run.
+    ORDER BY h.due_ms - l.priority * %(aging_ms)b::bigint, h.visible_ms, h.number LIMIT 4 * %(count)b::bigint
 ), chosen AS MATERIALIZED (
     -- In the order of the heads, one by one: no more rows are looked at and locked than are wanted.
     SELECT f.id FROM heads h CROSS JOIN LATERAL (
@@ -46,9 +47,9 @@ WITH RECURSIVE moment AS MATERIALIZED (
     FROM chosen c, moment m
     WHERE j.id = c.id
     RETURNING j.id, j.route, j.queue, j.priority, j.number, j.deliveries,
-        greatest(j.created_ms, j.not_before_ms) AS due_ms
+        greatest(j.created_ms, j.not_before_ms) AS due_ms, m.ms
 )
-SELECT id::text, route, queue, priority, number, deliveries, due_ms FROM claimed
+SELECT id::text, route, queue, priority, number, deliveries, due_ms, greatest(0, ms - due_ms) FROM claimed
 ORDER BY priority DESC, due_ms, number;
 
 -- name: unclaim
