@@ -29,7 +29,10 @@ from tests.unit.lab_check.sound_history import EVERY_MS, WALL_MS, sound
 
 
 def told_the_id_of_one_with_a_key(it: Changed) -> None:
-    it.replace(Answered, {"op": it.op_of("submit", name="second")}, ids=["keyed"])
+    """And asked for under another."""
+    op = it.op_of("submit", name="second")
+    it.replace(Asked, {"op": op}, wanted=[Wanted("second", key="another", digest="two")])
+    it.replace(Answered, {"op": op}, ids=["keyed"])
 
 
 def asked_for_under_that_key(it: Changed) -> None:

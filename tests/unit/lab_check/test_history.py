@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.lab.check.calls import Ask, Call
-from holdfast.lab.check.faults import GRACE_US, Faults
+from holdfast.lab.check.faults import Faults
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import Status
 from holdfast.lab.history.records import (
@@ -38,6 +38,7 @@ from tests.unit.lab_check.plants import shown
 from tests.unit.lab_check.sound_history import sound
 
 RUN = Run("made-up", 1)
+MINUTE_US = 60_000_000
 
 
 def call(answer: Answered | Refused | Lost | None = None, at_us: int = 10) -> Call:
@@ -127,15 +128,15 @@ def test_nothing_is_doubled_without_such_a_fault() -> None:
 @pytest.mark.parametrize(
     ("from_us", "until_us", "expected"),
     [
-        (0, GRACE_US - 1, False),
-        (0, GRACE_US, True),
-        (2 * GRACE_US + 5, 9 * GRACE_US, True),
-        (2 * GRACE_US + 6, 9 * GRACE_US, False),
+        (0, MINUTE_US - 1, False),
+        (0, MINUTE_US, True),
+        (2 * MINUTE_US + 5, 9 * MINUTE_US, True),
+        (2 * MINUTE_US + 6, 9 * MINUTE_US, False),
     ],
 )
-def test_fault_is_at_work_until_a_while_after_it(from_us: int, until_us: int, *, expected: bool) -> None:
+def test_fault_is_at_work_until_a_minute_after_it(from_us: int, until_us: int, *, expected: bool) -> None:
     """What it held up comes to light later, and never before."""
-    assert Faults(RUN, [Broken(GRACE_US, GRACE_US + 5, "kill")]).are_at_work(from_us, until_us) is expected
+    assert Faults(RUN, [Broken(MINUTE_US, MINUTE_US + 5, "kill")]).are_at_work(from_us, until_us) is expected
 
 
 def test_clocks_are_wrong_where_they_were_to_be_stepped_or_were() -> None:
@@ -246,6 +247,16 @@ def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: Seen, http: See
 def test_what_is_not_told_of_an_end_by_both_is_not_compared(grpc: Seen, http: Seen) -> None:
     """What has not ended may change between two answers, and what is left out is no other."""
     assert suspects(both_ways(grpc, http), "interfaces") == []
+
+
+def test_states_are_told_by_name() -> None:
+    """Whoever reads the finding sees what each interface said."""
+    (finding,) = both_ways(Seen("x", DONE), Seen("x", FAILED)).judge().ruling("interfaces").findings
+    assert finding.text == "has the state DONE over gRPC and FAILED over HTTP"
+    (finding,) = (
+        both_ways(Seen("x", DONE, attempts=1), Seen("x", DONE, attempts=2)).judge().ruling("interfaces").findings
+    )
+    assert finding.text == "has the attempts 1 over gRPC and 2 over HTTP"
 
 
 def both_ways(grpc: Seen, http: Seen) -> Changed:
