@@ -52,8 +52,9 @@ def test_poison_in_processes_is_contained(fleet: Fleet, tmp_path: Path, isolatio
     assert worker.stop() == 0
     server.stop()
     jobs = checked(tmp_path / "data").jobs
-    attempts = {name: (jobs[job_id].attempts, jobs[job_id].losses) for name, job_id in ids.items()}
-    assert attempts == {name: (1 if name in FINAL else 2, 0) for name in POISON}
+    # Not how often it was given out: what waits in a slow worker for long is handed back.
+    before_the_last = {name: (jobs[job_id].failures, jobs[job_id].losses) for name, job_id in ids.items()}
+    assert before_the_last == {name: (0 if name in FINAL else 1, 0) for name in POISON}
 
 
 def test_poison_in_a_thread_costs_the_worker_and_no_other_job(fleet: Fleet, tmp_path: Path) -> None:
