@@ -184,6 +184,24 @@ async def test_several_coordinators_share_a_store(store: PostgresStore) -> None:
         await session.close()
 
 
+async def test_worker_whose_coordinator_is_away_says_itself_that_it_lives(store: PostgresStore) -> None:
+    """No other coordinator takes it for gone, however long its own is away."""
+    async with desk(store, heartbeat_ms=500) as one:
+        session = await opened(one.here, "w-1")
+        await happens(store.places.all)
+        await one.here.stop_coordinator()
+        stopped_ms = await store.queue_book.now_ms()
+
+        async def heard_ms() -> int:
+            now_ms = await store.queue_book.now_ms()
+            (place,) = await store.places.all()
+            return now_ms - place.heard_ms_ago
+
+        first_ms = await happens(heard_ms, lambda at_ms: at_ms > stopped_ms)
+        await happens(heard_ms, lambda at_ms: at_ms > first_ms + 400)
+        await session.close()
+
+
 async def test_who_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> None:
     """Nobody waits for heartbeats that a worker has said will not come."""
     async with desk(store, heartbeat_ms=60_000) as one:

@@ -1,12 +1,14 @@
 """A worker's word with its coordinator: it asks for queue processes, says that it lives, and hears of changes.
 
-While the coordinator is away, the worker keeps the queue processes that it has.
+While the coordinator is away, the worker keeps the queue processes that it has, and says by itself that it lives: else
+another coordinator would take it for gone, and nobody would claim what only this worker can run.
 """
 
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from holdfast.backends.pipeline.absence import Absence
 from holdfast.backends.pipeline.http import Lines
@@ -30,13 +32,16 @@ class Attendance:
         introduction: Introduction,
         running: Callable[[], int],
         placed: Callable[[Placed], None],
+        live: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`placed` hears of every answer that is news."""
+        """`placed` hears of every answer that is news, `live` of the session whose coordinator hears of nothing."""
         self._lines = lines
         self._address = address
         self._introduction = introduction
         self._running = running
         self._placed = placed
+        self._live = live
+        self._said_s = float("-inf")
         self._session = secrets.token_hex(8)
         self._last = Placed(status=UNKNOWN, heartbeat_ms=1_000)
         self._is_draining = False
@@ -57,12 +62,20 @@ class Attendance:
                 placed = await self._beat()
             except HoldfastError as error:
                 self._absence.missed(self._address, error)
+                await self._say_by_itself()
                 await asyncio.sleep(min(_RETRY_S, self._last.heartbeat_ms / 4_000))
                 continue
             self._absence.answered(self._address)
             is_news = self._hear(placed)
             if not is_news and time.monotonic() - began_s < _SOON_S:
                 await asyncio.sleep(self._last.heartbeat_ms / 1_000)
+
+    async def _say_by_itself(self) -> None:
+        """Once a heartbeat, where coordinators write down whom they hear of."""
+        if time.monotonic() - self._said_s >= self._last.heartbeat_ms / 1_000:
+            self._said_s = time.monotonic()
+            with suppress(HoldfastError):  # while the store is away, nobody is taken for gone
+                await self._live(self._session)
 
     async def drain(self) -> None:
         """The worker takes nothing more; what it took from goes to others."""

@@ -51,7 +51,12 @@ class PipelineSession(KeptSession):
         self._puller = Puller(lines, introduction, self._begin_jobs)
         self._reporter = Reporter(runs, self._worker, self._answered, lambda error: self._miss("report", error))
         self._attendance = Attendance(
-            lines, config.coordinator, introduction, lambda: len(self._holding.named()), self._place
+            lines,
+            config.coordinator,
+            introduction,
+            lambda: len(self._holding.named()),
+            self._place,
+            lambda session: runs.live(self._worker, session),
         )
 
     async def start(self, *, is_back: bool = False) -> None:

@@ -178,6 +178,10 @@ class Runs(Protocol):
         """Back to QUEUED and visible at once; spent ones cost a loss."""
         ...
 
+    async def live(self, worker: str, session: str) -> None:
+        """A worker is there still, in this session, although its coordinator cannot say so."""
+        ...
+
 
 class Leadership(msgspec.Struct, frozen=True):
     """The right to fire ticks, as long as nobody else has a higher epoch."""

@@ -75,6 +75,14 @@ class PostgresRuns:
 
         return await self._database.ask(ask)
 
+    async def live(self, worker: str, session: str) -> None:
+        """Nothing, if it was never written down."""
+
+        async def ask(connection: Connection) -> None:
+            await connection.execute(_SQL["live"], {"worker": worker, "session": session})
+
+        await self._database.ask(ask)
+
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
         """One statement for what ended well, and one transaction for what is left."""
         done = finishable(rows)

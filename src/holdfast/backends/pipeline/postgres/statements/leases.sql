@@ -187,6 +187,10 @@ SELECT id::text FROM moved;
 UPDATE holdfast.jobs SET cancel_requested = true, cancel_reason = %(reason)s::text, version = version + 1
 WHERE id = %(id)s::uuid;
 
+-- name: live
+UPDATE holdfast.assignments SET heard_ms = holdfast.now_ms()
+WHERE worker = %(worker)s::text AND session = %(session)s::text;
+
 -- name: keep
 UPDATE holdfast.jobs SET lease_until_ms = holdfast.now_ms() + %(lease_ms)b::bigint
 WHERE state = 2 AND worker = %(worker)s::text AND token = ANY(%(tokens)b::bigint[]);
