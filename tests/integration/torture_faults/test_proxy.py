@@ -59,6 +59,24 @@ async def test_nobody_at_the_other_end_is_a_reset() -> None:
     assert proxy.traffic.refused == 1
 
 
+async def test_connection_that_comes_while_the_road_is_closed_is_reset(server: Server) -> None:
+    """Whoever is let in and turned away before anything was done for it is not left waiting."""
+    proxy = await TcpProxy.open("127.0.0.1", server.port)
+    accept = proxy._accept
+
+    def accept_and_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accept(reader, writer)
+        for task in proxy._tasks:
+            task.cancel()
+
+    proxy._accept = accept_and_end  # type: ignore[method-assign]
+    proxy._server.close()  # type: ignore[union-attr]
+    proxy._server = await asyncio.start_server(proxy._accept, "127.0.0.1", proxy.port)
+    async with connected(proxy) as client:
+        assert await client.end() == "reset"
+    await proxy.close()
+
+
 async def test_delayed_bytes_come_later_and_in_order(server: Server, proxy: TcpProxy) -> None:
     """Each way takes at least so long, and what is said after the mending does not overtake."""
     loop = asyncio.get_running_loop()

@@ -1,6 +1,7 @@
 """A road between processes that can be made bad: a TCP proxy on loopback."""
 
 import asyncio
+from functools import partial
 from typing import Self
 
 from holdfast.lab.torture.faults.road import Ends, Road
@@ -91,10 +92,12 @@ class TcpProxy:
         self.traffic.connections += 1
         task = asyncio.get_running_loop().create_task(self._lead((reader, writer)))
         self._tasks.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(partial(self._over, writer))
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _over(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if not writer.is_closing():  # it was canceled before its first step
+            reset(writer)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.traffic.bugs.append(error)
 
