@@ -52,12 +52,16 @@ async def test_what_the_services_do_not_have_is_said(address: str) -> None:
 
 async def test_worker_with_a_stream_is_told_where_to_connect(address: str) -> None:
     """Neither the stream nor the unary calls are served here, and each says where they are."""
-    with pytest.raises(HoldfastError, match=ELSEWHERE):  # by the first word to be sent, or by the first to be heard
+
+    async def attach() -> None:  # refused with the first word that is sent, or with the first that is heard
         session = await StreamWork(address).open(Introduction("w", frozenset({"brew"})))
         try:
             await session.next()
         finally:
             await session.close()
+
+    with pytest.raises(HoldfastError, match=ELSEWHERE):
+        await attach()
     async with open_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await rpc.CoordinatorInternalServiceStub(channel).FetchWork(pb.FetchWorkRequest(worker_id="w"))
