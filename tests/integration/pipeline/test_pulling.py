@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import limits
 from holdfast.backends.pipeline.pulling import Found, Puller
 from holdfast.backends.ports import Introduction
 from holdfast.errors import HoldfastError
@@ -113,3 +114,38 @@ async def test_normal_has_its_turns_wherever_its_tickets_are(
     usual = [queues["normal"][index].address for index in normal]
     assert [address in usual for address in taken] == ([False] * 4 + [True]) * 2
     assert {address for address in taken if address in usual} == set(usual)
+
+
+@pytest.mark.parametrize("is_there_first", [True, False], ids=["what is there", "what comes later"])
+async def test_room_for_more_than_a_queue_process_gives_at_a_time_is_filled(*, is_there_first: bool) -> None:
+    """Whoever is quick has room for thousands, and never asks for more than one answer may hold."""
+    wanted, queue, lines = 2 * limits.LEASES_PER_GRANT_MAX + 3, QueueHere("normal", 5_000), FailingLines()
+    tickets = [ticket(f"job-{number}", number) for number in range(wanted)]
+    found: list[str] = []
+    is_full = asyncio.Event()
+
+    async def start(some: Found) -> int:
+        found.extend(one.job_id for _, one in some)
+        if len(found) >= wanted:
+            is_full.set()
+        return len(some)
+
+    async def asks() -> int:
+        return int((await lines.ask(queue.address, "/queue/stats", kind=dict))["workers_waiting"])
+
+    await queue.start()
+    if is_there_first:
+        queue.role.shelve(tickets, 0)
+    puller = Puller(lines, Introduction("w-1", frozenset({"echo"}), slots=1), start)
+    puller.place([], [queue.address])
+    pulling = asyncio.create_task(puller.run())
+    puller.want(wanted)
+    if not is_there_first:
+        await happens(asks)
+        queue.role.shelve(tickets, 0)
+    await is_full.wait()
+    assert (sorted(found), lines.failures) == (sorted(one.job_id for one in tickets), 0)
+    puller.end()
+    await pulling
+    await queue.kill()
+    await lines.close()

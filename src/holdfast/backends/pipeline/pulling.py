@@ -12,6 +12,7 @@ Invariants:
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from holdfast import limits
 from holdfast.backends.pipeline.absence import Absence
 from holdfast.backends.pipeline.discarding import Discarding
 from holdfast.backends.pipeline.http import Lines
@@ -195,6 +196,7 @@ class Puller:
         return [one for part in parts for one in part]
 
     async def _ask_one(self, address: str, count: int) -> Found:
+        count = min(count, limits.LEASES_PER_GRANT_MAX)
         tickets = await self._take(address, count, 0)
         if tickets is None:
             return []
@@ -207,7 +209,7 @@ class Puller:
         try:
             tickets: list[Ticket] | None = []
             while tickets is not None and not tickets:
-                tickets = await self._take(address, max(1, self._room), _WAIT_MS)
+                tickets = await self._take(address, max(1, min(self._room, limits.LEASES_PER_GRANT_MAX)), _WAIT_MS)
             if tickets:
                 self._found[address] = tickets
         finally:
