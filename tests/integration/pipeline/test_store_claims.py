@@ -83,6 +83,17 @@ async def test_lost_ticket_is_claimed_again(store: PostgresStore) -> None:
     assert await claim(store) == []
 
 
+async def test_lost_ticket_is_claimed_again_before_what_came_later(store: PostgresStore, database: str) -> None:
+    """However many have come meanwhile and were never claimed: a ticket that is lost costs nobody its place."""
+    clock = TurnedClock(database)
+    first = await insert(store, ECHO)
+    await claim(store, visibility_ms=MINUTE)
+    later = [await insert(store, ECHO) for _ in range(9)]
+    clock.turn(2 * MINUTE)
+    assert [(await claim(store, count=1))[0].job_id for _ in range(10)] == [first, *later]
+    clock.close()
+
+
 async def test_delayed_job_is_not_visible(store: PostgresStore) -> None:
     """A job that is not due is neither claimed nor started, and its time is known."""
     (job_id,) = (await store.rows.insert([ECHO], [JobDraft(delay_ms=3_600_000)])).job_ids

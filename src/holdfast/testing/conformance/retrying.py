@@ -9,6 +9,8 @@ from holdfast.errors import FailedPreconditionError
 from holdfast.testing.conformance.workplace import Hand, Workplace
 
 AT_ONCE = Backoff(FIXED, 0, 0)
+#: So much may lie between the clocks of two processes of one backend: one that never goes back follows no correction.
+CLOCKS_MS = 1_000
 
 
 async def lose(place: Workplace, name: str) -> None:
@@ -71,7 +73,7 @@ class TestRetrying:
         await hand.failed(lease)
         job = await place.jobs.get(job_id)
         assert job.state == QUEUED
-        assert job.not_before_ms >= job.started_ms + wait_ms
+        assert job.not_before_ms >= job.started_ms + wait_ms - CLOCKS_MS
 
     async def test_job_waits_as_long_as_its_handler_asked(self, place: Workplace) -> None:
         """A wait named by the handler goes before the template's backoff."""
@@ -80,7 +82,7 @@ class TestRetrying:
         (lease,) = await hand.take()
         await hand.report(ReportRow(job_id, lease.token, FAILED, retry_after_ms=900_000))
         job = await place.jobs.get(job_id)
-        assert job.not_before_ms >= job.started_ms + 900_000
+        assert job.not_before_ms >= job.started_ms + 900_000 - CLOCKS_MS
 
     async def test_lost_worker_costs_no_attempt(self, place: Workplace) -> None:
         """A loss is no failure: a job that may fail only once is still granted again."""

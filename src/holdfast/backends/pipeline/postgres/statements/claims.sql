@@ -24,15 +24,25 @@ WITH RECURSIVE moment AS MATERIALIZED (
             AS f(queue, route, is_high)
         WHERE f.queue = l.queue AND f.route = l.route AND f.is_high = (l.priority > %(usual)b::bigint)
     ) AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = l.queue AND q.mode = 2)
+), lost AS MATERIALIZED (
+    -- They are behind everything that was never claimed, by the time from which they are visible, and first by their own.
+    SELECT j.id, j.visible_ms, j.number, j.priority, j.queue, j.route, greatest(j.created_ms, j.not_before_ms) AS due_ms
+    FROM holdfast.jobs j
+    WHERE j.state = 1 AND j.claimed_ms > 0 AND j.visible_ms <= (SELECT ms FROM moment)
+    ORDER BY j.visible_ms, j.number LIMIT 4 * %(count)b::bigint
 ), heads AS MATERIALIZED (
-    SELECT h.id FROM open_lanes l CROSS JOIN LATERAL (
-        SELECT j.id, j.visible_ms, j.number, greatest(j.created_ms, j.not_before_ms) AS due_ms FROM holdfast.jobs j
-        WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
-            AND j.visible_ms <= (SELECT ms FROM moment)
-        ORDER BY j.visible_ms, j.number LIMIT 4 * %(count)b::bigint
+    SELECT h.id FROM (
+        SELECT h.id, h.visible_ms, h.number, l.priority, h.due_ms FROM open_lanes l CROSS JOIN LATERAL (
+            SELECT j.id, j.visible_ms, j.number, greatest(j.created_ms, j.not_before_ms) AS due_ms FROM holdfast.jobs j
+            WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
+                AND j.visible_ms <= (SELECT ms FROM moment)
+            ORDER BY j.visible_ms, j.number LIMIT 4 * %(count)b::bigint
+        ) h
+        UNION
+        SELECT k.id, k.visible_ms, k.number, k.priority, k.due_ms FROM lost k JOIN open_lanes l USING (priority, queue, route)
     ) h
     -- Waiting counts as urgency, or what is less urgent would wait for as long as more of the rest comes than is run.
-    ORDER BY h.due_ms - l.priority * %(aging_ms)b::bigint, h.visible_ms, h.number LIMIT 4 * %(count)b::bigint
+    ORDER BY h.due_ms - h.priority * %(aging_ms)b::bigint, h.number LIMIT 4 * %(count)b::bigint
 ), chosen AS MATERIALIZED (
     -- In the order of the heads, one by one: no more rows are looked at and locked than are wanted.
     SELECT f.id FROM heads h CROSS JOIN LATERAL (
