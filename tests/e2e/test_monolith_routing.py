@@ -248,3 +248,18 @@ async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
             assert [lease.job_id for lease in (await session.next()).leases] == [job_id]
         finally:
             await session.close()
+
+
+async def test_worker_of_one_node_is_drained_through_all(nodes: NodeSet, jobs: RoutedJobs) -> None:
+    """Nodes that do not know a worker are no reason to say that it was not asked; if none does, that is said."""
+    name = f"w-{uuid4().hex}"
+    session = await StreamWork(nodes.addresses[1]).open(Introduction(name, frozenset({"brew"})))
+    try:
+        await session.next()
+        await jobs.drain_worker(name)
+        while not (await session.next()).is_drain_asked:
+            pass
+    finally:
+        await session.close()
+    with pytest.raises(NotFoundError, match="is connected"):
+        await jobs.drain_worker("nobody")

@@ -36,7 +36,7 @@ from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, Template
-from holdfast.errors import NotFoundError, UnavailableError, UnimplementedError
+from holdfast.errors import HoldfastError, NotFoundError, UnavailableError, UnimplementedError
 
 
 class RoutedJobs:
@@ -172,20 +172,21 @@ class RoutedJobs:
     async def drain_worker(self, worker_id: str) -> None:
         """Asks a worker to finish and end, through every node that knows it; one that hears it stops asking any."""
 
-        async def ask(node: Node) -> NotFoundError | UnavailableError | None:
+        async def ask(node: Node) -> list[HoldfastError]:
             try:
                 await node.jobs.drain_worker(worker_id)
             except (NotFoundError, UnavailableError) as error:
-                return error
-            return None
+                return [error]
+            return []
 
         answers = await self._nodes.all(ask)
-        if None in answers:
+        if [] in answers:
             return
-        silent = [n.address for n, answer in zip(self._nodes, answers, strict=True) if _is_silence(answer)]
+        refusals = [refusal for answer in answers for refusal in answer]
+        silent = [n.address for n, refusal in zip(self._nodes, refusals, strict=True) if _is_silence(refusal)]
         if silent:
             raise missing(silent)
-        raise next(answer for answer in answers if answer is not None)
+        raise refusals[0]
 
 
 class UnnamedJobs(RoutedJobs):
