@@ -21,8 +21,9 @@ class Memory:
 
     async def _opened(self) -> Serving:
         if not self._is_open:
-            self._is_open = True  # nothing is awaited on the way: whoever comes next finds it open
             self.serving.open_at_once()
+            # Nothing was awaited on the way, so nobody opens it twice; and other threads ask only what is open.
+            self._is_open = True
         return self.serving
 
     async def call(
