@@ -1,6 +1,7 @@
 """Health by service name, and reflection behind its flag."""
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -63,8 +64,8 @@ async def test_reflection_is_there_only_when_asked_for(start: Start) -> None:
     """With the flag reflection names every service; without it the method does not exist."""
     plain = await start(data="memory://")
     async with grpc.aio.insecure_channel(plain.address) as channel:
-        # The message goes with the call: one that is written after it may meet the refusal, of which gRPC makes INTERNAL.
-        ask = channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        # Its message goes with the call: of a refusal that meets one which is written after it, gRPC makes INTERNAL.
+        ask: Any = channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")  # type: ignore[call-arg]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await ask(b"")
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
