@@ -39,6 +39,7 @@ class Siege:
         self.target: str = self.gateway.ready()["grpc"]
         self._started = 0
         self.workers: list[Program] = []
+        self._names: dict[int, str] = {}
         for _ in range(WORKERS):
             self._new_worker()
         for worker in self.workers:
@@ -46,8 +47,9 @@ class Siege:
 
     def _new_worker(self) -> None:
         self._started += 1
-        arguments = ("--worker-id", f"w-{self._started}", "--slots", "4")
-        self.workers.append(self._fleet.start("worker", "--connect", self._url, *arguments))
+        name = f"w-{self._started}"
+        self.workers.append(self._fleet.start("worker", "--connect", self._url, "--worker-id", name, "--slots", "4"))
+        self._names[self.workers[-1].pid] = f"w:{name}"  # as its node is called
 
     def children(self, path: str) -> list[str]:
         """The names of the nodes below one of the root's, as a server knows them that is up to date."""
@@ -116,26 +118,30 @@ class Siege:
 
     def kill_worker_at_work(self, go_on: Callable[[], None]) -> None:
         """A worker that has jobs dies, and another one comes."""
-        eventually(lambda: any(self.held().values()), what="a job that runs")
-        self._kill_worker()
+        at_work = eventually(lambda: [self._living()[name] for name in self._holding()], what="a job that runs")
+        self._kill_worker(self._draw.choice(at_work))
         go_on()
 
     def kill_worker_that_bids(self, go_on: Callable[[], None]) -> None:
-        """A worker dies in the instant in which somebody takes a job."""
-        before = self.client.retry(self.client.get, f"{self._root}/held")[1]
-        eventually(
-            lambda: (
-                self.client.retry(self.client.get, f"{self._root}/held")[1].cversion != before.cversion
-                or any(self.held().values())
-            ),
-            what="a bid",
+        """A worker dies in the instant in which it takes a job."""
+        before = self.held()
+        took = eventually(
+            lambda: [name for name, count in self._holding().items() if count != before.get(name)], what="a bid"
         )
         pause(self._draw.uniform(0, 0.02))
-        self._kill_worker()
+        self._kill_worker(self._living()[self._draw.choice(took)])
         go_on()
 
-    def _kill_worker(self) -> None:
-        victim = self.workers.pop(self._draw.randrange(len(self.workers)))
+    def _living(self) -> dict[str, Program]:
+        """The workers by their names; what those before them held may still be there."""
+        return {self._names[worker.pid]: worker for worker in self.workers}
+
+    def _holding(self) -> dict[str, int]:
+        living = self._living()
+        return {name: count for name, count in self.held().items() if count and name in living}
+
+    def _kill_worker(self, victim: Program) -> None:
+        self.workers.remove(victim)
         os.kill(victim.pid, signal.SIGKILL)
         victim.wait()
         self._new_worker()
