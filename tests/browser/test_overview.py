@@ -107,9 +107,11 @@ def without_feed(route: Route) -> None:
     route.fulfill(response=answer, json=able)
 
 
-def test_a_backend_without_numbers_still_has_its_jobs(loaded: LoadedProgram, tmp_path: Path, page: Page) -> None:
+def test_a_backend_without_numbers_still_has_its_jobs(browser: Browser, loaded: LoadedProgram, tmp_path: Path) -> None:
     """Six services count nothing: the page says so, asks for nothing that is not there, and follows jobs by looking."""
-    with site_in(tmp_path, topology="microservices", program=loaded) as site:
+    # The page is closed before its server is: it would rightly complain of questions that nobody answers.
+    with site_in(tmp_path, topology="microservices", program=loaded) as site, watched(browser) as tab:
+        page = tab.page
         page.goto(site.url)
         health, link = page.get_by_label("Health"), page.locator("#link")
         expect(health).to_contain_text("The microservices backend has no administration")
@@ -129,6 +131,7 @@ def test_a_backend_without_numbers_still_has_its_jobs(loaded: LoadedProgram, tmp
         expect(page.locator(".heading .badge")).to_have_text("canceled")
         page.goto(f"{site.url}#/schedules")
         expect(page.get_by_label("Not here")).to_contain_text("The microservices backend has no schedules")
+        assert tab.troubles == []
 
 
 def test_whoever_comes_later_sees_what_was_before(site: Site, page: Page) -> None:
