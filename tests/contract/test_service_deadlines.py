@@ -77,6 +77,15 @@ async def test_calls_between_services_wait_one_second(watched: tuple[Clockwatche
     assert is_about(left_s, 1.0)
 
 
+async def test_services_wait_as_long_as_they_are_told(watched: tuple[Clockwatcher, grpc.aio.Channel]) -> None:
+    """Where disks are slow, `INTERNAL_TIMEOUT_MS` makes the deadline a longer one."""
+    watcher, channel = watched
+    owners = Owners(job=channel, queue=channel, result=channel, timeout_ms=20_000)
+    await refused(owners.queue.dequeue(pb.DequeueJobRequest()))
+    (left_s,) = watcher.left_s.values()
+    assert is_about(left_s, 20.0)
+
+
 async def test_fetch_waits_a_second_and_a_half(watched: tuple[Clockwatcher, grpc.aio.Channel]) -> None:
     """A worker's FetchWork brings a deadline of 1500 ms."""
     watcher, channel = watched

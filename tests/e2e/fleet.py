@@ -198,9 +198,12 @@ def kill_all(pids: list[int]) -> None:
 
 
 def clean_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests; HTTP takes any port that is free."""
+    """The environment without settings of whoever runs the tests; HTTP takes any port that is free.
+
+    No service is late for another: what stands still here is the machine, and it is waited for.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return {**kept, "HOLDFAST_HTTP_PORT": "0", **more}
+    return {**kept, "HOLDFAST_HTTP_PORT": "0", "INTERNAL_TIMEOUT_MS": "30000", **more}
 
 
 def stable_port() -> int:

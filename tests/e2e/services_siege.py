@@ -58,7 +58,9 @@ class Siege:
         self._draw = draw
         arguments = ("--data", str(data), "--heartbeat-ms", "200", "--worker-timeout-ms", "1500")
         port = str(stable_ports(5))
-        self.program: Program = fleet.start("up", "--topology", "microservices", "--port", port, *arguments)
+        self.program: Program = fleet.start(
+            *("up", "--topology", "microservices", "--port", port, *arguments), INTERNAL_TIMEOUT_MS="1000"
+        )
         self.target: str = self.program.ready()["grpc"]
         self.log = Log(fleet.folder / f"{len(fleet.programs) - 1}.log")
         self.kills: Counter[str] = Counter()

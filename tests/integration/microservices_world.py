@@ -29,7 +29,7 @@ from holdfast.services.job import JobService
 from holdfast.services.queue import QueueService
 from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
-from tests.unit.services.owner_server import DEADLINE_S, patient, served
+from tests.unit.services.owner_server import DEADLINE_MS, DEADLINE_S, patient, served
 
 WORKER = "w"
 
@@ -126,7 +126,8 @@ class World:
         self.faults = Faults()
         self.line = waiting
         self.jobs = ServiceJobs(
-            Owners(job=channels["job"], queue=channels["queue"], result=channels["result"]), clock.wall_ms
+            Owners(job=channels["job"], queue=channels["queue"], result=channels["result"], timeout_ms=DEADLINE_MS),
+            clock.wall_ms,
         )
         self.job: Any = rpc.JobInternalServiceStub(channels["job"])
         self.queue: Any = rpc.QueueInternalServiceStub(channels["queue"])

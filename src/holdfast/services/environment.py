@@ -103,6 +103,8 @@ class GatewayEnvironment(Environment, frozen=True, kw_only=True):
     job_address: Address = msgspec.field(name="JOB_SERVICE_ADDR")
     queue_address: Address = msgspec.field(name="QUEUE_SERVICE_ADDR")
     result_address: Address = msgspec.field(name="RESULT_SERVICE_ADDR")
+    #: How long an owner may take to answer; one whose disk is slow is better waited for than asked again.
+    internal_timeout_ms: Milliseconds = msgspec.field(default=limits.DEADLINE_MS_INTERNAL, name="INTERNAL_TIMEOUT_MS")
 
 
 class CoordinatorEnvironment(Environment, frozen=True, kw_only=True):
@@ -112,6 +114,8 @@ class CoordinatorEnvironment(Environment, frozen=True, kw_only=True):
     job_address: Address = msgspec.field(name="JOB_SERVICE_ADDR")
     queue_address: Address = msgspec.field(name="QUEUE_SERVICE_ADDR")
     result_address: Address = msgspec.field(name="RESULT_SERVICE_ADDR")
+    #: How long an owner may take to answer; one whose disk is slow is better waited for than asked again.
+    internal_timeout_ms: Milliseconds = msgspec.field(default=limits.DEADLINE_MS_INTERNAL, name="INTERNAL_TIMEOUT_MS")
     heartbeat_ms: Milliseconds = msgspec.field(default=limits.HEARTBEAT_MS, name="HEARTBEAT_INTERVAL_MS")
     worker_timeout_ms: Milliseconds = msgspec.field(default=limits.WORKER_TIMEOUT_MS, name="WORKER_TIMEOUT_MS")
 

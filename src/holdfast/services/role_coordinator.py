@@ -24,6 +24,7 @@ class CoordinatorRole:
             queue=open_channel(environment.queue_address),
             result=open_channel(environment.result_address),
             metadata=credential(environment.token),
+            timeout_ms=environment.internal_timeout_ms,
         )
         terms = Terms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
         self._coordinator = Coordinator(self._owners, terms, system_clock())

@@ -25,6 +25,7 @@ class Gateway:
             queue=open_channel(environment.queue_address),
             result=open_channel(environment.result_address),
             metadata=credential(environment.token),
+            timeout_ms=environment.internal_timeout_ms,
         )
         self.face = Face(Backend(ServiceJobs(self._owners), name="microservices"), settings, protection=protection)
 

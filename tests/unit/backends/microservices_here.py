@@ -20,7 +20,7 @@ from holdfast.services.queue import QueueService
 from holdfast.services.result import ResultService
 from holdfast.services.server import ServiceServer
 from tests.e2e.fleet import stable_port
-from tests.unit.services.owner_server import patient
+from tests.unit.services.owner_server import DEADLINE_MS, patient
 
 HOST = "127.0.0.1"
 
@@ -103,9 +103,9 @@ async def services_here(terms: Terms | None = None) -> AsyncIterator[ServicesHer
 async def _served(services: ServicesHere) -> AsyncIterator[ServicesHere]:
     for owner in (services.job, services.queue, services.result):
         await owner.start()
-    services.owners = Owners(**services.channels())
+    services.owners = Owners(**services.channels(), timeout_ms=DEADLINE_MS)
     channels = services.channels()
-    coordinator = Coordinator(Owners(**channels), services._terms, SystemClock())
+    coordinator = Coordinator(Owners(**channels, timeout_ms=DEADLINE_MS), services._terms, SystemClock())
     services.coordinator = Served(rpc.add_CoordinatorInternalServiceServicer_to_server, CoordinatorService(coordinator))
     await services.coordinator.start()
     running = asyncio.create_task(coordinator.run())

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.backends.microservices import coordinator_calls, owners
+from holdfast.backends.microservices import coordinator_calls
 from holdfast.client.refusals import error_of
 from holdfast.errors import HoldfastError
 from holdfast.gateway.grpc.decoding import TolerantServer
@@ -22,13 +22,13 @@ from tests.unit.test_layers import imports, is_within, sources
 
 #: Only a broken test ever waits this long.
 DEADLINE_S = 30.0
+DEADLINE_MS = 30_000
 
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """For the length of a block no call between services is late: what stands still is the machine."""
+    """For the length of a block no worker waits in vain for a coordinator: what stands still is the machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owners, "_DEADLINE_S", DEADLINE_S)
         patch.setattr(heartbeats, "_PATIENCE_S", DEADLINE_S)
         for name in ("_HEARTBEAT_S", "_FETCH_S", "_REPORT_S"):
             patch.setattr(coordinator_calls, name, DEADLINE_S)

@@ -28,7 +28,7 @@ ADDRESSES: dict[str, Any] = {
 }
 
 DEFAULTS = {
-    "gateway": GatewayEnvironment(port=50_051, log_level="INFO", **ADDRESSES),
+    "gateway": GatewayEnvironment(port=50_051, log_level="INFO", internal_timeout_ms=1_000, **ADDRESSES),
     "job": JobEnvironment(port=50_052, dedup_keys_max=10_000),
     "queue": QueueEnvironment(port=50_053),
     "coordinator": CoordinatorEnvironment(port=50_054, heartbeat_ms=1_000, worker_timeout_ms=4_000, **ADDRESSES),
@@ -51,6 +51,8 @@ WRONG = [
     ("coordinator", "HEARTBEAT_INTERVAL_MS", "9"),
     ("coordinator", "WORKER_TIMEOUT_MS", "4000ms"),
     ("coordinator", "WORKER_TIMEOUT_MS", "3600001"),
+    ("coordinator", "INTERNAL_TIMEOUT_MS", "9"),
+    ("gateway", "INTERNAL_TIMEOUT_MS", "1s"),
     ("coordinator", "JOB_SERVICE_ADDR", "job"),
     ("coordinator", "QUEUE_SERVICE_ADDR", "queue:0"),
     ("coordinator", "RESULT_SERVICE_ADDR", "result:65536"),

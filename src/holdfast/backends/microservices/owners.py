@@ -1,7 +1,8 @@
 """The three services that own jobs, what waits, and results, as gateway and coordinator call them.
 
-Every call has the deadline of internal calls. What a service refuses is raised as it says it. Who does not answer in
-time, or is not there, raises `UnavailableError`: whether the call took effect is then unknown.
+Every call has the deadline of internal calls, a second unless told otherwise. What a service refuses is raised as it
+says it. Who does not answer in time, or is not there, raises `UnavailableError`: whether the call took effect is then
+unknown.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,14 +28,14 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 Call = Callable[[Request], Awaitable[Response]]
 
-_DEADLINE_S = limits.DEADLINE_MS_INTERNAL / 1_000
-
 
 class JobOwner:
     """The owner of job records."""
 
-    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
-        stub, callable_of = rpc.JobInternalServiceStub(channel), _Callables("job", metadata)
+    def __init__(
+        self, channel: grpc.aio.Channel, metadata: Metadata = (), timeout_ms: int = limits.DEADLINE_MS_INTERNAL
+    ) -> None:
+        stub, callable_of = rpc.JobInternalServiceStub(channel), _Callables("job", metadata, timeout_ms)
         self.create: Call[pb.CreateJobRequest, pb.CreateJobResponse] = callable_of(stub.CreateJob)
         self.delete: Call[pb.DeleteJobIfStatusRequest, pb.DeleteJobIfStatusResponse] = callable_of(
             stub.DeleteJobIfStatus
@@ -52,8 +53,10 @@ class JobOwner:
 class QueueOwner:
     """The owner of what waits."""
 
-    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
-        stub, callable_of = rpc.QueueInternalServiceStub(channel), _Callables("queue", metadata)
+    def __init__(
+        self, channel: grpc.aio.Channel, metadata: Metadata = (), timeout_ms: int = limits.DEADLINE_MS_INTERNAL
+    ) -> None:
+        stub, callable_of = rpc.QueueInternalServiceStub(channel), _Callables("queue", metadata, timeout_ms)
         self.enqueue: Call[pb.EnqueueJobRequest, pb.EnqueueJobResponse] = callable_of(stub.EnqueueJob)
         self.dequeue: Call[pb.DequeueJobRequest, pb.DequeueJobResponse] = callable_of(stub.DequeueJob)
         self.remove: Call[pb.RemoveJobIfPresentRequest, pb.RemoveJobIfPresentResponse] = callable_of(
@@ -64,8 +67,10 @@ class QueueOwner:
 class ResultOwner:
     """The owner of envelopes."""
 
-    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
-        stub, callable_of = rpc.ResultInternalServiceStub(channel), _Callables("result", metadata)
+    def __init__(
+        self, channel: grpc.aio.Channel, metadata: Metadata = (), timeout_ms: int = limits.DEADLINE_MS_INTERNAL
+    ) -> None:
+        stub, callable_of = rpc.ResultInternalServiceStub(channel), _Callables("result", metadata, timeout_ms)
         self.store: Call[pb.StoreResultRequest, pb.StoreResultResponse] = callable_of(stub.StoreResult)
         self.envelope: Call[pb.GetResultRequest, pb.GetResultResponse] = callable_of(stub.GetResult)
 
@@ -74,12 +79,18 @@ class Owners:
     """All three, over one channel to each. `metadata` says who calls, where the services ask for that."""
 
     def __init__(
-        self, *, job: grpc.aio.Channel, queue: grpc.aio.Channel, result: grpc.aio.Channel, metadata: Metadata = ()
+        self,
+        *,
+        job: grpc.aio.Channel,
+        queue: grpc.aio.Channel,
+        result: grpc.aio.Channel,
+        metadata: Metadata = (),
+        timeout_ms: int = limits.DEADLINE_MS_INTERNAL,
     ) -> None:
         self._channels = (job, queue, result)
-        self.job = JobOwner(job, metadata)
-        self.queue = QueueOwner(queue, metadata)
-        self.result = ResultOwner(result, metadata)
+        self.job = JobOwner(job, metadata, timeout_ms)
+        self.queue = QueueOwner(queue, metadata, timeout_ms)
+        self.result = ResultOwner(result, metadata, timeout_ms)
 
     async def close(self) -> None:
         """Ends the channels; calls under way fail."""
@@ -90,14 +101,15 @@ class Owners:
 class _Callables:
     """Makes methods of a stub callable: with the deadline, with the metadata, with our errors."""
 
-    def __init__(self, service: str, metadata: Metadata) -> None:
+    def __init__(self, service: str, metadata: Metadata, timeout_ms: int) -> None:
         self._service = service
         self._metadata = metadata
+        self._timeout_s = timeout_ms / 1_000
 
     def __call__(self, method: Callable[..., Awaitable[Any]]) -> Call[Any, Any]:
         async def call(request: object) -> Any:  # noqa: ANN401 - the stubs carry no types; each use says its own
             try:
-                return await method(request, timeout=_DEADLINE_S, metadata=self._metadata)
+                return await method(request, timeout=self._timeout_s, metadata=self._metadata)
             except grpc.aio.AioRpcError as error:
                 raise self._explained(error) from error
 
