@@ -79,7 +79,7 @@ class Program:
         return line
 
     def _ready_line(self) -> dict[str, Any] | str:
-        for line in self.output.splitlines():
+        for line in self.output.split("\n")[:-1]:  # the last one may be half of a line
             record: dict[str, Any] = json.loads(line)
             if record.get("event") == "ready":
                 return record
@@ -113,9 +113,13 @@ class Program:
         return self._popen.poll() is None
 
     def children(self) -> list[int]:
-        """The pids of its direct children."""
-        paths = Path(f"/proc/{self.pid}/task").glob("*/children")
-        return [int(pid) for path in paths for pid in path.read_text().split()]
+        """The pids of its direct children; of one that has ended none, for its own pid may be another's by now."""
+        found: list[int] = []
+        if self.is_running():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends while it is looked at
+                for thread in Path(f"/proc/{self.pid}/task").iterdir():
+                    found += _children_of(thread)
+        return found
 
 
 class Fleet:
@@ -188,6 +192,14 @@ class Fleet:
             children = program.children()
             program.kill()
             kill_all(children)
+
+
+def _children_of(thread: Path) -> list[int]:
+    """Those that one thread has started; none if it has ended since it was seen."""
+    try:
+        return [int(pid) for pid in (thread / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def kill_all(pids: list[int]) -> None:
