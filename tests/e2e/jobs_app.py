@@ -156,7 +156,7 @@ def stubborn(assignment: Assignment) -> bytes:
 def parent(assignment: Assignment) -> bytes:
     """Starts a process of its own and waits for it."""
     with subprocess.Popen(["/bin/sleep", "3600"]) as child:
-        Path(assignment.payload.decode()).write_text(str(child.pid))
+        _tell(assignment, str(child.pid))
         child.wait()
     return b""
 
@@ -175,7 +175,7 @@ def clean_up(assignment: Assignment) -> bytes:
     try:
         hold(assignment)
     finally:
-        Path(assignment.payload.decode()).write_text("cleaned")
+        _tell(assignment, "cleaned")
     return b""
 
 
@@ -241,8 +241,13 @@ async def abad(_: Assignment) -> bytes:
 
 
 def _tell_pid(assignment: Assignment) -> Path:
+    return _tell(assignment, str(os.getpid()))
+
+
+def _tell(assignment: Assignment, text: str) -> Path:
+    """All of it at once: nobody finds a file that is still empty."""
     file = Path(assignment.payload.decode())
-    file.with_suffix(".new").write_text(str(os.getpid()))
+    file.with_suffix(".new").write_text(text)
     file.with_suffix(".new").rename(file)
     return file
 
