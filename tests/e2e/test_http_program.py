@@ -97,7 +97,7 @@ def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # n
         line.sendall(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
         if is_listening:
             assert line.recv(15) == b"HTTP/1.1 200 OK"
-        eventually(lambda: _unread_bytes(line) == 0, what="a server that has read the request")
+        eventually(lambda: _is_read(line), what="a server that has read the request")
         program.signal(signal.SIGTERM)
         said = b""
         while part := line.recv(65_536):
@@ -106,12 +106,23 @@ def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # n
     assert program.wait() == 0
 
 
-def _unread_bytes(line: socket.socket) -> int:
-    """How much of what was sent over a connection its other end has not read, as the system knows."""
-    ends = [f"0100007F:{port:04X}" for _, port in (line.getpeername(), line.getsockname())]
+def _is_read(line: socket.socket) -> bool:
+    """Whether all that was sent over a connection has come to its other end and was read there, as the system knows."""
+    ours, theirs = line.getsockname()[1], line.getpeername()[1]
+    unsent, _ = _queued_bytes(ours, theirs)
+    if unsent:  # on its way, and so not yet unread
+        return False
+    _, unread = _queued_bytes(theirs, ours)
+    return unread == 0
+
+
+def _queued_bytes(port: int, other: int) -> tuple[int, int]:
+    """What one end of a connection has sent and nobody has acknowledged, and what has come to it unread."""
+    ends = [f"0100007F:{number:04X}" for number in (port, other)]
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
     (queued,) = [row[4] for row in rows if row[1:3] == ends]
-    return int(queued.rpartition(":")[2], 16)
+    sent, _, come = queued.partition(":")
+    return int(sent, 16), int(come, 16)
 
 
 def test_jobs_over_http_survive_a_kill(fleet: Fleet) -> None:
