@@ -18,6 +18,7 @@ from tests.backends.ledger_here import LedgerHere  # noqa: E402
 from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E402
 from tests.backends.microservices import Microservices, ServiceSets  # noqa: E402
 from tests.backends.monolith import Monolith, NodeSets  # noqa: E402
+from tests.backends.patience import wait_for_everything  # noqa: E402
 from tests.backends.pipeline import Pipeline, PipelineSets  # noqa: E402
 from tests.backends.zookeeper import Bidders, ZooKeeperSets  # noqa: E402
 from tests.e2e.loaded import LoadedProgram, loaded_program  # noqa: E402
@@ -35,6 +36,12 @@ BACKENDS = (
     "pipeline",
     "zookeeper",
 )
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody here gives up on somebody who only stands still for a moment."""
+    wait_for_everything(monkeypatch)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

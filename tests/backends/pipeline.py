@@ -179,7 +179,7 @@ class Pipeline:
             await asyncio.to_thread(self._processes.empty)
 
     async def _connect(self) -> None:
-        self._store = await open_store(self._processes.url, pool_size=2, name="holdfast test")
+        self._store = await open_store(self._processes.url, pool_size=2, name="holdfast test", statement_ms=60_000)
         self._lines = Lines()
         config = WorkConfig(coordinator=self._processes.coordinator, lease_ms=self._terms.lease_ms)
         self._work = PipelineWork(self._store.runs, self._lines, config)
