@@ -2,8 +2,22 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.fleet import Fleet, Program, stable_port
+from tests.e2e.waiting import DEADLINE_S
 from tests.e2e.wire import Wire
+
+_DEADLINES = ("_SUBMIT_S", "_CANCEL_S", "_STATUS_S", "_RESULT_S", "_LIST_S")
+
+
+def wait_for_the_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in this process wait for a node that only stands still, and do not pass it over after a second.
+
+    One that is away is noticed at once all the same.
+    """
+    for name in _DEADLINES:
+        monkeypatch.setattr(f"holdfast.client.remote.{name}", DEADLINE_S)
 
 
 class NodeSet:

@@ -22,12 +22,18 @@ from holdfast.errors import NotFoundError
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.loaded import LoadedProgram
 from tests.e2e.loaded_fleet import loaded_fleet_in
-from tests.e2e.nodes import NodeSet
+from tests.e2e.nodes import NodeSet, wait_for_the_slow
 from tests.e2e.wire import Wire
 
 TEMPLATES = [Template("brew")]
 #: Made by `printf %s KEY | sha256sum | cut -c1-16` and `bc`, among three nodes.
 OWNERS = {"order-17": 2, "abc": 0, "größe": 0, "f47ac10b-58cc-4372-a567-0e02b2c3d479": 1}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that stands still for a moment is not passed over."""
+    wait_for_the_slow(monkeypatch)
 
 
 @pytest.fixture(scope="module")

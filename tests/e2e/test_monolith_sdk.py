@@ -14,7 +14,7 @@ from holdfast.errors import ExitCode, InvalidArgumentError, UnimplementedError
 from tests.e2e.fleet import Fleet
 from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.loaded_fleet import loaded_fleet_in
-from tests.e2e.nodes import NodeSet
+from tests.e2e.nodes import NodeSet, wait_for_the_slow
 from tests.e2e.waiting import eventually
 
 
@@ -22,6 +22,12 @@ from tests.e2e.waiting import eventually
 def fleet(loaded_fleet: Fleet) -> Fleet:
     """How the program is loaded is no part of these tests."""
     return loaded_fleet
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that stands still for a moment is not passed over."""
+    wait_for_the_slow(monkeypatch)
 
 
 @pytest.fixture(scope="module")

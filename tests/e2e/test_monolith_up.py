@@ -15,6 +15,7 @@ from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program, fleet_in
 from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.nodes import wait_for_the_slow
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire
 
@@ -32,6 +33,12 @@ def greet(name: str) -> str:
 def where() -> int:
     return os.getpid()
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that stands still for a moment is not passed over."""
+    wait_for_the_slow(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +70,7 @@ def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path, 
     assert [line.split()[0].rpartition("-")[0] for line in workers] == [f"node-{index}" for index in range(6)]
     assert all("0/1" in line for line in workers)
 
-    (victim,) = [line["pid"] for line in program.lines("role_ready") if line["role"] == "node-2"]
+    (victim,) = eventually(lambda: [line["pid"] for line in program.lines("role_ready") if line["role"] == "node-2"])
     os.kill(victim, signal.SIGKILL)
     eventually(lambda: [line["role"] for line in program.lines("role_ready")].count("node-2") == 2, what="another one")
     eventually(lambda: _status(wires[2], ids[2]), lambda status: status == public.DONE, what="its return")
