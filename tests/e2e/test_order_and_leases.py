@@ -11,6 +11,9 @@ from tests.e2e.fleet import Fleet
 from tests.e2e.history import checked, events_in, grants, of_kind
 from tests.e2e.waiting import eventually
 
+#: Nothing that waits in a worker is handed back, however slow the machine is: that is done from beat to beat.
+CALM = ("--heartbeat-ms", "60000", "--worker-timeout-ms", "120000", "--lease-ms", "600000")
+
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
@@ -20,7 +23,7 @@ def fleet(loaded_fleet: Fleet) -> Fleet:
 
 def test_jobs_start_in_the_order_of_their_submits(fleet: Fleet, tmp_path: Path) -> None:
     """With one slot the jobs are granted first come, first served, however many at a time."""
-    server, wire = fleet.server()
+    server, wire = fleet.server(*CALM)
     ids = [wire.new(ms=number % 3) for number in range(40)]
     fleet.worker(wire.target, "--slots", "1")
     for job_id in ids:
@@ -39,7 +42,7 @@ def test_canceled_queued_job_never_runs(fleet: Fleet, tmp_path: Path) -> None:
     for job_id in canceled:
         assert wire.cancel(job_id).current_status == public.CANCELED
     server.kill()
-    server, wire = fleet.server()
+    server, wire = fleet.server(*CALM)
     fleet.worker(wire.target)
     wanted = [wire.new() for _ in range(5)]
     for job_id in wanted:
