@@ -17,7 +17,8 @@ from holdfast import Holdfast
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
-from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, fleet_in, kill_all, stable_port
+from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, fleet_in, kill_all
+from tests.e2e.services_siege import stable_ports
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire, refusal
 
@@ -254,11 +255,12 @@ def test_app_that_is_not_there_ends_everything(fleet: Fleet) -> None:
 
 def test_port_that_is_taken_ends_everything(fleet: Fleet) -> None:
     """The services take five ports in a row, and the one that cannot be had is named."""
+    first = stable_ports(5)
     with socket.socket() as taken:
-        port = stable_port()
+        port = first + 2
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        program = fleet.start("up", "--topology", "microservices", "--port", str(port - 2))
+        program = fleet.start("up", "--topology", "microservices", "--port", str(first))
         assert program.wait() == ExitCode.UNREACHABLE
     assert f"cannot listen on 127.0.0.1:{port}" in program.log
     assert "the queue cannot start; what it said stands above" in program.log
