@@ -98,4 +98,4 @@ def test_damaged_snapshot_is_passed_over_and_said(fleet: Fleet, tmp_path: Path) 
     newest.write_bytes(damaged)
     server, wire = fleet.server(*SMALL)
     assert [job.SerializeToString() for job in wire.all_jobs()] == before
-    assert any("was passed over" in line["message"] for line in server.lines("recovery"))
+    eventually(lambda: any("was passed over" in line["message"] for line in server.lines("recovery")), what="a word")
