@@ -12,16 +12,17 @@ from holdfast.backends.pipeline.postgres.migrating import Migration, known_migra
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from tests.integration.pipeline.patience import open_patiently
 
 
 async def test_many_may_start_at_once(bare_database: str) -> None:
     """Several processes that find an empty database make its schema once, and agree on what it is called."""
-    stores = await asyncio.gather(*(open_store(bare_database, pool_size=2) for _ in range(5)))
+    stores = await asyncio.gather(*(open_patiently(bare_database, pool_size=2) for _ in range(5)))
     names = {await store.cluster_id() for store in stores}
     for store in stores:
         await store.close()
     assert len(names) == 1
-    async with await open_store(bare_database) as again:
+    async with await open_patiently(bare_database) as again:
         assert await again.cluster_id() in names
     with psycopg.connect(bare_database) as connection:
         rows = connection.execute("SELECT version, name FROM holdfast.migrations ORDER BY version").fetchall()

@@ -15,6 +15,8 @@ from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.integration.pipeline.cutting import Way
+from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.patience import HURRY_S, PATIENCE_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.store_work import ECHO, ended, insert, report, running, start
 from tests.postgres import QUICK, require_postgres
 
@@ -33,7 +35,7 @@ async def way(database: str, tmp_path: Path) -> AsyncIterator[Way]:
 @pytest.fixture
 async def far(way: Way) -> AsyncIterator[PostgresStore]:
     """A store at the end of that way."""
-    async with await open_store(way.url) as store:
+    async with await open_patiently(way.url) as store:
         yield store
 
 
@@ -89,6 +91,7 @@ async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: W
 async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
     """While nobody gets through everybody is told so; afterwards everything works at once."""
     job_id = await insert(far)
+    wait_for_connections(far, HURRY_S)
     await way.close()
     for ask in (far.queue_book.states, far.cluster_id, far.claims.next_visible_ms, far.places.all):
         with pytest.raises(UnavailableError):
@@ -97,6 +100,7 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
         await anext(far.rows.changes())
     await way.open()
     assert (await patiently(lambda: far.rows.get(job_id))).state == QUEUED
+    wait_for_connections(far, PATIENCE_S)
     await asyncio.gather(*(insert(far) for _ in range(20)))
     assert (await far.queue_book.states())[QUEUED] == 21
 
@@ -104,7 +108,7 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
 async def test_silent_database_does_not_hang_anybody(store: PostgresStore, way: Way) -> None:
     """A database that takes questions and gives no answers is cut off, and is back when it speaks again."""
     job_id = await insert(store)
-    async with await open_store(way.url, statement_ms=500) as far:
+    async with await patiently(lambda: open_store(way.url, statement_ms=500)) as far:
         way.is_silent = True
         with pytest.raises(UnavailableError):
             await far.rows.get(job_id)
@@ -138,7 +142,7 @@ async def test_deaf_listener_is_told(store: PostgresStore, database: str) -> Non
 async def test_long_statement_is_given_up(store: PostgresStore, database: str) -> None:
     """A statement that takes too long, here for a lock, ends as unavailable."""
     job_id = await insert(store)
-    async with await open_store(database, statement_ms=200) as quick:
+    async with await patiently(lambda: open_store(database, statement_ms=200)) as quick:
         with psycopg.connect(database) as connection:
             connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")
             with pytest.raises(UnavailableError):
@@ -147,24 +151,22 @@ async def test_long_statement_is_given_up(store: PostgresStore, database: str) -
     assert (await store.rows.cancel(job_id, "")).was_terminal is False
 
 
-async def is_refused(question: Awaitable[object]) -> bool:
-    """Whether the database cannot be asked now."""
-    try:
-        await question
-    except UnavailableError:
-        return True
-    return False
-
-
 async def test_exhausted_pool_is_unavailable(database: str) -> None:
     """Who finds every connection taken is told to try again."""
-    async with await open_store(database, pool_size=1, statement_ms=60_000) as store:
+
+    async def waiters() -> list[tuple[object, ...]]:
+        waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        return rows_of(database, waits)
+
+    async with await open_patiently(database, pool_size=1) as store:
         job_id = await insert(store)
         with psycopg.connect(database) as connection:
             connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")
             waiting = asyncio.create_task(store.rows.cancel(job_id, ""))
-            while not waiting.done() and not await is_refused(store.rows.get(job_id)):
-                pass
+            await happens(waiters)  # whoever has the only connection keeps it
+            wait_for_connections(store, 0.1)
+            with pytest.raises(UnavailableError):
+                await store.rows.get(job_id)
             assert not waiting.done()
         assert not (await waiting).was_terminal
 
@@ -191,6 +193,7 @@ async def test_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
                     await news.get()
                 server.crash()
             await asyncio.gather(*tasks)
+            wait_for_connections(store, PATIENCE_S)
             versions = await store.rows.versions(answered)
             assert set(versions) == set(answered)
             assert set(await store.rows.ended(finished)) == set(finished)
@@ -203,7 +206,7 @@ def test_uvloop_carries_it(database: str) -> None:
     """Rows, transactions and notices work over the loop that programs use."""
 
     async def main() -> None:
-        async with await open_store(database) as store:
+        async with await open_patiently(database) as store:
             changes = store.rows.changes()
             assert await anext(changes) == frozenset()
             job_id = await ended(store)
