@@ -2,12 +2,14 @@
 
 Invariants:
 - The holder hears everything once, in the order of `Directive`s; a failure ends the session for whatever it calls next.
-- A lease that nobody has extended in its time is revoked here, whether or not anybody can be reached.
+- A lease that nobody has extended in its time is revoked here, whether or not anybody can be reached. If its holder has
+  not heard of it by then, the room that it was given for is wanted still.
 - A task that ends with an error ends the session; a bug is one, too.
 """
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableErro
 from holdfast.logs import get_logger
 
 
-class KeptSession:
+class KeptSession(ABC):
     """The part of a session that does not depend on where leases come from."""
 
     #: Whom calls go to, as the log names it.
@@ -50,10 +52,17 @@ class KeptSession:
                 news, self._news = self._news, News()
                 directive = news.directive()
                 self._holding.deliver(lease.token for lease in directive.leases)
+                unheard = len(news.leases) - len(directive.leases)
+                if unheard and self._failure is None:
+                    await self.want(unheard)
                 return directive
             self._refuse_if_over()
             self._heard.clear()
             await self._heard.wait()
+
+    @abstractmethod
+    async def want(self, count: int) -> None:
+        """More room."""
 
     async def note(self, notes: Sequence[Note]) -> None:
         """Nobody takes them down here."""

@@ -197,6 +197,21 @@ async def test_lease_that_was_never_delivered_is_handed_back_unspent(services: S
     assert (job.state, job.losses) == (QUEUED, 0)
 
 
+async def test_lease_that_ran_out_unheard_leaves_its_room() -> None:
+    """Who did not hear of a lease in its time hears of the next one, for the room is wanted still."""
+    async with services_here(Terms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
+        session = await services.work().open(BREWER)
+        await session.next()
+        job_id = await submit(services, Template("brew", max_losses=100))
+        await session.want(1)
+        async with asyncio.timeout(PATIENCE_S):
+            while not (await services.jobs().get(job_id)).losses:  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0.01)
+        lease = (await until(session, lambda directive: directive.leases)).leases[0]
+        assert (lease.job_id, lease.attempt > 1) == (job_id, True)
+        await session.close()
+
+
 def test_reports_are_acknowledged_in_their_order() -> None:
     """A number stands for all reports up to it, so a later one waits for those before."""
     reports = Acknowledging()
