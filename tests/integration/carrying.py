@@ -1,9 +1,9 @@
 """Every way to a server, so that each test of a conversation runs over all of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -12,11 +12,15 @@ from holdfast.backends.ports import WorkApi
 from holdfast.client.carriers import Carrier, Response
 from holdfast.client.grpc_carrier import GrpcCarrier, explained
 from holdfast.client.remote import RemoteJobs
+from holdfast.client.retrying import Retrying
 from holdfast.client.socket_carrier import SocketCarrier
 from holdfast.client.socket_work import SocketWork
 from holdfast.client.work_stream import StreamWork
+from holdfast.errors import UnavailableError
 from holdfast.gateway.socket import SOCKET_NAME
 from holdfast.topology.ledger_server import LedgerServer
+
+T = TypeVar("T")
 
 CARRIERS = ("socket", "converse", "unary")
 CONVERSATIONS = ("socket", "converse")
@@ -43,6 +47,21 @@ class Patient:
 
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
         return await self._carrier.call(method, request, response, None)
+
+
+class Hearing(Retrying):
+    """Every call once, and once more whenever nobody heard the answer.
+
+    Of a refused stream whose refusal meets a message that is being written, gRPC makes a connection that was lost.
+    """
+
+    async def call(self, attempt_once: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:
+        while True:
+            try:
+                return await attempt_once()
+            except UnavailableError as error:
+                if not is_repeatable or error.reason != "CONNECTION_LOST":
+                    raise
 
 
 def socket_of(server: LedgerServer) -> Path:

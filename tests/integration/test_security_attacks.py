@@ -24,7 +24,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.topology.ledger_server import LedgerServer
-from tests.integration.carrying import Patient
+from tests.integration.carrying import Hearing, Patient
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, request
 
@@ -44,7 +44,7 @@ class Secured:
         return self.server.http_address
 
     def client(self, token: str = "") -> RemoteJobs:
-        return RemoteJobs(Patient(GrpcCarrier(self.server.address, Access(token=token or self.token))), Once())
+        return RemoteJobs(Patient(GrpcCarrier(self.server.address, Access(token=token or self.token))), Hearing())
 
     def look(self) -> None:
         """Notices now what it would notice within a second."""
@@ -126,8 +126,10 @@ async def test_strange_tokens_are_unknown_and_never_logged(secured: Secured) -> 
         target = f"GET /api/v1/stats?token={secured.token} HTTP/1.1"
         assert (await raw(secured.http, target, HOST)).status == 401
         for shown in ("x" * 7_000, secured.token[:-1], "secret-in-metadata"):
+            client = secured.client(shown)
             with pytest.raises(UnauthenticatedError):
-                await secured.client(shown).stats()
+                await client.stats()
+            await client.close()
     written = str(logs)
     assert not [token for token in (*strange, secured.token, "secret-in-metadata") if token[:20] in written]
 

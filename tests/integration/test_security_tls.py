@@ -13,14 +13,13 @@ from holdfast.backends.ports import Introduction
 from holdfast.client.access import access_of
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Once
 from holdfast.client.work_stream import StreamWork
 from holdfast.errors import FailedPreconditionError, HoldfastError
 from holdfast.gateway import tokens
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http import handshakes
 from holdfast.topology.ledger_server import LedgerServer
-from tests.integration.carrying import Patient
+from tests.integration.carrying import Hearing, Patient
 from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, connected, request
@@ -47,7 +46,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
 async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
     """Why a client is not answered; nothing if it is."""
     url = f"{scheme}://{server.address}{query}"
-    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Once())
+    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Hearing())
     try:
         await client.stats()
     except HoldfastError as error:
@@ -139,7 +138,7 @@ async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path
     query = f"?ca={papers.ours.path}&cert={papers.client[0]}&key={papers.client[1]}"
     assert "expected a token" in await reason_of(server, "holdfasts", query)
     url = f"holdfasts://{token}@{server.address}{query}"
-    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Once())
+    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Hearing())
     assert (await client.stats()).epoch == 1
     await client.close()
     session = await StreamWork(server.address, access_of(url)).open(
