@@ -28,7 +28,7 @@ from holdfast.gateway.socket import SocketServer
 from holdfast.proto import holdfast_pb2 as pb
 from tests.e2e.fleet import stable_port
 from tests.e2e.waiting import DEADLINE_S
-from tests.integration.carrying import CARRIERS, CONVERSATIONS, carrier_to, remote_to, socket_of
+from tests.integration.carrying import CARRIERS, CONVERSATIONS, Patient, carrier_to, remote_to, socket_of
 from tests.integration.conftest import Start
 
 EVERY_CARRIER = pytest.mark.parametrize("kind", CARRIERS)
@@ -235,7 +235,7 @@ async def test_body_that_is_no_message_is_refused(start: Start, kind: str) -> No
     with pytest.raises(InvalidArgumentError) as caught:
         await carrier.call("JobService/GetJob", cast("Message", Nonsense()), pb.Job, DEADLINE_S)
     assert caught.value.reason == "MESSAGE_MALFORMED"
-    assert (await RemoteJobs(carrier).stats()).epoch == 1
+    assert (await RemoteJobs(Patient(carrier)).stats()).epoch == 1
     await carrier.close()
 
 
@@ -270,7 +270,7 @@ async def test_call_that_is_given_up_leaves_nothing_behind(start: Start, kind: s
     """A canceled wait and one past its deadline end at the server too."""
     server = await start()
     carrier = await carrier_to(server, kind)
-    remote = RemoteJobs(carrier)
+    remote = RemoteJobs(Patient(carrier))
     job_id = await one(remote)
     waiting = asyncio.create_task(remote.settled(job_id))
     await one(remote)  # goes after it on the same connection, so that it has arrived
@@ -301,7 +301,7 @@ async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -
     """Waits and streams fail with UNAVAILABLE instead of hanging, and the server does not wait for them."""
     server = await start()
     carrier = await carrier_to(server, kind)
-    remote = RemoteJobs(carrier)
+    remote = RemoteJobs(Patient(carrier))
     job_id = await one(remote)
     call = carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, None)
     waiting = asyncio.create_task(call)
@@ -322,10 +322,10 @@ async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start
     """Who waits hears CONNECTION_LOST, and whoever calls later UNREACHABLE."""
     server = await start()
     carrier = await SocketCarrier.connect(socket_of(server))
-    job_id = await one(RemoteJobs(carrier))
+    job_id = await one(RemoteJobs(Patient(carrier)))
     request = pb.AwaitJobRequest(job_id=job_id)
     waiting = asyncio.create_task(carrier.call("JobService/AwaitJob", request, pb.Job, None))
-    await one(RemoteJobs(carrier))
+    await one(RemoteJobs(Patient(carrier)))
     for connection in list(server._socket._connections):
         connection.drop()
     with pytest.raises(UnavailableError) as lost:
