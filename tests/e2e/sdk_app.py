@@ -25,7 +25,8 @@ def pid() -> int:
 
 @app.job(max_losses=100)
 def gate(path: str) -> int:
-    """Runs until the file is there."""
+    """Says that it runs, and does so until the file is there."""
+    Path(f"{path}.begun").touch()
     while not Path(path).exists():
         current().raise_if_canceled()
         time.sleep(0.01)

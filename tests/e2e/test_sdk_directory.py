@@ -170,7 +170,7 @@ def test_running_job_outlives_the_server(processes: Processes, module: ModuleTyp
     server = processes.serve()
     worker = processes.start("work")
     job = module.gate.submit(str(tmp_path / "go"))
-    eventually(job.status, lambda state: state is State.RUNNING)
+    eventually((tmp_path / "go.begun").exists, what="a worker that has the lease")
     processes.kill(server)
     eventually(processes.server_pid, lambda pid: pid in {os.getpid(), worker.pid}, what="another server")
     (tmp_path / "go").touch()
@@ -337,7 +337,7 @@ def test_program_that_just_ends_leaves_things_in_order(processes: Processes) -> 
         f"import sys; sys.path.insert(0, {str(APP.parent)!r})\n"
         "from sdk_app import app, gate\n"
         "worker = app.worker(slots=2).start()\n"
-        f"job = gate.submit({str(processes.directory / 'never')!r})\n"
+        f"job = gate.submit({str(processes.directory.with_name('never'))!r})\n"
         "next(view for view in job.events() if view.state.name == 'RUNNING')\n"
         "print(job.id)\n"
     )
