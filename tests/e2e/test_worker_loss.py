@@ -11,7 +11,7 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program, clean_environment, stable_port
 from tests.e2e.history import checked, events_in, grants, refused_reports, revocations
 from tests.e2e.waiting import eventually, pause
-from tests.e2e.wire import Wire
+from tests.e2e.wire import TERMINAL, Wire
 
 TEN_MINUTES = "600000"
 
@@ -22,9 +22,9 @@ def fleet(loaded_fleet: Fleet) -> Fleet:
     return loaded_fleet
 
 
-def frozen_worker(fleet: Fleet, root: Path, wire: Wire, worker_id: str, work_ms: int) -> Program:
-    """A worker of the frozen contract that has fetched its job."""
-    command = [sys.executable, "-m", "tests.e2e.frozen_worker", wire.target, worker_id, str(work_ms)]
+def frozen_worker(fleet: Fleet, root: Path, wire: Wire, worker_id: str, file: Path) -> Program:
+    """A worker of the frozen contract that has fetched its job, and works until the file is there."""
+    command = [sys.executable, "-m", "tests.e2e.frozen_worker", wire.target, worker_id, str(file)]
     with (fleet.folder / "adopted.out").open("wb") as out:
         popen = subprocess.Popen(command, cwd=root, env=clean_environment({}), stdout=out)
     worker = fleet.adopt(popen)
@@ -52,7 +52,7 @@ def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
     """A worker stopped past its lease is refused when it reports, and the journal says so."""
     server, wire = fleet.server("--lease-ms", "300")
     job_id = wire.new()
-    stalled = frozen_worker(fleet, root, wire, "stalled", 3_000)
+    stalled = frozen_worker(fleet, root, wire, "stalled", tmp_path / "go")
     stalled.signal(signal.SIGSTOP)
     wire.wait_for(job_id, public.QUEUED)
 
@@ -61,6 +61,7 @@ def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
         return work.assigned and wire.report("heir", job_id, token=work.token, output_bytes=b"in time")
 
     eventually(is_reported_in_time, what="somebody who is quicker than a lease")
+    (tmp_path / "go").touch()
     stalled.signal(signal.SIGCONT)
     assert stalled.wait() == 0
     assert stalled.output.split() == [job_id, "False"]
@@ -72,13 +73,21 @@ def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
     assert checked(tmp_path / "data").unfinished == []
 
 
+def lost_by(worker: Program, wire: Wire) -> str:
+    """A job that a worker has lost, because it stands still now; one that was over before is followed by another."""
+    while True:
+        job_id = wire.running(ms=1_000)
+        worker.signal(signal.SIGSTOP)
+        if wire.wait_for(job_id, public.QUEUED, *TERMINAL).status == public.QUEUED:
+            return job_id
+        worker.signal(signal.SIGCONT)
+
+
 def test_stopped_worker_that_comes_back_does_no_harm_and_works_on(fleet: Fleet, tmp_path: Path) -> None:
     """A streaming worker stopped past its lease leaves one result per job, and is not deaf afterwards."""
     server, wire = fleet.server("--lease-ms", "500", "--heartbeat-ms", "100", "--worker-timeout-ms", "400")
     stalled = fleet.worker(wire.target, "--slots", "1", "--worker-id", "stalled")
-    job_id = wire.running(ms=1_000)
-    stalled.signal(signal.SIGSTOP)
-    wire.wait_for(job_id, public.QUEUED)
+    job_id = lost_by(stalled, wire)
     heir = fleet.worker(wire.target, "--slots", "1", "--worker-id", "heir")
     wire.wait_for(job_id)
     stalled.signal(signal.SIGCONT)
@@ -96,10 +105,9 @@ def test_worker_that_outlives_a_restart_keeps_its_lease(fleet: Fleet, tmp_path: 
     """A job goes on under its first lease while the server is away, whether it was killed or stopped."""
     port = stable_port()
     server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)
-    worker = fleet.worker(wire.target, "--slots", "2")
-    ids = [wire.new(ms=2_500), wire.new(ms=600_000)]
-    for job_id in ids:
-        wire.wait_for(job_id, public.RUNNING)
+    worker = fleet.worker(wire.target, "--slots", "3")
+    ids = [wire.new(ms=2_500), wire.new(ms=600_000), wire.new()]
+    wire.wait_for(ids[2], public.DONE)  # the worker had that one, so it has those before it too
     server.signal(ending)
     server.wait()
     server, _ = fleet.server("--lease-ms", TEN_MINUTES, port=port)
