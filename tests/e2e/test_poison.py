@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.app_jobs import app_worker, one, submit
+from tests.e2e.app_jobs import APP, ROOT, app_worker, one, submit
 from tests.e2e.fleet import Fleet
 from tests.e2e.history import checked
 from tests.e2e.waiting import pause
@@ -48,8 +48,8 @@ def test_poison_in_processes_is_contained(fleet: Fleet, tmp_path: Path, isolatio
     assert {wire.wait_for(job_id).status for job_id in healthy} == {public.DONE}
     reasons = {name: wire.wait_for(job_id).failure_reason for name, job_id in ids.items()}
     assert reasons == POISON
-    assert len(worker.lines("child_died")) == 6
     assert worker.stop() == 0
+    assert len(worker.lines("child_died")) == 6  # all of its log is there now
     server.stop()
     jobs = checked(tmp_path / "data").jobs
     # Not how often it was given out: what waits in a slow worker for long is handed back.
@@ -63,7 +63,8 @@ def test_poison_in_a_thread_costs_the_worker_and_no_other_job(fleet: Fleet, tmp_
     poison = one(wire, "thread.segfault")
     healthy = submit(wire, "thread.echo", count=10)
     while wire.status(poison).status != public.FAILED:
-        worker = app_worker(fleet, wire, "-c", "4")
+        # Not waited for until it is ready: it may be gone before anybody looks.
+        worker = fleet.start("worker", "--connect", wire.target, "-A", APP, "-c", "4", PYTHONPATH=ROOT)
         while worker.is_running() and wire.status(poison).status != public.FAILED:
             pause()
     app_worker(fleet, wire)
