@@ -7,6 +7,7 @@ import pytest
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING, TERMINAL
 from holdfast.errors import AbortedError, HoldfastError
+from holdfast.limits import LOSSES_MAX
 from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Capability, needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace
 
@@ -24,18 +25,19 @@ class TestLeasing:
     @needs(lease_ms=SHORT_LEASE_MS)
     async def test_job_of_a_silent_worker_goes_to_another(self, place: Workplace) -> None:
         """When a lease runs out, the job is granted again, under a larger token, as another attempt."""
-        job_id = await place.submit()
+        job_id = await place.submit(max_losses=LOSSES_MAX)
         (before,) = await (await place.worker("silent")).take()
         (after,) = await (await place.worker("other")).take()
-        assert (after.job_id, after.attempt) == (job_id, 2)
+        # On a slow machine leases may run out before anybody has heard of them, and the last one as well.
+        assert (after.job_id, after.attempt > before.attempt) == (job_id, True)
         assert after.token > before.token
-        job = await place.jobs.get(job_id)  # on a slow machine that lease ran out as well
+        job = await place.jobs.get(job_id)
         assert job.losses == job.attempts - (job.state == RUNNING) >= 1
 
     @needs(lease_ms=SHORT_LEASE_MS)
     async def test_holder_hears_that_its_lease_ran_out(self, place: Workplace) -> None:
         """A worker that is still connected is told which lease it has lost."""
-        await place.submit()
+        await place.submit(max_losses=LOSSES_MAX)
         hand = await place.worker()
         (lease,) = await hand.take()
         await hand.until(lambda: lease.token in hand.revoked)
@@ -43,7 +45,7 @@ class TestLeasing:
     @needs(lease_ms=SHORT_LEASE_MS)
     async def test_late_report_changes_nothing(self, place: Workplace) -> None:
         """The old holder's report is acknowledged and ignored; the new holder's counts."""
-        job_id = await place.submit(max_losses=100)
+        job_id = await place.submit(max_losses=LOSSES_MAX)
         old, new = await place.worker("old"), await place.worker("new")
         (before,) = await old.take()
         (after,) = await new.take()
@@ -75,9 +77,9 @@ class TestLeasing:
         job_id = await place.submit()
         hand = await place.worker()
         await hand.take()
-        await place.harness.advance(9 * SECOND_MS)
+        await place.harness.advance(8 * SECOND_MS)  # and as much more as the machine takes meanwhile
         assert (await place.jobs.get(job_id)).state == RUNNING
-        await place.harness.advance(2 * SECOND_MS)
+        await place.harness.advance(3 * SECOND_MS)
         assert (await place.jobs.get(job_id)).state == QUEUED
 
     async def test_report_under_a_token_that_never_was_changes_nothing(self, place: Workplace) -> None:

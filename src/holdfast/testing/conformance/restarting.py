@@ -3,6 +3,7 @@
 from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.core.model import Extra, QueueMode
+from holdfast.limits import LOSSES_MAX
 from holdfast.testing.conformance.feeding import reader
 from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Capability, needs
 from holdfast.testing.conformance.workplace import Workplace
@@ -54,7 +55,7 @@ class TestRestarting:
     @needs(Capability.RESTART, lease_ms=SHORT_LEASE_MS)
     async def test_lease_of_a_worker_that_does_not_come_back_runs_out(self, place: Workplace) -> None:
         """Its job goes to another, under a larger token."""
-        job_id = await place.submit()
+        job_id = await place.submit(max_losses=LOSSES_MAX)
         (before,) = await (await place.worker("gone")).take()
         await place.harness.restart()
         (after,) = await (await place.worker("other")).take()
