@@ -10,7 +10,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Note
 from holdfast.errors import NotFoundError
 from holdfast.testing.conformance.harness import Capability, needs
-from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, accepted, soon
+from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, accepted, eventually, soon
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -162,8 +162,7 @@ class TestReading:
         hand = await place.worker()
         (lease,) = await hand.take()
         await hand.session.note([Note(job_id, lease.token, 250, "a quarter")])
-        await hand.report(ReportRow(job_id, lease.token + 1_000_000, DONE))  # refused, and answered after the note
-        job = await place.jobs.get(job_id)
+        job = await eventually(lambda: place.jobs.get(job_id), lambda job: job.progress)
         assert job.progress is not None
         assert (job.progress.permille, job.progress.message) == (250, "a quarter")
         await hand.done(lease)
