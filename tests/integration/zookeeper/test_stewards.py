@@ -129,9 +129,9 @@ class TestRipening:
         """Whoever is next in the line of stewards does it."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
-        (job_id,) = accepted(await jobs.submit([JOB], [JobDraft(delay_ms=400)]))
         hand = await bidding.worker("w")
         await hand.session.want(1)
+        (job_id,) = accepted(await jobs.submit([JOB], [JobDraft(delay_ms=400)]))
         await connection.close()
         (lease,) = await hand.leases()
         job = await jobs.get(job_id)
