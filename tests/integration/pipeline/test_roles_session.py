@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from holdfast.backends.pipeline.messages import Push
-from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
+from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.pipeline.session import PipelineSession
 from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.core.commands import ReportRow
@@ -15,6 +15,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.patience import HURRY_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
 from tests.integration.pipeline.test_roles_queue import ticket
 from tests.postgres import QUICK, require_postgres
@@ -35,7 +36,7 @@ def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePo
 @pytest.fixture
 async def own_store(own_postgres: PrivatePostgres) -> AsyncIterator[PostgresStore]:
     """A store over it."""
-    async with await open_store(own_postgres.url()) as store:
+    async with await open_patiently(own_postgres.url()) as store:
         yield store
 
 
@@ -187,6 +188,7 @@ async def test_database_that_goes_and_comes_back_costs_no_job(
         ran.go.clear()
         job_ids = await here.submit(10)
         await happens(lambda: _value(len(ran.job_ids)), lambda count: count == 3)
+        wait_for_connections(own_store, HURRY_S)
         await asyncio.to_thread(own_postgres.crash)
         ran.go.set()
         await here.lines.ask(here.coordinator_address, "/coordinator/stats")
@@ -201,8 +203,10 @@ async def test_leases_are_given_up_by_the_own_clock(own_postgres: PrivatePostgre
         session = await here.work(lease_ms=400).open(Introduction("w-own", ECHO))
         await session.next()
         await session.want(1)
+        listening = asyncio.create_task(leased(session, 1))  # who hears of a lease after its end hears nothing of it
         await shelve(here, await here.submit())
-        (lease,) = await leased(session, 1)
+        (lease,) = await listening
+        wait_for_connections(own_store, HURRY_S)
         await asyncio.to_thread(own_postgres.stop)
         await session.extend()
         assert (await told(session, "revoked")).revoked == [lease.token]
