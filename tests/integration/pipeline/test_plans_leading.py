@@ -8,12 +8,13 @@ import pytest
 
 from holdfast.backends.pipeline.leading import TAKEOVER_MS, CronLeader, terms
 from holdfast.backends.pipeline.postgres.connections import Connection
-from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
+from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.pipeline.store import Leadership
 from holdfast.core.model import ScheduleSpec, Template
 from holdfast.errors import FailedPreconditionError
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.patience import HURRY_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.turned_clock import DAY, MINUTE, SECOND, Clockwork, TurnedClock
 
 SPEC = ScheduleSpec("s", Template("work"), every_ms=SECOND)
@@ -130,15 +131,18 @@ async def test_frozen_leader_is_replaced_and_finds_out(store: PostgresStore) -> 
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
 
 
-async def test_leader_survives_an_outage_of_the_database(database: str, postgres: PrivatePostgres) -> None:
+async def test_leader_survives_an_outage_of_the_database(
+    store: PostgresStore, database: str, postgres: PrivatePostgres
+) -> None:
     """While nobody can connect nothing fires; afterwards what was due comes, each tick once."""
     name = database.rpartition("/")[2].partition("?")[0]
     async with (
-        await open_store(database) as store,
+        await open_patiently(database) as its_store,
         await psycopg.AsyncConnection.connect(postgres.url("postgres"), autocommit=True) as other,
     ):
+        wait_for_connections(its_store, HURRY_S)
         await store.plans.set(SPEC)
-        leader = CronLeader(store.plans, "a", interval_s=0.05, lease_ms=300)
+        leader = CronLeader(its_store.plans, "a", interval_s=0.05, lease_ms=300)
         leader.start()
         await _ticks(store, 1)
         await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
@@ -169,7 +173,7 @@ async def test_leader_goes_by_the_clock_of_the_database(clockwork: Clockwork) ->
 
 async def test_stores_over_one_database_share_everything(store: PostgresStore, database: str) -> None:
     """What one scheduler sets, the leader in another one fires."""
-    async with await open_store(database) as second:
+    async with await open_patiently(database) as second:
         leader = CronLeader(second.plans, "a", interval_s=0.05, lease_ms=3_000)
         leader.start()
         await happens(now(lambda: leader.is_leading))
