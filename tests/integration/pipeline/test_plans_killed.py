@@ -25,7 +25,7 @@ from holdfast.backends.pipeline.leading import CronLeader
 from holdfast.backends.pipeline.postgres.database import open_store
 
 async def main():
-    async with await open_store(sys.argv[1]) as store:
+    async with await open_store(sys.argv[1], name=sys.argv[2]) as store:
         CronLeader(store.plans, sys.argv[2], interval_s=0.05, lease_ms=400).start()
         await asyncio.to_thread(sys.stdin.read)
 
@@ -77,12 +77,20 @@ class Leaders:
         process.kill()
         process.communicate()
 
+    def connections(self) -> int:
+        """How many the database still has of them: a commit that was sent may take effect after its sender is gone."""
+        statement = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'leader%'"
+        return len(self._looking.execute(statement).fetchall())
+
     def close(self) -> None:
-        """None of them stays."""
+        """None of them stays, and nothing that they have begun."""
+        if self._looking.closed:
+            return
         for name in list(self.running):
             with contextlib.suppress(ProcessLookupError):
                 self.running[name].send_signal(signal.SIGCONT)
             self.kill(name)
+        eventually(self.connections, lambda count: count == 0)
         self._looking.close()
 
 
