@@ -27,7 +27,8 @@ def ticket(job_id: str, number: int = 0, **fields: str | int) -> Ticket:
 class Door:
     """One queue process and lines to it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, server: RoleServer, address: str) -> None:
+        self.server = server
         self.address = address
         self.lines = PatientLines()
 
@@ -52,7 +53,7 @@ async def queue_process(lane_max: int = 100) -> AsyncIterator[Door]:
     """A queue process for the length of a block."""
     role = QueueRole(QueueConfig(kind="high", index=1, lane_max=lane_max))
     server = RoleServer(role.routes(), role.vitals())
-    door = Door(await server.start("127.0.0.1", 0))
+    door = Door(server, await server.start("127.0.0.1", 0))
     try:
         yield door
     finally:
@@ -212,7 +213,8 @@ async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
     async with queue_process() as door:
         waiting = asyncio.create_task(door.take(wait_ms=20_000))
         await door.until_waiting(1)
-    assert await waiting == []
+        await door.server.stop()
+        assert await waiting == []
 
 
 @pytest.mark.parametrize(
