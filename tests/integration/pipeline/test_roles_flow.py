@@ -194,6 +194,7 @@ async def test_watchers_tell_what_they_did(store: PostgresStore) -> None:
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
         watcher = here.add_watcher()
         await here.ended(await here.submit(3))
+        await happens(lambda: _value(watcher.tally.view()["delivered"] >= 3))
         server = RoleServer(watcher.routes(), watcher.vitals())
         address = await server.start("127.0.0.1", 0)
         for path in ("/watcher/stats", "/stats"):

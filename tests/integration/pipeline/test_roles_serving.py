@@ -16,6 +16,7 @@ from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.pipeline.serving import MSGPACK_TYPE, RoleServer
 from holdfast.pipeline.vitals import Vitals, post
 from tests.integration.http_client import ask
+from tests.integration.pipeline.patience import PATIENCE_S, PatientLines
 
 
 class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,9 +62,9 @@ class Parrot:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Parrot, str, Lines]]:
+async def served(lines: Lines | None = None) -> AsyncIterator[tuple[Parrot, str, Lines]]:
     """A role, its address, and lines to it."""
-    parrot, lines = Parrot(), Lines()
+    parrot, lines = Parrot(), lines or PatientLines()
     server = parrot.server()
     address = await server.start("127.0.0.1", 0)
     try:
@@ -109,8 +110,8 @@ async def test_a_bug_is_told_to_nobody() -> None:
 
 async def test_not_delivered_is_told_from_not_answered() -> None:
     """Where nobody listens, nothing was heard; a deadline or a broken connection says less."""
-    async with served() as (parrot, address, lines):
-        await lines.ask(address, "/say", Word())  # there is a connection from now on
+    async with served(Lines()) as (parrot, address, lines):
+        await lines.ask(address, "/say", Word(), deadline_s=PATIENCE_S)  # there is a connection from now on
         while not parrot.asleep.is_set():  # the deadline may be over before anything is sent
             with pytest.raises(UnavailableError) as silent:
                 await lines.ask(address, "/sleep", Word(), deadline_s=0.5)
