@@ -72,6 +72,8 @@ def test_nothing_that_was_acknowledged_is_lost_by_any_fault(fleet: Fleet, ensemb
         check(siege, clients, stories, {(job.job_type, job.job_id): job.status for job in wire.all_jobs()})
     finally:
         siege.end()
+    for worker in siege.workers:
+        worker.ready()  # the last one may have come a moment ago, and not listen for TERM yet
     assert [worker.stop() for worker in siege.workers] == [0] * len(siege.workers)
     assert siege.gateway.stop() == 0
     assert [line for program in fleet.programs for line in program.lines("bug")] == []

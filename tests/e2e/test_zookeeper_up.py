@@ -192,7 +192,7 @@ def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Flee
         old = up.pids()[role]
         os.kill(old[0], signal.SIGKILL)
         eventually(lambda role=role, old=old: set(up.pids().get(role, [])) - set(old))  # type: ignore[misc]
-        job_id = eventually(lambda: _submitted(up.wire), what="a gateway")
+        job_id = eventually(lambda role=role: _submitted(up.wire, role), what="a gateway")  # type: ignore[misc]
         assert up.wire.wait_for(job_id).status == public.DONE
     pids = [pid for role in up.pids().values() for pid in role]
     assert up.program.stop() == 0
@@ -210,9 +210,9 @@ def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Flee
         kill_all(left)
 
 
-def _submitted(wire: Wire) -> str:
+def _submitted(wire: Wire, key: str) -> str:
     try:
-        return wire.new(key="until-it-is-there")
+        return wire.new(key=key)
     except Exception:  # noqa: BLE001 - the next gateway is not there yet
         return ""
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
 from tests.e2e.fleet import Fleet, Program, stable_port
@@ -158,11 +159,17 @@ class Siege:
         waiting = [
             f"{lane}/{bucket}/{name}"
             for lane in self.children("waiting")
-            for bucket in self.children(f"waiting/{lane}")
-            for name in self.children(f"waiting/{lane}/{bucket}")
+            for bucket in self._children_if_any(f"waiting/{lane}")
+            for name in self._children_if_any(f"waiting/{lane}/{bucket}")
         ]
-        delayed = [name for minute in self.children("delayed") for name in self.children(f"delayed/{minute}")]
+        delayed = [name for minute in self.children("delayed") for name in self._children_if_any(f"delayed/{minute}")]
         return {"waiting": waiting, "delayed": delayed, "held": [name for name, jobs in self.held().items() if jobs]}
+
+    def _children_if_any(self, path: str) -> list[str]:
+        """None of a node that was empty, and was dropped since it was seen."""
+        with contextlib.suppress(NoNodeError):
+            return self.children(path)
+        return []
 
     def nodes_of(self, job_id: str) -> set[str]:
         """The names below a job's record."""
