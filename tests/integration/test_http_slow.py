@@ -57,10 +57,12 @@ _POST = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applica
 )
 async def test_request_that_does_not_arrive_is_cut_off(impatient: Impatient, begun: bytes) -> None:
     """Nothing, half a head or half a body: in the end the connection is closed."""
+    said = b""
     with impatient.hurrying():
         async with connected(impatient.address) as line:
             line.writer.write(begun)
-            said = await line.end()
+            with contextlib.suppress(ConnectionError):  # it may have been closed for its silence before this was said
+                said = await line.end()
     assert not said or said.startswith(b"HTTP/1.1 408 ")
     assert (await get(impatient.address, "/livez")).status == 200
 
