@@ -12,19 +12,13 @@ import grpc
 import pytest
 
 from scripts import healthcheck
+from tests.e2e.fleet import stable_port
 
 
 @pytest.fixture
 def tcp_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-@pytest.fixture
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def grpc_port() -> Iterator[int]:
 
 
 def arguments(mode: str, port: int) -> list[str]:
-    return ["--mode", mode, "--target", f"127.0.0.1:{port}", "--timeout-ms", "2000", "--service", "job"]
+    return ["--mode", mode, "--target", f"127.0.0.1:{port}", "--timeout-ms", "60000", "--service", "job"]
 
 
 def test_open_port_is_healthy(tcp_port: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,9 +42,9 @@ def test_open_port_is_healthy(tcp_port: int, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("mode", ["tcp", "worker"])
-def test_closed_port_is_unhealthy(closed_port: int, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_closed_port_is_unhealthy(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
     """In either mode a port where nobody listens exits non-zero and says why."""
-    short = [*arguments(mode, closed_port), "--timeout-ms", "200"]
+    short = [*arguments(mode, stable_port()), "--timeout-ms", "200"]
     assert healthcheck.main(short) == 1
     line = json.loads(capsys.readouterr().out)
     assert line["event"] == "unhealthy"
