@@ -97,7 +97,12 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path, child: subprocess.Popen
 def test_started_processes_do_not_inherit_the_lock(tmp_path: Path) -> None:
     """A child that outlives its parent's journal does not keep the directory locked."""
     journal = open_on(tmp_path / "j")
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as process:
+    program = "print('begun', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
+    ) as process:
+        # Until its program has begun, a child has everything that its parent has.
+        assert _line(process) == b"begun\n"
         journal.close()
         open_on(tmp_path / "j").close()
         process.kill()
