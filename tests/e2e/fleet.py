@@ -79,11 +79,12 @@ class Program:
         return line
 
     def _ready_line(self) -> dict[str, Any] | str:
+        has_ended = self._popen.poll() is not None  # looked at first: it may get ready and end at once
         for line in self.output.split("\n")[:-1]:  # the last one may be half of a line
             record: dict[str, Any] = json.loads(line)
             if record.get("event") == "ready":
                 return record
-        return f"exit status {self._popen.returncode}" if self._popen.poll() is not None else ""
+        return f"exit status {self._popen.returncode}" if has_ended else ""
 
     def wait_or_ready(self) -> bool:
         """Whether it got ready; False if it ended instead."""

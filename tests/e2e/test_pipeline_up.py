@@ -14,7 +14,6 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import ExitCode
-from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.contract_load import Client
 from tests.e2e.fleet import Fleet, Program, fleet_in
@@ -187,8 +186,7 @@ def test_jobs_of_an_app_and_of_the_frozen_contract_run(up: Up) -> None:
     with Holdfast(f"holdfast://{up.ready['grpc']}") as client:
         assert client.submit("double", [21]).result(timeout_s=60) == 42
         assert "HOLDFAST_DATABASE" not in client.submit("variables", []).result(timeout_s=60)
-    job_id = up.wire.new(size=10)
-    assert up.wire.wait_for(job_id).status == public.DONE
+    up.wire.done("frozen")
 
 
 def test_job_that_keeps_failing_is_dead_after_its_retries(up: Up) -> None:

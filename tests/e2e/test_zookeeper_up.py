@@ -7,13 +7,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 
 from holdfast import Holdfast
 from holdfast.backends.zookeeper import connection
 from holdfast.errors import ExitCode, FailedPreconditionError, NotFoundError, UnavailableError, UnimplementedError
-from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
 from tests.e2e.http_asking import Reply, ask
@@ -60,24 +58,6 @@ class Up:
         return found
 
 
-def done(wire: Wire, key: str) -> str:
-    """The id of the job with this key, which has run.
-
-    Asked again while there is no gateway, or no session: a machine that stands still for two seconds costs it.
-    """
-
-    def state() -> tuple[str, int]:
-        try:
-            job_id = wire.new(key=key, size=10)
-            return job_id, wire.status(job_id).status
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                raise
-            return "", 0
-
-    return eventually(state, lambda seen: seen[1] == public.DONE, what=f"a job for {key}")[0]
-
-
 def answered(up: Up, path: str, body: object = None) -> Reply:
     """What the gateway says over HTTP, once it does not say that the ensemble should be asked again later."""
     return eventually(lambda: ask(up.ready["http"], path, body), lambda reply: reply.status != 503)
@@ -115,7 +95,7 @@ def test_ensemble_and_roles_and_one_line(shared: Up) -> None:
 
 def test_job_runs_whichever_way_it_comes(shared: Up) -> None:
     """Over the frozen contract, over HTTP, and into the ensemble itself: the same worker runs it."""
-    job_id = done(shared.wire, "frozen")
+    job_id = shared.wire.done("frozen")
     made = answered(shared, "/api/v1/jobs", {"type": "echo", "payload": {"n": 1}}).json
     assert answered(shared, f"/api/v1/jobs/{made['id']}/result?wait_s=60").json["output"] == {"n": 1}
     with Holdfast(f"zk://{shared.ready['ensemble']}") as app:
@@ -149,7 +129,7 @@ def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
     up = Up(fleet, "--ensemble", f"{zookeeper.hosts}{zookeeper.root}")
     assert up.ready["ensemble"] == f"{zookeeper.hosts}{zookeeper.root}"
     assert up.pids().keys() == {"gateway", "worker"}
-    done(up.wire, "named")
+    up.wire.done("named")
     assert up.program.stop() == 0
 
 
@@ -215,7 +195,7 @@ def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Flee
         old = up.pids()[role]
         os.kill(old[0], signal.SIGKILL)
         eventually(lambda role=role, old=old: set(up.pids().get(role, [])) - set(old))  # type: ignore[misc]
-        job_id = done(up.wire, role)
+        job_id = up.wire.done(role)
     pids = [pid for role in up.pids().values() for pid in role]
     assert up.program.stop() == 0
     assert all(is_gone(pid) for pid in pids)
@@ -223,7 +203,7 @@ def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Flee
     assert [line["role"] for line in up.program.lines("role_died")] == ["gateway", "worker"]
     again = Up(fleet, "--data", str(up.folder / "kept"))
     assert again.ready["ensemble"] == up.ready["ensemble"]
-    assert done(again.wire, role) == job_id
+    assert again.wire.done(role) == job_id
     left = [pid for role in again.pids().values() for pid in role]
     again.program.kill()
     try:
