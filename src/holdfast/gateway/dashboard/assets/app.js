@@ -41,7 +41,7 @@ export class Page {
     this.live.addEventListener("entries", (event) => this.view?.heard?.(event.detail));
     this.live.addEventListener("open", () => this.view?.opened?.());
     this.live.addEventListener("look", () => this.view?.stats?.(null));
-    window.addEventListener("hashchange", () => this.route());
+    window.addEventListener("hashchange", () => this.route(true));
     document.addEventListener("holdfast:login", () => this.#login());
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault();
@@ -63,6 +63,7 @@ export class Page {
     } catch {
       // the plots begin now
     }
+    if (this.view instanceof LoginView) return; // the server has begun to ask who it is; what was typed stays
     this.live.start();
     this.route();
   }
@@ -86,11 +87,11 @@ export class Page {
     this.#login();
   }
 
-  route() {
+  /** Shows what the address says; whoever has followed a link goes on at its heading, even while the page starts. */
+  route(isFollowed = this.view !== null) {
     const hash = location.hash.replace(/^#/, "") || "/";
     const [path, query = ""] = hash.split("?");
     const parts = path.split("/").filter(Boolean);
-    const isFirst = this.view === null;
     const name = parts[0] ?? "overview";
     if (this.path === path && this.view?.filter) {
       this.view.filter(new URLSearchParams(query)); // the same list, other filters
@@ -104,7 +105,7 @@ export class Page {
     document.title = `${this.view.title} · Holdfast`;
     this.live.follow(this.view.job ?? "");
     this.view.open?.();
-    if (!isFirst) this.main.querySelector("h1")?.focus();
+    if (isFollowed) this.main.querySelector("h1")?.focus();
     window.scrollTo(0, 0);
   }
 
