@@ -21,6 +21,8 @@ export class JobView {
     this.found = null;
     this.entries = [];
     this.timer = 0;
+    this.asked = 0; // how many times, and which of them is shown: an answer that comes late shows nothing older
+    this.shown = 0;
     this.isClosed = false;
     this.#build(id);
   }
@@ -111,9 +113,11 @@ export class JobView {
 
   async #load() {
     const path = `/jobs/${encodeURIComponent(this.job)}`;
+    const turn = (this.asked += 1);
     try {
       const [job, history] = await Promise.all([get(path, {}, { exact: "payload" }), this.#past(path)]);
-      if (this.isClosed) return;
+      if (this.isClosed || turn < this.shown) return;
+      this.shown = turn;
       this.found = job;
       this.entries = history;
       this.trouble.hidden = true;
@@ -122,7 +126,7 @@ export class JobView {
       this.#whyNot();
       if (ENDED.has(job.status)) this.#ended(await get(`${path}/result`, {}, { exact: "output" }));
     } catch (error) {
-      if (this.isClosed) return;
+      if (this.isClosed || turn < this.shown) return;
       say(this.trouble, error.status === 404 ? "There is no such job; it may have been forgotten after it ended." : error.message);
       this.trouble.hidden = false;
       this.body.hidden = this.found === null;

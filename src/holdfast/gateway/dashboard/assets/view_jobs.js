@@ -11,6 +11,8 @@ const ENDED = new Set(["DONE", "FAILED", "CANCELED"]);
 const PAGE = 50;
 // A search looks at many jobs for each that it finds; after so many answers without a full page, a person decides.
 const LOOKS = 20;
+// An answer that took long is not asked for soon again, but one pause of the server does not hold the list up for ever.
+const CALM_MS_MAX = 15_000;
 const TEXTS = [["queue", "Queue"], ["type", "Type"], ["label", "Label", "name:value"]];
 const TIMES = [["created_from", "Created from"], ["created_before", "Created before"]];
 
@@ -111,7 +113,7 @@ export class JobsView {
   }
 
   #again() {
-    const isCalm = Date.now() - this.askedAt > Math.max(900, 10 * this.tookMs);
+    const isCalm = Date.now() - this.askedAt > Math.min(Math.max(900, 10 * this.tookMs), CALM_MS_MAX);
     if (isCalm && !this.isSearching && this.more.hidden) this.#load({ isAgain: true });
     else this.#show();
   }
