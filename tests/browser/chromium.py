@@ -19,6 +19,11 @@ document.addEventListener("securitypolicyviolation", (event) =>
 window.trespass = (what) => window.trespasses.push(`ran: ${what}`);
 window.alert = (text) => window.trespasses.push(`alert: ${text}`);
 """
+#: The same for what the page says for six seconds (dialog.js): it stays, for whoever looks may come later than that.
+_KEEP = """
+const later = window.setTimeout.bind(window);
+window.setTimeout = (act, ms, ...more) => (ms === 6000 ? 0 : later(act, ms, ...more));
+"""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -32,6 +37,7 @@ class Watched:
         self.refusal = ""
         page.set_default_timeout(PATIENCE_MS)
         page.add_init_script(_WATCH)
+        page.add_init_script(_KEEP)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
@@ -56,7 +62,7 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # Its own sandbox needs rights that containers rarely have; it opens nothing but our pages.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        browser = playwright.chromium.launch(executable_path=path, args=arguments, timeout=PATIENCE_MS)
         try:
             yield browser
         finally:
