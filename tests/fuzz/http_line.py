@@ -17,10 +17,10 @@ from holdfast.gateway.http.protocol import Connection, Shared
 from holdfast.gateway.http.routing import Route
 from holdfast.gateway.http.securing import BrowserShield
 from holdfast.gateway.http.system import Probes
-from tests.fuzz.world import World, settle
+from tests.fuzz.world import World
 
 _CONTINUE, _ERROR = 100, 400
-#: Where something is done beside the loop, it is waited for so often, for a millisecond each time.
+#: Who waits for what may never happen is looked at so often, a millisecond apart.
 _LOOKS = 20
 
 
@@ -96,6 +96,7 @@ class Line:
     """A client's end of one connection."""
 
     def __init__(self, world: World) -> None:
+        self._world = world
         shield = BrowserShield("127.0.0.1", ())
         # The document of the routes is the same for all, and takes longer to make than everything else.
         with patch.object(openapi, "document", _document):
@@ -115,7 +116,7 @@ class Line:
         self._connection.data_received(piece)
         self._check_bounds(piece)
         if not is_hasty:
-            await settle()
+            await self._world.settle()
 
     async def end(self) -> list[Said]:
         """Says that there is no more, and returns all that was answered."""
@@ -126,12 +127,12 @@ class Line:
         if not self.transport.is_over and self._connection.eof_received():
             await self._wait()
         self._connection.connection_lost(None)
-        await settle()
+        await self._world.settle()
         await self.application.close()
         return self.transport.said
 
     async def _wait(self) -> None:
-        await settle()
+        await self._world.settle()
         if self._connection.task is not None and not self._connection.task.done():
             await asyncio.sleep(0.001)
 

@@ -47,12 +47,21 @@ class World:
     async def begin(self) -> None:
         """Serves from now on."""
         self._core.start()
-        await settle()
+        await self.settle()
 
     @property
     def mark(self) -> tuple[int, int]:
         """Equal only where the journal is, byte by byte: each frame's checksum contains that of the one before."""
         return self._core.journal.end_position, self._core.journal.end_checksum
+
+    async def settle(self) -> None:
+        """Lets everything happen that can happen now, in the journal too: another thread may write it."""
+        await settle()
+        for _ in range(LOOKS):
+            if not self._core.coordinator._is_syncing:
+                break
+            await asyncio.sleep(0.001)
+            await settle()
 
     async def end(self) -> None:
         """Closes everything; nothing may have failed."""

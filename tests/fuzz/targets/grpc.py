@@ -43,6 +43,7 @@ async def _fuzz(source: Source) -> None:
     for _ in range(1 + source.below(_CALLS_MAX)):
         called = source.pick(METHODS)
         requests = requests_of(source, called, ids)
+        await world.settle()  # what a call that was given up has begun is over
         before = world.mark
         try:
             answers = await gateway.call(called.path, requests)
