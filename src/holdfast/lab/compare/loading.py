@@ -23,6 +23,7 @@ GRACE_S = 12.0
 POLL_FIRST_S, POLL_GROWTH, POLL_MAX_S = 0.001, 1.5, 0.1
 #: After a call that failed, so that a closed loop does not spin on a node that is away.
 ERROR_PAUSE_S = 0.02
+_READINGS = 5
 _KNOWN_MAX = 500
 _NOT_FOUND = 5
 _TERMINAL = frozenset({pb.DONE, pb.FAILED, pb.CANCELED})
@@ -60,7 +61,7 @@ class Load:
         self.caller = Caller(task.targets, router, self.records)
         self._known: deque[str] = deque(maxlen=_KNOWN_MAX)
         self._end = 0
-        self._wall_ns = time.time_ns() - time.monotonic_ns()
+        self._wall_ns = _wall_ahead_ns()
 
     async def run(self, start: int) -> None:
         """From `start` on the steady clock: warm-up, load, grace."""
@@ -140,6 +141,13 @@ class Load:
     def _steady(self, wall_ms: int) -> int:
         """A time that a topology states, on the steady clock: the middle of its millisecond."""
         return wall_ms * 1_000_000 + 500_000 - self._wall_ns
+
+
+def _wall_ahead_ns() -> int:
+    """How far the wall clock is ahead of the steady one, by the reading that was interrupted least."""
+    readings = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(_READINGS)]
+    before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return wall - (before + after) // 2
 
 
 async def _until(moment: int) -> None:
