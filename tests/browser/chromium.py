@@ -1,9 +1,13 @@
 """A real Chromium, and a page that remembers everything that went wrong in it."""
 
 import os
+import shlex
 import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -24,6 +28,7 @@ _KEEP = """
 const later = window.setTimeout.bind(window);
 window.setTimeout = (act, ms, ...more) => (ms === 6000 ? 0 : later(act, ms, ...more));
 """
+_UNDISTURBED = Path(__file__).with_name("undisturbed.py")
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -59,10 +64,13 @@ def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         give_up("no Chromium here (`make chromium` installs it)")
-    with sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        program = Path(folder) / "chromium"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, str(_UNDISTURBED), path])} "$@"\n')
+        program.chmod(0o700)
         # Its own sandbox needs rights that containers rarely have; it opens nothing but our pages.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=path, args=arguments, timeout=PATIENCE_MS)
+        browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE_MS)
         try:
             yield browser
         finally:

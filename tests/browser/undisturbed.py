@@ -1,0 +1,50 @@
+"""Runs a program that hears nothing of the machine's networks: `python undisturbed.py PROGRAM ARGUMENT...`.
+
+A browser gives up every request when an interface comes or goes, even those to this machine; other tests make networks.
+Here the kernel tells it of none: no socket by which it would be told can be made. Without one, it takes all for online.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+
+_AF_NETLINK = 16
+_SET_SECCOMP, _FILTER, _NO_NEW_PRIVILEGES = 22, 2, 38
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EAFNOSUPPORT
+#: Of each machine: how the kernel names it, and its call that makes a socket.
+_MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+# What the filter does: loads a word of the call, goes on if it is equal, ends.
+_LOAD, _IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_NUMBER_AT, _MACHINE_AT, _FAMILY_AT = 0, 4, 16
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+
+def refuse_netlink(machine: int, socket_call: int) -> None:
+    """From now on, for this process and all that it starts."""
+    steps = [
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_IF_EQUAL, 0, 5, machine),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_IF_EQUAL, 0, 3, socket_call),
+        (_LOAD, 0, 0, _FAMILY_AT),
+        (_IF_EQUAL, 0, 1, _AF_NETLINK),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    program = _Program(len(steps), b"".join(struct.pack("=HBBI", *step) for step in steps))
+    library = ctypes.CDLL(None, use_errno=True)
+    for arguments in ((_NO_NEW_PRIVILEGES, 1, 0, 0, 0), (_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)):
+        if library.prctl(*arguments):
+            raise OSError(ctypes.get_errno(), "the kernel takes no filter of calls")
+
+
+if __name__ == "__main__":
+    if platform.machine() in _MACHINES:
+        refuse_netlink(*_MACHINES[platform.machine()])
+    os.execv(sys.argv[1], sys.argv[1:])  # noqa: S606 - it becomes the program
