@@ -109,7 +109,7 @@ class Engine:
         if port not in self._relays:
             inside = (*_WITH_ME, "nsenter", "--target", str(self._first_process()), "--net", "--")
             self._relays[port] = subprocess.Popen([*inside, sys.executable, _RELAY, path, str(port)])
-            eventually(path.exists, what="the relay's socket")
+            eventually(lambda: _listens(path), what="the relay")
         return f"unix:{path}"
 
     def _first_process(self) -> int:
@@ -124,10 +124,7 @@ class Engine:
         """Whether it is up; raises when it has ended instead."""
         if self._popen.poll() is not None:
             raise NoEngineError(f"dockerd ended: {self.log()[-2_000:]}")
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(self._socket))
-            return True
-        return False
+        return _listens(self._socket)
 
     def end(self) -> None:
         """Ends the first process of the namespaces: it is gone when all of them are, and what they had mounted."""
@@ -137,6 +134,14 @@ class Engine:
         for popen in (self._popen, *self._relays.values()):
             popen.kill()
             popen.wait()
+
+
+def _listens(path: Path) -> bool:
+    """Whether somebody does; the file of a socket is there a moment before."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        return True
+    return False
 
 
 def give_up(error: NoEngineError) -> NoReturn:
