@@ -2,6 +2,7 @@
 
 A browser gives up every request when an interface comes or goes, even those to this machine; other tests make networks.
 Here the kernel tells it of none: no socket by which it would be told can be made. Without one, it takes all for online.
+Where the kernel takes no such filter, the program runs without.
 """
 
 import ctypes
@@ -38,10 +39,10 @@ def refuse_netlink(machine: int, socket_call: int) -> None:
         (_RETURN, 0, 0, _ALLOW),
     ]
     program = _Program(len(steps), b"".join(struct.pack("=HBBI", *step) for step in steps))
-    library = ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None)
     for arguments in ((_NO_NEW_PRIVILEGES, 1, 0, 0, 0), (_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)):
         if library.prctl(*arguments):
-            raise OSError(ctypes.get_errno(), "the kernel takes no filter of calls")
+            return
 
 
 if __name__ == "__main__":
