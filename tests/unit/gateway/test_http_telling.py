@@ -147,3 +147,31 @@ async def test_who_comes_when_nothing_can_be_read_is_refused() -> None:
 
     with pytest.raises(UnavailableError):
         await Teller(cast("FeedApi", Broken()), None).join(listener(), None)
+
+
+class SilentFeed:
+    """A feed that tells nothing."""
+
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+        self.is_left = asyncio.Event()
+
+    async def feed(self, _: int | None) -> AsyncIterator[FeedPart]:
+        self.is_read.set()
+        try:
+            await asyncio.Event().wait()
+            yield PART
+        finally:
+            self.is_left.set()
+
+
+async def test_who_goes_away_before_anything_is_told_leaves_nothing_behind() -> None:
+    """Nothing is read for somebody who left while the feed began."""
+    feed = SilentFeed()
+    teller = Teller(cast("FeedApi", feed), None)
+    joining = asyncio.create_task(teller.join(listener(), None))
+    await feed.is_read.wait()
+    joining.cancel()
+    async with asyncio.timeout(30):
+        await feed.is_left.wait()
+    await teller.close()

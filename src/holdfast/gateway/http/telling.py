@@ -98,7 +98,11 @@ class Teller:
             listener.position = (await anext(past)).position
         self._listeners.add(listener)
         reading = self._read_on()
-        await reading.has_begun.wait()
+        try:
+            await reading.has_begun.wait()
+        except asyncio.CancelledError:
+            self.leave(listener)  # it has gone away while it waited
+            raise
         if reading.has_ended:
             self.leave(listener)
             raise UnavailableError("what happens cannot be told now; try again in a moment", reason="FEED_ENDED")
