@@ -77,6 +77,22 @@ async def test_connection_that_comes_while_the_road_is_closed_is_reset(server: S
     await proxy.close()
 
 
+async def test_connection_that_ends_while_the_road_is_closed_leaves_nothing_open(server: Server) -> None:
+    """Both ends are closed, even if its last step is interrupted."""
+    proxy = await TcpProxy.open("127.0.0.1", server.port)
+    async with connected(proxy) as client:
+        client.say(b"word")
+        heard = await server.heard(b"word")
+        (road,) = proxy._roads
+        road._is_over.set()
+        await asyncio.sleep(0)  # from here on it waits for its tasks, which are to stop
+        await proxy.close()
+        assert road._out.sink.is_closing()
+        assert road._back.sink.is_closing()
+        await until(lambda: heard.end)
+        await client.end()
+
+
 async def test_delayed_bytes_come_later_and_in_order(server: Server, proxy: TcpProxy) -> None:
     """Each way takes at least so long, and what is said after the mending does not overtake."""
     loop = asyncio.get_running_loop()

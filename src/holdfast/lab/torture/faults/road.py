@@ -58,8 +58,10 @@ class Road:
         finally:
             for task in (*tasks, carrying):
                 task.cancel()
-            ends = await asyncio.gather(carrying, *tasks, return_exceptions=True)
-            self._close()
+            try:
+                ends = await asyncio.gather(carrying, *tasks, return_exceptions=True)
+            finally:
+                self._close()  # even if whoever runs it is told to stop just now
         for end in ends:
             if isinstance(end, Exception):
                 raise end
