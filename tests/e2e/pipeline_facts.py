@@ -144,6 +144,13 @@ class Facts:
         """Job and token of each that has ended."""
         return {(job_id, token) for job_id, token in self.ask("SELECT job_id::text, token FROM holdfast.executions")}
 
+    def past(self, job_ids: set[str]) -> list[tuple[Any, ...]]:
+        """Every attempt of these jobs, as they ended."""
+        rows = self.ask(
+            "SELECT job_id::text, token, worker, started_ms, ended_ms, outcome, reason FROM holdfast.executions"
+        )
+        return sorted(row for row in rows if row[0] in job_ids)
+
     def ticks(self) -> dict[int, list[int]]:
         """By schedule, in order."""
         found: dict[int, list[int]] = {}

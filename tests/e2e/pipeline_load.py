@@ -93,7 +93,7 @@ class Story:
             f"{sorted(self.ends)} were told, and it is {state}": self.ends <= {state},
             "it was canceled, and ended otherwise": state == public.CANCELED or not self.is_canceled,
             "nobody canceled it": state != public.CANCELED or self.is_cancel_tried,
-            "it has no reason to fail": state != public.FAILED
+            f"it has no reason to fail, but for {reason}": state != public.FAILED
             or plan.fails >= plan.max_attempts
             or reason == LOSSES_SPENT,
         }

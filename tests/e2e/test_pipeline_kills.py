@@ -123,7 +123,7 @@ def settle(siege: Siege, clients: list[Client], wire: Wire) -> None:
     eventually(siege.facts.unfinished, lambda count: count == 0, what="the drain")
 
 
-def check_stories(rows: list[Row], clients: list[Client]) -> None:
+def check_stories(siege: Siege, rows: list[Row], clients: list[Client]) -> None:
     """Every job that was acknowledged is there once, ended as its client heard; nothing else is there but ticks."""
     stories = [story for client in clients for story in client.stories]
     by_id = {row.job_id: row for row in rows}
@@ -131,9 +131,11 @@ def check_stories(rows: list[Row], clients: list[Client]) -> None:
     assert lost == [], "acknowledged and lost"
     ends = {story.plan.name: by_id[story.job_id] for story in stories}
     problems = {
-        story.plan.name: story.problems(ends[story.plan.name].state, ends[story.plan.name].reason) for story in stories
+        story.job_id: (found, story.plan)
+        for story in stories
+        if (found := story.problems(ends[story.plan.name].state, ends[story.plan.name].reason))
     }
-    assert {name: found for name, found in problems.items() if found} == {}
+    assert problems == {}, siege.facts.past({*problems})
     names = Counter(row.name for row in rows if row.name)
     assert [name for name, count in names.items() if count > 1] == [], "made twice"
     asked_for = ends.keys() | {name for client in clients for name in client.unknown}
@@ -180,7 +182,7 @@ def test_faults_of_every_kind_lose_and_double_nothing(fleet: Fleet, siege: Siege
     assert progress(siege, clients)
     rows = siege.facts.jobs()
     assert siege.facts.broken() == {}
-    check_stories(rows, clients)
+    check_stories(siege, rows, clients)
     check_ticks(siege, rows)
     check_runs(siege, rows)
     assert siege.odd_lines() == []

@@ -89,6 +89,17 @@ async def test_failed_attempt_is_tried_again_later(store: PostgresStore) -> None
     assert await store.runs.start("w", [run.job_id], 1_000) == []
 
 
+async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(store: PostgresStore) -> None:
+    """It counted, and that is said; the attempt that runs by now, whoever's it is, goes on."""
+    run = await running(store, Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0)))
+    assert await report(store, run, FAILED) == ""
+    (again,) = await store.runs.start("other", [run.job_id], 60_000)
+    assert await report(store, run, FAILED) == ""
+    view = await store.rows.get(run.job_id)
+    assert (view.state, view.failures, view.token) == (RUNNING, 1, again.token)
+    assert await report(store, again, DONE, worker="other") == ""
+
+
 async def test_attempts_are_counted_out(store: PostgresStore) -> None:
     """The last failed attempt ends the job, with all attempts told."""
     run = await running(store, Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)))

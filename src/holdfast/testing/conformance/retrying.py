@@ -40,6 +40,18 @@ class TestRetrying:
         job, result = await place.jobs.settled(job_id)
         assert (job.state, job.failures, result.output) == (DONE, 1, b"second")
 
+    async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(self, place: Workplace) -> None:
+        """A worker repeats what it was not answered; by then the job may run again, and that is another attempt."""
+        job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)
+        hand = await place.worker()
+        (first,) = await hand.take()
+        await hand.failed(first)
+        (second,) = await hand.take()
+        await hand.failed(first)
+        await hand.done(second, b"second")
+        job, result = await place.jobs.settled(job_id)
+        assert (job.state, job.failures, result.output) == (DONE, 1, b"second")
+
     async def test_last_attempt_decides(self, place: Workplace) -> None:
         """When no attempt is left, the job has failed, for the reason of the last one."""
         job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)

@@ -152,15 +152,21 @@ def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) 
     for row in rows:
         job = jobs.get(row.job_id)
         reason = "UNKNOWN_JOB" if job is None else _refusal(worker, row, job, outcomes.get(row.job_id))
-        if job is not None and not reason and row.job_id not in outcomes and job.state == RUNNING:
+        # One that counted before is answered as it was then, and leaves the attempt alone that runs by now.
+        if job is not None and not reason and row.job_id not in outcomes and _is_current(row, job):
             outcomes[row.job_id] = reported(job, result_of(job, job.token, row, job.now_ms))
         refused.append(reason)
     return outcomes, refused
 
 
+def _is_current(row: ReportRow, job: Locked) -> bool:
+    """Whether it is about the attempt that runs."""
+    return job.state == RUNNING and row.token in {0, job.token}
+
+
 def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) -> str:
     """Why a report does not count; empty if it does, or did when it came before."""
-    if job.state == RUNNING and row.token in {0, job.token}:
+    if _is_current(row, job):
         if job.worker != worker:
             return "NOT_THE_HOLDER"
         if earlier is None:
