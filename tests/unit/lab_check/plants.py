@@ -5,6 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.lab.history.records import (
+    BY_REQUEST,
     CANCELED,
     DONE,
     FAILED,
@@ -270,6 +271,11 @@ def poison_given_up(it: Changed) -> None:
     it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=3)])
 
 
+def failed_before_its_last_attempt(it: Changed) -> None:
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=1)])
+    shown(it, Seen("poison", FAILED, "poison", reason=BY_REQUEST))
+
+
 def poison_tried_too_often(it: Changed) -> None:
     it.drop(Broken)
     it.forget("twice-more", "killed-once-more")
@@ -523,6 +529,7 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("illegal", "first", shown_in_a_strange_state),
     ("poison", "poison", poison_done),
     ("poison", "poison", poison_given_up),
+    ("poison", "poison", failed_before_its_last_attempt),
     ("poison", "poison", poison_tried_too_often),
     ("drained", "made", not_drained),
     ("drained", "", drained_late),

@@ -27,6 +27,7 @@ from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspec
 from tests.unit.lab_check.plants import (
     canceled_by_nobody,
     done_by_nobody,
+    failed_before_its_last_attempt,
     failed_by_nobody,
     poison_given_up,
     waiting_job,
@@ -116,6 +117,18 @@ def given_up(it: Changed) -> None:
     poison_given_up(it)
 
 
+def its_workers_were_lost(it: Changed) -> None:
+    """One after the other: that costs no attempt, and ends it all the same."""
+    for answered in it.all(Answered):
+        seen = [replace(one, reason="WORKER_LOST") if one.reason else one for one in answered.seen]
+        it.replace(Answered, {"op": answered.op}, seen=seen)
+
+
+def it_could_only_fail(it: Changed) -> None:
+    """As often as it was tried."""
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=2)])
+
+
 def one_more_was_counted(it: Changed) -> None:
     """And nobody saw it begin."""
     it.replace(JobFact, {"id": "poison"}, grants=3)
@@ -201,6 +214,8 @@ PAIRS: list[Neighbours] = [
     ("illegal", "poison", failed_by_nobody, counted_grants),
     ("illegal", "poison", failed_by_nobody, told_grants),
     ("illegal", "poison", failed_by_nobody, begun_once),
+    ("poison", "poison", failed_before_its_last_attempt, its_workers_were_lost),
+    ("poison", "poison", failed_before_its_last_attempt, it_could_only_fail),
     ("poison", "poison", given_up, one_more_was_counted),
     ("poison", "poison", given_up, one_more_was_told),
     ("poison", "poison", given_up, one_was_interrupted),

@@ -216,7 +216,7 @@ def test_report_has_a_row_for_every_rule() -> None:
     verdict = broken().judge()
     rows = [line for line in markdown(verdict).splitlines() if line.startswith("| ")]
     assert len(rows) == len(verdict.rulings) + 1
-    assert "| poison | what can only fail ends FAILED after its attempts | broken 1 | 5 |  |" in rows
+    assert "| poison | a job fails after its attempts, and not before | broken 1 | 5 |  |" in rows
     assert "verdict: broken: doubly terminal, illegal, poison" in render(verdict)
 
 

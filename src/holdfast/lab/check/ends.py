@@ -13,7 +13,7 @@ from holdfast.lab.check.faults import GRACE_US
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import NOT_BEGUN, NOT_READ, Rule, Suspect, Tally
 from holdfast.lab.check.story import STATES, state_name
-from holdfast.lab.history.records import CANCELED, DONE, FAILED, TERMINAL, JobFact, Seen, Wanted
+from holdfast.lab.history.records import BY_REQUEST, CANCELED, DONE, FAILED, TERMINAL, JobFact, Seen, Wanted
 
 #: Calls that cancel jobs without naming them.
 _SWEEPING = frozenset({"purge", "drain"})
@@ -124,12 +124,15 @@ _IMPOSSIBLE = {DONE: _undone, FAILED: _unfailed, CANCELED: _uncanceled}
 
 
 def poison(history: History, tally: Tally) -> Iterator[Suspect]:
-    """A job that can only fail did not end FAILED after its attempts."""
+    """A job that can only fail did not end FAILED after its attempts, or one that can succeed had none left."""
     for name, asks in history.asks_of.items():
         wanted = asks[0].wanted
-        if wanted.fails < wanted.max_attempts:
-            continue
         for job in history.named.get(name, ()):
+            if wanted.fails < wanted.max_attempts:
+                if job.state == FAILED and _is_by_request(history, job):
+                    text = f"is FAILED by request, which was for {wanted.fails} of {wanted.max_attempts} attempts"
+                    yield Suspect(job.id, text)
+                continue
             tally.cases += job.state in {DONE, FAILED}
             if job.state == DONE:
                 yield Suspect(job.id, f"can only fail ({wanted.fails} times of {wanted.max_attempts}), and is DONE")
@@ -138,6 +141,11 @@ def poison(history: History, tally: Tally) -> Iterator[Suspect]:
                 yield Suspect(
                     job.id, f"is FAILED after {tries} of {wanted.max_attempts} attempts, and nothing was broken"
                 )
+
+
+def _is_by_request(history: History, job: JobFact) -> bool:
+    """Whether it is shown to have ended by a failure that was asked for; workers that are lost are another reason."""
+    return any(one.seen.state == FAILED and one.seen.reason == BY_REQUEST for one in history.readings.get(job.id, ()))
 
 
 def _is_miscounted(history: History, job: JobFact, wanted: Wanted) -> bool:
@@ -175,6 +183,6 @@ RULES = (
     Rule("doubly terminal", "one end, told alike by all", "no end was told twice", doubly_terminal),
     Rule("unfinished", "an end stays", "nothing was read after its end", unfinished),
     Rule("illegal", "only states that a job can have come to", "no job ended", illegal),
-    Rule("poison", "what can only fail ends FAILED after its attempts", "no job could only fail", poison),
+    Rule("poison", "a job fails after its attempts, and not before", "no job could only fail", poison),
     Rule("drained", "everything ends within the bound", NOT_READ, drained),
 )

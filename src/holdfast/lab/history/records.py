@@ -18,6 +18,9 @@ TERMINAL = frozenset({DONE, FAILED, CANCELED})
 #: What became of a tick that made a job, and of a job that was made by hand; anything else is a reason for none.
 FIRED, TRIGGERED = "fired", "triggered"
 
+#: Why an attempt failed that was asked to.
+BY_REQUEST = "BY_REQUEST"
+
 #: Microseconds of the steady clock.
 Instant = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
@@ -38,7 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     #: How long after its acceptance it may begin at the earliest.
     delay_ms: int = 0
     max_attempts: int = 1
-    #: How many of its attempts fail by themselves.
+    #: How many of its attempts fail by themselves, for the reason `BY_REQUEST`.
     fails: int = 0
 
 

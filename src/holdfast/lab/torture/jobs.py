@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.backends.ports import Assignment
 from holdfast.lab.history.files import Writer, now_us
-from holdfast.lab.history.records import Began, Ended
+from holdfast.lab.history.records import BY_REQUEST, Began, Ended
 from holdfast.worker.handlers import AttemptFailedError, Handler
 
 #: The variable that names the folder of the records.
@@ -27,8 +27,6 @@ RECORDS = "HOLDFAST_TORTURE_RECORDS"
 WORK, POISON, TICK = "torture.work", "torture.poison", "torture.tick"
 #: What a worker calls jobs of the frozen contract, whatever type they have.
 SIMULATED = "sim"
-#: Why an attempt failed that was asked to.
-BY_REQUEST = "BY_REQUEST"
 #: What follows the run in a result, if anything does.
 _GAP = b" "
 
