@@ -60,7 +60,8 @@ $(FUZZ_STAMP): $(STAMP)
 kills: $(STAMP) ## kill -9 every role of every design, and what they stand on, under load (KILLS=30 each, over an hour; SEED=n)
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -p no:cacheprovider -rP $(PYTEST_ARGS) \
 	  tests/e2e/test_server_kills.py tests/e2e/test_schedule_kills.py tests/e2e/test_microservices_kills.py \
-	  tests/e2e/test_monolith_kills.py tests/e2e/test_zookeeper_faults.py tests/e2e/test_pipeline_kills.py
+	  tests/e2e/test_monolith_kills.py tests/e2e/test_ensemble_kills.py tests/e2e/test_zookeeper_faults.py \
+	  tests/e2e/test_pipeline_kills.py
 
 engine: ## install a container engine from Debian's packages, as root, for tests/deploy (nothing if it is there)
 	@scripts/install_engine

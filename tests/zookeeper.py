@@ -1,13 +1,16 @@
 """A real ZooKeeper for tests: one server or three for each process of the test run, a root for each test that asks."""
 
+import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from holdfast.errors import FailedPreconditionError
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
@@ -78,3 +81,41 @@ def ensemble(shared_ensemble: PrivateZooKeeper) -> Iterator[PrivateZooKeeper]:
             shared_ensemble.start_server(index)
     for index in range(len(shared_ensemble.servers)):
         shared_ensemble.serving(index)
+
+
+class Known(NamedTuple):
+    """What a server knows of a node; the transactions are those that made and changed it."""
+
+    data: bytes
+    made_by: int
+    changed_by: int
+    owner: int
+
+
+def differences(ensemble: PrivateZooKeeper, tops: Sequence[str]) -> list[str]:
+    """The nodes at and below these paths that are not the same on every server, whichever its clients happen to ask."""
+    trees = [known_by(host, tops) for host in ensemble.hosts.split(",")]
+    paths = sorted(set().union(*trees))
+    return [path for path in paths if any(tree.get(path) != trees[0].get(path) for tree in trees)]
+
+
+def known_by(host: str, tops: Sequence[str]) -> dict[str, Known]:
+    """All that one server has at and below these paths, when it has caught up."""
+    client = KazooClient(host, timeout=10)
+    client.start(timeout=30)
+    try:
+        client.retry(client.sync, "/")
+        found: dict[str, Known] = {}
+        level = list(tops)
+        while level:
+            asked = [(path, client.get_async(path), client.get_children_async(path)) for path in level]
+            level = []
+            for path, node, names in asked:
+                with contextlib.suppress(NoNodeError):  # somebody has just tidied it up
+                    data, stat = node.get()
+                    found[path] = Known(data, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+                    level += [f"{path}/{name}" for name in names.get()]
+        return found
+    finally:
+        client.stop()
+        client.close()

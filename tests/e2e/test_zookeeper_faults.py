@@ -90,6 +90,7 @@ def check(siege: Siege, clients: list[Client], stories: list[Story], listed: dic
     assert set(unknown) <= {name for client in clients for name in client.unknown}, (
         "nothing exists that nobody asked for"
     )
+    eventually(siege.differences, lambda paths: not paths, what="the same nodes on every server")
     eventually(siege.left, lambda left: not any(left.values()), what="the end of what waits and runs")
     for _, job_id in listed:
         assert siege.nodes_of(job_id) - {"payload"} == {"result"}, "one result, and no bid"

@@ -13,10 +13,13 @@ from kazoo.exceptions import NoNodeError
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.waiting import eventually, pause
+from tests.zookeeper import differences
 
 #: As short as sessions may be: whoever is killed is missed soon.
 SESSION_MS = 2_000
 WORKERS = 2
+#: Where the nodes of jobs are; nobody changes them once all jobs have ended.
+OF_JOBS = ("jobs", "waiting", "delayed", "held", "keys", "unique", "index", "ended")
 
 
 class Siege:
@@ -170,6 +173,10 @@ class Siege:
         with contextlib.suppress(NoNodeError):
             return self.children(path)
         return []
+
+    def differences(self) -> list[str]:
+        """Nodes of jobs that are not the same on every server, whatever their clients are told."""
+        return differences(self._ensemble, [f"{self._root}/{top}" for top in OF_JOBS])
 
     def nodes_of(self, job_id: str) -> set[str]:
         """The names below a job's record."""

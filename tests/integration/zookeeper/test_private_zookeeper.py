@@ -15,6 +15,7 @@ from kazoo.exceptions import NodeExistsError
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topology.zookeeper_server import ZooKeeperServer
 from tests.e2e.waiting import eventually
 from tests.zookeeper import TICK_MS, require_zookeeper
 
@@ -23,6 +24,7 @@ STARTER = """
 import sys
 from pathlib import Path
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topology.zookeeper_server import ZooKeeperServer
 servers = PrivateZooKeeper(Path(sys.argv[1]), 1, 100)
 print(servers.start(), servers.servers[0].pid, flush=True)
 sys.stdin.read()
@@ -214,3 +216,23 @@ def test_ensemble_serves_without_one_of_three(ensemble: PrivateZooKeeper) -> Non
     other = (leader + 1) % 3
     ensemble.pause(other)
     assert kept(ensemble.hosts, f"/without_{leader}") == b"kept"
+
+
+def snapshots(server: ZooKeeperServer) -> set[str]:
+    """What a server has written of all that there was at one time."""
+    return {path.name for path in (server.folder / "version-2").glob("snapshot.*")}
+
+
+def test_server_that_comes_back_is_sent_everything(ensemble: PrivateZooKeeper) -> None:
+    """It was away for one node, and takes the whole tree over: who is sent what it missed may differ from then on."""
+    leader = eventually(ensemble.leader, lambda found: found is not None)
+    assert leader is not None
+    away = (leader + 1) % 3
+    keep(ensemble.hosts.split(",")[away], f"/known_by_{away}")
+    before = snapshots(ensemble.servers[away])
+    ensemble.kill(away)
+    keep(ensemble.hosts, f"/missed_by_{away}")
+    ensemble.start_server(away)
+    ensemble.serving(away)
+    assert snapshots(ensemble.servers[away]) - before
+    assert kept(ensemble.hosts.split(",")[away], f"/missed_by_{away}") == b"kept"

@@ -1,0 +1,142 @@
+"""kill -9 of the servers of a private ensemble under load: what jobs stand on, without any jobs."""
+
+import itertools
+import logging
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from tests.e2e.campaign import kills_each, seed, victims
+from tests.e2e.waiting import eventually, pause
+from tests.zookeeper import TICK_MS, differences, known_by, require_zookeeper
+
+SEED = seed(20_261_121)
+KILLS = kills_each(2)
+WRITERS = 6
+#: Nodes that a writer leaves, whatever else it deletes again.
+_LEAVES = 20
+_QUIET = logging.getLogger("tests.quiet")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
+    """Three servers of this test's own: nobody else should have to rely on them afterwards."""
+    require_zookeeper()
+    servers = PrivateZooKeeper(tmp_path / "servers", 3, TICK_MS, is_synced=False)
+    servers.start()
+    yield servers
+    servers.stop()
+
+
+class Writer:
+    """Makes nodes and deletes older ones, each time in one transaction, and remembers what it was answered."""
+
+    def __init__(self, hosts: str, name: int) -> None:
+        self._client = KazooClient(hosts, timeout=2, logger=_QUIET)
+        self._name = name
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        #: Nodes of which it is known that they are there, and that they are not.
+        self.made: list[str] = []
+        self.deleted: set[str] = set()
+        #: Why a transaction was refused; none has a reason to be.
+        self.errors: list[Exception] = []
+
+    def start(self) -> None:
+        """Begins to write."""
+        self._client.start(timeout=30)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the session as well, and with it the nodes that are its own."""
+        self._stopping.set()
+        self._thread.join()
+        self._client.stop()
+        self._client.close()
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._stopping.is_set():
+                return
+            self._write(f"{self._name}-{number}", self.made[0] if len(self.made) > _LEAVES else "")
+
+    def _write(self, name: str, old: str) -> None:
+        transaction = self._client.transaction()
+        transaction.create(f"/kept/{name}", name.encode())
+        transaction.create(f"/own/{name}", ephemeral=True)
+        if old:
+            transaction.delete(old)
+        try:
+            results = transaction.commit()
+        except (KazooException, KazooTimeoutError):  # it may have happened: nothing is known of either
+            self.made = [path for path in self.made if path != old]
+            pause()
+            return
+        self.errors += [each for each in results if isinstance(each, Exception)]
+        self.made.append(f"/kept/{name}")
+        if old:
+            self.made.remove(old)
+            self.deleted.add(old)
+
+
+def _written(writers: list[Writer]) -> int:
+    for writer in writers:
+        assert writer.errors == []
+    return sum(len(writer.deleted) for writer in writers)
+
+
+def _go_on(writers: list[Writer], count: int) -> None:
+    wanted = _written(writers) + count
+    eventually(lambda: _written(writers), lambda written: written >= wanted, what="progress")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240 + 60 * KILLS)
+def test_servers_that_are_killed_come_back_to_the_same_nodes(ensemble: PrivateZooKeeper) -> None:
+    """Every server has what was acknowledged, nothing that was deleted, and the same of all that nobody was told."""
+    draw = random.Random(SEED)
+    client = KazooClient(ensemble.hosts, timeout=10)
+    client.start(timeout=30)
+    client.create("/kept")
+    client.create("/own")
+    client.stop()
+    client.close()
+    writers = [Writer(ensemble.hosts, number) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    try:
+        for victim in victims(range(3), KILLS, draw):
+            ensemble.kill(victim)
+            ensemble.start_server(victim)
+            pause(draw.uniform(0.2, 2.0))
+            if draw.random() < 0.3:  # else the next one dies while this one learns
+                _all_serve(ensemble)
+                _go_on(writers, draw.randrange(1, 500))
+        _all_serve(ensemble)
+    finally:
+        for writer in writers:
+            writer.stop()
+    sys.stdout.write(f"SEED={SEED} kills {3 * KILLS}, transactions acknowledged {_written(writers)}\n")
+    eventually(lambda: differences(ensemble, ["/kept", "/own"]), lambda paths: not paths, what="the same nodes")
+    eventually(
+        lambda: known_by(ensemble.hosts, ["/own"]).keys() - {"/own"}, lambda paths: not paths, what="no sessions"
+    )
+    there = known_by(ensemble.hosts, ["/kept"])
+    for writer in writers:
+        assert [path for path in writer.made if path not in there] == []
+        assert [path for path in writer.deleted if path in there] == []
+
+
+def _all_serve(ensemble: PrivateZooKeeper) -> None:
+    for index in range(3):
+        ensemble.serving(index)
