@@ -17,7 +17,7 @@ from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact
 from holdfast.lab.replaying import write_history
 from holdfast.lab.torture.arenas import arena_of, ledger_facts
 from holdfast.lab.torture.arenas.record_facts import RecordFacts
-from holdfast.lab.torture.arenas.zookeeper_facts import facts_of
+from holdfast.lab.torture.arenas.zookeeper_facts import agreed, facts_of
 from tests.integration.torture_arenas.trying import until
 
 JOBS = 500
@@ -100,6 +100,16 @@ def test_nodes_that_contradict_each_other_are_damage() -> None:
     assert damage(CANCELED, done, "result") == 1
     assert damage(RUNNING, done, "result", "bid") == 1
     assert damage(DONE, done, "result", "bid") == 1
+
+
+def test_servers_that_know_different_ends_are_damaged() -> None:
+    """All that each of them says is sound; one of three does not know what the two others do."""
+    job, end = JobFact(JOB, "a", DONE), EndFact(JOB, DONE, 1)
+    assert agreed({"a": [job, end], "b": [end, job], "c": [job, end]}) == [job, end]
+    *facts, damage = agreed({"a": [job, end], "c": [job], "b": [job, end]})
+    assert facts == [job, end]
+    assert isinstance(damage, DamageFact)
+    assert damage.text.startswith("c and a differ in 1 facts")
 
 
 async def test_process_that_ends_by_itself_is_strange(short_path: Path) -> None:

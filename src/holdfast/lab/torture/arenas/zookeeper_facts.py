@@ -1,6 +1,9 @@
-"""What the nodes of an ensemble say of jobs, and what must not be there once all of them have ended."""
+"""What the nodes of an ensemble say of jobs, and what must not be there once all of them have ended.
 
-from collections.abc import Callable, Iterator, Sequence
+Every server is asked: what only some of them know is damage.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -24,8 +27,25 @@ _PAYLOAD, _RESULT = "payload", "result"
 
 
 def read(hosts: str, root: str) -> list[Record]:
-    """Everything below the root, as a server knows it that is up to date."""
-    client = KazooClient(hosts, timeout=_SESSION_S)
+    """Everything below the root, as all servers know it once they are up to date."""
+    return agreed({server: _told_by(server, root) for server in hosts.split(",")})
+
+
+def agreed(told: Mapping[str, list[Record]]) -> list[Record]:
+    """What the first of them says, and that somebody else says something else."""
+    (first, facts), *others = told.items()
+    odds = {server: odd for server, found in others if (odd := set(facts) ^ set(found))}
+    return [
+        *facts,
+        *(
+            DamageFact(f"{server} and {first} differ in {len(odd)} facts, among them {min(map(str, odd))}")
+            for server, odd in odds.items()
+        ),
+    ]
+
+
+def _told_by(server: str, root: str) -> list[Record]:
+    client = KazooClient(server, timeout=_SESSION_S)
     client.start(timeout=_CONNECT_S)
     try:
         client.sync(root)
