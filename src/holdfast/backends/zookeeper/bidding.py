@@ -21,7 +21,7 @@ from holdfast.backends.zookeeper.introducing import Kind
 from holdfast.backends.zookeeper.moves import bucket_of
 from holdfast.backends.zookeeper.paths import BACK, Lane, Posting, lane_named, posting_named
 from holdfast.backends.zookeeper.records import Kept, Record, kept_of
-from holdfast.backends.zookeeper.transactions import Check, Delete, Done, Node, RefusedError, Step
+from holdfast.backends.zookeeper.transactions import Check, Delete, Done, Node, RefusedError
 from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.errors import UnavailableError
 
@@ -57,7 +57,7 @@ class Bidder:
         self._kind = kind
         self._worker = worker
         #: What every bid checks: that no newer session of this worker has come. Set when this one has.
-        self.fence: Step = Check(self._paths.held_by(worker))
+        self.fence = Check(self._paths.held_by(worker))
         self._seen: list[tuple[Lane, Posting]] = []
         self._seen_s = 0.0
         self._turn = 0

@@ -8,6 +8,7 @@ Invariants:
 
 import asyncio
 import contextlib
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 Convert = Callable[[Any], Any]
+
+#: How long a server may take to accept a connection, at most, and as a part of what the session may be silent.
+_ACCEPT_S, _ACCEPT_PART = 2.0, 0.25
 
 
 class Bell(asyncio.Event):
@@ -51,6 +55,8 @@ class Inbox:
         self._loop = loop
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._is_called = False
+        #: When the loop last saw to it.
+        self.emptied_s = time.monotonic()
 
     def put(self, act: Callable[..., None], *arguments: object) -> None:
         """From any thread: the loop will do this."""
@@ -62,6 +68,7 @@ class Inbox:
 
     def _empty(self) -> None:
         self._is_called = False  # first: what comes from now on calls again
+        self.emptied_s = time.monotonic()
         while self._waiting:
             act, arguments = self._waiting.popleft()
             act(*arguments)
@@ -129,6 +136,10 @@ class Bridge(SequentialThreadingHandler):  # type: ignore[misc]  # the library h
     def async_result(self) -> Answer:
         """Called by the library for every request, on the thread that asks: that is the loop's."""
         return Answer(self.inbox, self._loop.create_future())
+
+    def create_connection(self, *address: Any, timeout: float = _ACCEPT_S, **options: Any) -> Any:  # noqa: ANN401
+        """Of a machine that is gone the library would wait for as long as the session lasts, and lose it."""
+        return super().create_connection(*address, timeout=min(timeout * _ACCEPT_PART, _ACCEPT_S), **options)
 
     def dispatch_callback(self, callback: Any) -> None:  # noqa: ANN401 - the library's own tuple
         """A watch has fired."""

@@ -6,7 +6,8 @@ Invariants:
   tried again.
 """
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.lanes import Lanes
@@ -14,7 +15,8 @@ from holdfast.backends.zookeeper.moves import Moves
 from holdfast.backends.zookeeper.paths import Lane
 from holdfast.backends.zookeeper.records import Kept, Record, encode, kept_of
 from holdfast.backends.zookeeper.transactions import Check, Create, Done, Node, RefusedError, Step, Why
-from holdfast.errors import UnavailableError
+from holdfast.errors import InternalError, UnavailableError
+from holdfast.logs import get_logger
 
 #: What a change leads to and the steps to it; None if there is nothing to change.
 Decided = tuple[Record, list[Step]] | None
@@ -22,6 +24,15 @@ Decide = Callable[[Kept], Awaitable[Decided]]
 
 #: Somebody else tidies up what a change needs at most so often in a row.
 _TRIES_MAX = 20
+
+
+@contextlib.contextmanager
+def left_alone_if_damaged(job_id: str) -> Iterator[None]:
+    """A record that nobody can read keeps nobody from those that can be."""
+    try:
+        yield
+    except InternalError as error:
+        get_logger().warning("job_unreadable", job_id=job_id, message=error.message)
 
 
 class Changing:

@@ -2,9 +2,11 @@
 
 Invariants:
 - A request is sent when its method is called, and answered in that order: callers may have many under way.
-- Every request is answered in time or fails. After `UnavailableError` it is unknown whether the ensemble has done
+- Every request is answered in time or fails. It fails at once while nobody is connected: the library would keep it, and
+  the loop as well once it keeps a few hundred. After `UnavailableError` it is unknown whether the ensemble has done
   it, or will: only what is read after `sync`, on a session that is connected again, says so. Nothing is sent twice
   here.
+- The session lives as long as the loop does: what stands still for longer than half its time pings no more.
 - A watch only rings a bell. It also rings when the connection is lost, because what it waits for may have happened
   meanwhile.
 """
@@ -12,6 +14,7 @@ Invariants:
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -26,6 +29,7 @@ from holdfast.backends.zookeeper.answers import done_of, error_of, none_if_missi
 from holdfast.backends.zookeeper.bridge import Answer, Bell, Bridge, Convert, Watch
 from holdfast.backends.zookeeper.granting import note_what_is_granted
 from holdfast.backends.zookeeper.paths import LAYOUT, Paths
+from holdfast.backends.zookeeper.pinging import ping_only_if
 from holdfast.backends.zookeeper.transactions import (
     Check,
     Create,
@@ -45,6 +49,8 @@ T = TypeVar("T")
 _CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
 #: Before anything is tried again that could not be done although the ensemble answers.
 _PAUSE_S = 0.05
+#: The library takes note of a watch a moment after it has answered.
+_NOTED_S = 1.0
 #: The library's logs are for its own authors: whoever wants them configures this logger.
 _LOGGER = logging.getLogger("holdfast.zookeeper.client")
 _LOGGER.addHandler(logging.NullHandler())
@@ -84,6 +90,7 @@ class Connection:
         )
         self._client.add_listener(lambda state: self._bridge.inbox.put(self._change, state))
         note_what_is_granted(self._client, self._granted)
+        ping_only_if(self._client, self._is_loop_alive)
         self._connected = asyncio.Event()
         self._open: set[asyncio.Future[Any]] = set()
         #: The ensemble's time and this process's clock at one instant.
@@ -98,8 +105,8 @@ class Connection:
 
     async def open(self) -> None:
         """Connects and makes sure of the layout; `UnavailableError` if nobody answers in time."""
-        await asyncio.to_thread(self._client.start_async)
         try:
+            self._client.start_async()
             await self.connected()
             await self._prepare()
             await self._set_clock()
@@ -122,10 +129,17 @@ class Connection:
         for future in list(self._open):
             if not future.done():
                 future.set_exception(unknown("the connection to ZooKeeper was closed"))
+        stopped = asyncio.Event()
+        # A thread of its own: whatever jobs await may have all of the loop's, for as long as they like.
+        threading.Thread(target=self._stop, args=(stopped,), name="holdfast-zookeeper-stop", daemon=True).start()
+        await stopped.wait()
+
+    def _stop(self, stopped: asyncio.Event) -> None:
         with contextlib.suppress(Exception):  # the library could not end its thread in time; it ends by itself
-            await asyncio.to_thread(self._client.stop)
+            self._client.stop()
         with contextlib.suppress(Exception):
             self._client.close()
+        self._bridge.inbox.put(stopped.set)
 
     async def connected(self) -> None:
         """Waits until somebody can be asked; `UnavailableError` if that takes too long."""
@@ -163,29 +177,39 @@ class Connection:
 
     def get(self, path: str, bell: Bell | None = None) -> asyncio.Future[Node | None]:
         """What a node holds; None if there is no such node, and then no bell will ring."""
-        self.traffic["get"] += 1
-        answer = self._client.get_async(path, self._watch(bell))
-        return self._asked(answer, lambda pair: Node(pair[0], stat_of(pair[1])), none_if_missing)
+
+        def node_of(pair: Any) -> Node:  # noqa: ANN401 - the library's own tuple
+            return Node(pair[0], stat_of(pair[1]))
+
+        return self._ask("get", lambda: self._client.get_async(path, self._watch(bell)), node_of, none_if_missing)
 
     def exists(self, path: str, bell: Bell | None = None) -> asyncio.Future[Stat | None]:
         """What is known of a node; the bell rings when it comes, changes or goes."""
-        self.traffic["exists"] += 1
-        return self._asked(self._client.exists_async(path, self._watch(bell)), stat_or_none)
+        return self._ask("exists", lambda: self._client.exists_async(path, self._watch(bell)), stat_or_none)
 
     def children(self, path: str, bell: Bell | None = None) -> asyncio.Future[list[str] | None]:
         """The names below a node, in no order; None if there is no such node, and then no bell will ring."""
-        self.traffic["children"] += 1
-        answer = self._client.get_children_async(path, self._watch(bell))
-        return self._asked(answer, self._count_names, none_if_missing)
+        return self._ask(
+            "children",
+            lambda: self._client.get_children_async(path, self._watch(bell)),
+            self._count_names,
+            none_if_missing,
+        )
 
     def sync(self) -> asyncio.Future[object]:
         """What is read after this is no older than this request."""
-        self.traffic["sync"] += 1
-        return self._asked(self._client.sync_async(self.paths.root))
+        return self._ask("sync", lambda: self._client.sync_async(self.paths.root))
 
     def transact(self, steps: list[Step]) -> asyncio.Future[Done]:
         """All steps or none; `RefusedError` names the one that was not possible."""
-        self.traffic["transact"] += 1
+        return self._ask("transact", lambda: self._commit(steps), lambda results: done_of(steps, results))
+
+    def ignore(self, path: str, bell: Bell) -> None:
+        """Nobody is at this bell any more: the library would keep its watch until the node changes."""
+        watches, watch = self._client._data_watchers, Watch(self.traffic, bell)  # noqa: SLF001 - as for grants
+        self._loop.call_later(_NOTED_S, lambda: watches.get(path, set()).discard(watch))
+
+    def _commit(self, steps: list[Step]) -> Answer:
         transaction = self._client.transaction()
         for step in steps:
             match step:
@@ -197,20 +221,30 @@ class Connection:
                     transaction.delete(step.path, step.version)
                 case Check():
                     transaction.check(step.path, step.version)
-        return self._asked(transaction.commit_async(), lambda results: done_of(steps, results))
+        answer: Answer = transaction.commit_async()
+        return answer
 
-    def _asked(
-        self, answer: Answer, convert: Convert | None = None, failed: Convert | None = None
+    def _ask(
+        self, kind: str, send: Callable[[], Answer], convert: Convert | None = None, failed: Convert | None = None
     ) -> asyncio.Future[Any]:
-        future = answer.future
+        if self._is_closed or self.phase is not Phase.CONNECTED:
+            return self._unanswered()
+        self.traffic[kind] += 1
+        answer = send()
         if convert is not None:
             answer.convert = convert
         answer.failed = failed or error_of
-        if self._is_closed and not future.done():
-            future.set_exception(unknown("the connection to ZooKeeper was closed"))
+        future = answer.future
         self._open.add(future)
         overdue = self._loop.call_later(_CALL_S, self._give_up, future)
         future.add_done_callback(lambda done: self._answered(done, overdue))
+        return future
+
+    def _unanswered(self) -> asyncio.Future[Any]:
+        why = "the connection to ZooKeeper was closed" if self._is_closed else f"no server answers at {self.hosts}"
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.set_exception(unknown(why))
+        future.exception()  # whoever does not wait for an answer need not be warned of it
         return future
 
     def _answered(self, future: asyncio.Future[Any], overdue: asyncio.TimerHandle) -> None:
@@ -233,6 +267,12 @@ class Connection:
         return names
 
     # -- the session
+
+    def _is_loop_alive(self) -> bool:
+        """On the library's thread: whether it was, not long ago; it is asked to show it again."""
+        inbox = self._bridge.inbox
+        inbox.put(lambda: None)
+        return time.monotonic() - inbox.emptied_s < self.session_ms / 2_000
 
     def _granted(self, session_ms: int) -> None:
         """On the library's thread."""

@@ -54,7 +54,9 @@ class NodeJobs:
         if not kept.record.payload_bytes:
             return b""
         node = await self._connection.repeat(lambda: self._connection.get(self._paths.payload(job_id)))
-        return node.data if node else b""
+        if node is None:  # it was forgotten meanwhile
+            raise unknown_job(job_id).error()
+        return node.data
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Decided by the version of the record, like a bid."""
@@ -78,14 +80,16 @@ class NodeJobs:
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """The job now and after each change until it is terminal."""
-        async for kept in self._changes(job_id):
-            yield view_of(kept.record)
+        async with contextlib.aclosing(self._changes(job_id)) as changes:
+            async for kept in changes:
+                yield view_of(kept.record)
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
         """Woken by the watch on the record."""
-        async for kept in self._changes(job_id):
-            if kept.record.state in TERMINAL:
-                return view_of(kept.record), await self._result(kept)
+        async with contextlib.aclosing(self._changes(job_id)) as changes:
+            async for kept in changes:
+                if kept.record.state in TERMINAL:
+                    return view_of(kept.record), await self._result(kept)
         raise AssertionError("the changes of a job go on until it is terminal")
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
@@ -113,18 +117,21 @@ class NodeJobs:
         """The record, and again whenever it has changed; the watch is set by the very reading."""
         path, bell = self._paths.record(_checked(job_id)), Bell()
         version = -1
-        while True:
-            bell.clear()
-            node = await self._connection.repeat(lambda: self._newest(path, bell))
-            if node is None:
-                raise unknown_job(job_id).error()
-            kept = kept_of(node)
-            if kept.version != version:
-                version = kept.version
-                yield kept
-            if kept.record.state in TERMINAL:
-                return
-            await bell.wait()
+        try:
+            while True:
+                bell.clear()
+                node = await self._connection.repeat(lambda: self._newest(path, bell))
+                if node is None:
+                    raise unknown_job(job_id).error()
+                kept = kept_of(node)
+                if kept.version > version:
+                    version = kept.version
+                    yield kept
+                if kept.record.state in TERMINAL:
+                    return
+                await bell.wait()
+        finally:
+            self._connection.ignore(path, bell)
 
     def _newest(self, path: str, bell: Bell) -> Awaitable[Node | None]:
         self._connection.sync()

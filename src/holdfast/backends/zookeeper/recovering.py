@@ -8,10 +8,10 @@ both.
 import asyncio
 
 from holdfast.backends.zookeeper.bridge import Bell
-from holdfast.backends.zookeeper.changing import Changing, Decided
+from holdfast.backends.zookeeper.changing import Changing, Decided, left_alone_if_damaged
 from holdfast.backends.zookeeper.paths import worker_named
 from holdfast.backends.zookeeper.records import Kept
-from holdfast.backends.zookeeper.transactions import Delete
+from holdfast.backends.zookeeper.transactions import Check, Delete
 from holdfast.core.lifecycle import RUNNING
 from holdfast.logs import get_logger
 
@@ -44,9 +44,10 @@ class Recovery:
         await asyncio.gather(*(self._recover_job(worker, job_id, room) for job_id in jobs))
         if jobs:
             get_logger().info("worker_lost", worker_id=worker, jobs=len(jobs))
-        for name in await self._connection.children(asked) or []:
-            self._connection.transact([Delete(f"{asked}/{name}")])
-        # Refused if the worker has come back, or if anything is left.
+        # All of it is refused if the worker has come back, to whom more may have been said, or if anything is left.
+        words = [Delete(f"{asked}/{name}") for name in await self._connection.children(asked) or []]
+        for start in range(0, len(words), _AT_A_TIME):
+            self._connection.transact([Check(path, stat.version), *words[start : start + _AT_A_TIME]])
         self._connection.transact([Delete(path, stat.version), Delete(asked)])
 
     async def _recover_job(self, worker: str, job_id: str, room: asyncio.Semaphore) -> None:
@@ -59,8 +60,9 @@ class Recovery:
             return self._changing.moves.give_back(kept, "its worker was lost", now_ms, is_spent=True, has_bid=False)
 
         async with room:
-            kept = await self._changing.read(job_id)
-            if kept is None or kept.record.state != RUNNING or kept.record.worker != worker:
-                self._connection.transact([Delete(f"{self._paths.held_by(worker)}/{job_id}")])
-                return
-            await self._changing.change(kept, decide)
+            with left_alone_if_damaged(job_id):
+                kept = await self._changing.read(job_id)
+                if kept is None or kept.record.state != RUNNING or kept.record.worker != worker:
+                    self._connection.transact([Delete(f"{self._paths.held_by(worker)}/{job_id}")])
+                    return
+                await self._changing.change(kept, decide)

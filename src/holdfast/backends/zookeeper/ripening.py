@@ -7,7 +7,7 @@ the ensemble's clock.
 import asyncio
 
 from holdfast.backends.zookeeper.bridge import Bell
-from holdfast.backends.zookeeper.changing import Changing, Decided
+from holdfast.backends.zookeeper.changing import Changing, Decided, left_alone_if_damaged
 from holdfast.backends.zookeeper.paths import due_of, minute_start_ms
 from holdfast.backends.zookeeper.records import DELAYED, Kept
 from holdfast.backends.zookeeper.transactions import Delete
@@ -61,6 +61,7 @@ class Ripening:
                 return None
             return self._changing.moves.due(kept, await self._changing.lanes.bucket(record.lane))
 
-        kept = await self._changing.read(job_id)
-        if kept is None or await self._changing.change(kept, decide) is None:
-            self._connection.transact([Delete(f"{path}/{name}")])
+        with left_alone_if_damaged(job_id):
+            kept = await self._changing.read(job_id)
+            if kept is None or await self._changing.change(kept, decide) is None:
+                self._connection.transact([Delete(f"{path}/{name}")])

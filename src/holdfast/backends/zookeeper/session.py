@@ -4,6 +4,7 @@ Invariants:
 - A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by
   this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
   then nobody here may act on it, whatever the ensemble believes.
+- However it ends, its connection is closed: no bid outlives whoever knows of it.
 - After `is_drained` is told, and before `close` hands back, no bid is under way or in doubt: nothing can be taken
   unseen.
 """
@@ -51,6 +52,9 @@ class BidSession(KeptSession):
         #: What is held, as it was last written or read.
         self._running: dict[int, Kept] = {}
         self._reporting: set[int] = set()
+        #: Leases on their way back; whoever wanted that may have gone.
+        self._returning: set[asyncio.Task[None]] = set()
+        self._ending: asyncio.Task[None] | None = None
         #: Jobs whose cancel was heard before the answer to the bid for them.
         self._asked: set[str] = set()
         self._is_closed = self._is_lost = False
@@ -65,6 +69,7 @@ class BidSession(KeptSession):
     async def start(self) -> None:
         """Says who is there and what is still held; `UnavailableError` if the ensemble cannot be reached."""
         sent_s = time.monotonic()
+        self._connection.when_changed.append(self._changed)
         self._bidder.fence = await self._arrival.come()
         kept = await self._arrival.sort_out()
         for token, each in kept.items():
@@ -74,7 +79,9 @@ class BidSession(KeptSession):
         self._news.lease_ms = self._lease_ms
         self._news.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
         self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
-        self._connection.when_changed.append(self._changed)
+        if self._connection.session_id != self._session_id:
+            self._end(_expired())
+        self._refuse_if_over()
         self._watch_time()
         self._bidding = self._spawn(self._bid())
         self._spawn(hear_cancels(self._connection, self._worker, self._hear_cancels))
@@ -106,10 +113,13 @@ class BidSession(KeptSession):
     async def extend(self) -> None:
         """An answer proves that the session lived when it was asked for; without one, time runs on."""
         self._refuse_if_over()
-        named, sent_s = self._holding.named(), time.monotonic()
+        named = self._holding.named()
         if not named:
             return
         try:
+            await self._connection.connected()
+            sent_s = time.monotonic()
+            self._connection.sync()  # a server that has lost its leader does not know that the session is over
             stat = await self._connection.exists(self._paths.worker(self._worker))
         except UnavailableError as error:
             self._log.info("heartbeat_unanswered", message=error.message)
@@ -120,7 +130,7 @@ class BidSession(KeptSession):
     async def release(self, tokens: Collection[int]) -> None:
         """At once; they may be taken again by anybody."""
         self._refuse_if_over()
-        await self._hand_back(self._holding.drop(tokens), "released", is_spent=False)
+        await asyncio.shield(self._return(self._holding.drop(tokens), "released", is_spent=False))
 
     async def drain(self) -> None:
         """No more bids; `is_drained` follows once none is under way."""
@@ -140,6 +150,8 @@ class BidSession(KeptSession):
             async with asyncio.timeout(_CLOSE_S):
                 if self._bidding is not None and self._connection.phase is Phase.CONNECTED:
                     await asyncio.wait([self._bidding])  # what it is given last is handed back with the rest
+                if self._returning:
+                    await asyncio.wait(self._returning)
                 if not self._is_lost:
                     unheard = self._holding.drop(self._holding.undelivered())
                     await self._hand_back(unheard, "never begun", is_spent=False)
@@ -150,6 +162,11 @@ class BidSession(KeptSession):
                     await self._leave()
         except TimeoutError:
             self._log.info("close_unheard", message="the ensemble did not answer; what was held is recovered")
+        finally:
+            self._ending = self._loop.create_task(self._end_all())
+            await asyncio.shield(self._ending)
+
+    async def _end_all(self) -> None:
         await self._steward.stop()
         for task in list(self._tasks):
             task.cancel()
@@ -159,10 +176,10 @@ class BidSession(KeptSession):
 
     async def _leave(self) -> None:
         """Leaves nothing behind, if nothing is."""
-        paths = self._paths
-        leaving = [Delete(f"{paths.worker(self._worker)}"), Delete(paths.held_by(self._worker))]
+        node, asked, fence = self._paths.worker(self._worker), self._paths.asked_of(self._worker), self._bidder.fence
         try:
-            await self._connection.transact([*leaving, Delete(paths.asked_of(self._worker))])
+            # Refused if a newer session has come: then they are its nodes.
+            await self._connection.transact([Delete(node), Delete(fence.path, fence.version), Delete(asked)])
         except Exception:  # noqa: BLE001 - a steward tidies up after those who cannot
             self._log.debug("left_behind")
 
@@ -214,6 +231,13 @@ class BidSession(KeptSession):
 
     # -- giving up
 
+    def _return(self, tokens: Collection[int], why: str, *, is_spent: bool) -> asyncio.Task[None]:
+        """Hands back, whatever becomes of whoever waits for it."""
+        task = self._spawn(self._hand_back(tokens, why, is_spent=is_spent))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+        return task
+
     async def _hand_back(self, tokens: Collection[int], why: str, *, is_spent: bool) -> None:
         held = [kept for token in tokens if (kept := self._running.pop(token, None)) is not None]
         self._bidder.forget()
@@ -241,7 +265,7 @@ class BidSession(KeptSession):
     def _give_up(self, expired: Collection[int]) -> None:
         over = self._lose(expired, "no heartbeat was answered in their time")
         if over:
-            self._spawn(self._hand_back(over, "no heartbeat", is_spent=True))
+            self._return(over, "no heartbeat", is_spent=True)
 
     # -- what comes from outside
 
@@ -267,6 +291,10 @@ class BidSession(KeptSession):
         if phase is Phase.LOST and not self._is_closed:
             self._is_lost = True
             self._lose(list(self._holding.named()), "the session with ZooKeeper has expired")
-            self._end(UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED"))
+            self._end(_expired())
             for task in self._tasks:
                 task.cancel()
+
+
+def _expired() -> UnavailableError:
+    return UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED")

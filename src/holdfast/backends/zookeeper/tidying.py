@@ -5,8 +5,9 @@ rule.
 """
 
 import asyncio
+import contextlib
 
-from holdfast.backends.zookeeper.changing import Changing
+from holdfast.backends.zookeeper.changing import Changing, left_alone_if_damaged
 from holdfast.backends.zookeeper.paths import due_of, minute_start_ms
 from holdfast.backends.zookeeper.transactions import Delete, RefusedError, Step
 from holdfast.core.lifecycle import TERMINAL
@@ -45,12 +46,12 @@ class Tidying:
             self._connection.transact([Delete(f"{paths.index}/{minute}")])  # refused while a job of it is there
 
     async def _forget(self, name: str) -> None:
-        kept = await self._changing.read(due_of(name)[1])
-        if kept is not None and kept.record.state in TERMINAL:
-            try:
-                await self._connection.transact(self._changing.moves.forget(kept))
-            except RefusedError:  # its client was faster
-                return
+        job_id = due_of(name)[1]
+        with left_alone_if_damaged(job_id):
+            kept = await self._changing.read(job_id)
+            if kept is not None and kept.record.state in TERMINAL:
+                with contextlib.suppress(RefusedError):  # its client was faster
+                    await self._connection.transact(self._changing.moves.forget(kept))
 
     async def _drop_empty(self) -> None:
         """What was empty twice in a row; whoever needs it again makes it again."""

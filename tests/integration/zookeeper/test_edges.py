@@ -1,0 +1,289 @@
+"""The edges of a session: the library's thread, a loop that stands still, and whoever does not wait for an end."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from holdfast import limits
+from holdfast.backends.ports import Introduction, JobDraft
+from holdfast.backends.zookeeper.connection import Connection, Phase
+from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.steward import Steward
+from holdfast.backends.zookeeper.transactions import Delete, Put
+from holdfast.backends.zookeeper.work import BidWork
+from holdfast.core.lifecycle import CANCELED, RUNNING
+from holdfast.errors import NotFoundError, UnavailableError
+from holdfast.testing.conformance.workplace import Hand, accepted
+from tests.integration.zookeeper.counting import CountingWay
+from tests.integration.zookeeper.faults import JOB, LONG_MS, Bidding, FaultyConnection, Gate, makes, until
+from tests.integration.zookeeper.test_races import expire, submit
+from tests.integration.zookeeper.test_stewards import steward
+from tests.zookeeper import Place
+
+SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
+
+
+@pytest.fixture
+def dead_machine() -> Iterator[str]:
+    """A port that answers nobody, neither by yes nor by no."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):  # as many as it takes until nobody more is let in
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                caller.connect(listening.getsockname())
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+class StandingStill:
+    """A loop of its own that does something, and then stands still until it is told to go on."""
+
+    def __init__(self, begin: Callable[[], Awaitable[Callable[[], Awaitable[None]]]]) -> None:
+        self._begin = begin
+        self._stands, self._goes_on = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    async def __aenter__(self) -> None:
+        self._thread.start()
+        await asyncio.to_thread(self._stands.wait)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._goes_on.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def _run(self) -> None:
+        try:
+            end = await self._begin()
+        finally:
+            self._stands.set()
+        self._goes_on.wait()  # as a handler does that does not await
+        await end()
+
+
+class TestLoop:
+    """What keeps the loop, and what the loop keeps."""
+
+    async def test_questions_do_not_pile_up_while_nobody_answers(self, bidding: Bidding) -> None:
+        """The library would keep each of them, and the loop as well once it keeps a few hundred."""
+        way = CountingWay(bidding.place.hosts)
+        bidding.place = Place(await way.open(), bidding.place.root)
+        client = await bidding.client()
+        await way.close()
+        await until(lambda: client.phase is Phase.SUSPENDED)
+        asked = [client.exists("/") for _ in range(1_000)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {UnavailableError}
+
+    async def test_worker_whose_loop_stands_still_loses_its_job(self, bidding: Bidding) -> None:
+        """The library's thread would keep its session, and with it the job, for as long as that takes."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+
+        async def take() -> Callable[[], Awaitable[None]]:
+            work = BidWork(*bidding.place, session_ms=SHORT_MS)
+            session = await work.open(Introduction("stuck", frozenset({"job"}), slots=1))
+            await Hand("stuck", session).take()
+            return session.close
+
+        async with StandingStill(take):
+            (lease,) = await (await bidding.worker("other")).take()
+        assert (lease.job_id, lease.attempt) == (job_id, 2)
+
+    async def test_steward_whose_loop_stands_still_is_passed_over(self, bidding: Bidding) -> None:
+        """Jobs that come due are posted by the next one in its line."""
+
+        async def stand_first() -> Callable[[], Awaitable[None]]:
+            connection = Connection(*bidding.place, SHORT_MS)
+            await connection.open()
+            first = Steward(connection)
+            await first.start()
+            await until(lambda: first.is_waiting)
+
+            async def end() -> None:
+                await first.stop()
+                await connection.close()
+
+            return end
+
+        async with StandingStill(stand_first):
+            jobs = NodeJobs(await bidding.client())
+            (job_id,) = accepted(await jobs.submit([JOB], [JobDraft(delay_ms=50)]))
+            (lease,) = await (await bidding.worker("w")).take()
+        assert lease.job_id == job_id
+
+    async def test_session_ends_though_jobs_have_all_threads(self, bidding: Bidding) -> None:
+        """Handlers that await threads may have every one of the loop's, for as long as they like."""
+        hand = await bidding.worker("w")
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        over = threading.Event()
+        busy = asyncio.create_task(asyncio.to_thread(over.wait))
+        try:
+            await hand.session.close()
+        finally:
+            over.set()
+            await busy
+
+    async def test_machine_that_is_gone_is_passed_over(self, bidding: Bidding, dead_machine: str) -> None:
+        """The library would wait for it for as long as the session may be silent."""
+        connection = Connection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, LONG_MS)
+        connection._client.randomize_hosts = False
+        await connection.open()
+        await connection.close()
+
+    async def test_who_gives_up_waiting_leaves_no_watch(self, bidding: Bidding) -> None:
+        """A job may run for days, and be asked for every second."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        for _ in range(5):
+            watching = jobs.watch(job_id)
+            await anext(watching)
+            await watching.aclose()
+        await until(lambda: not any(client._client._data_watchers.values()))
+
+
+class TestEnding:
+    """What ends in the middle of something."""
+
+    async def test_session_that_expires_while_it_begins_is_no_twin(self, bidding: Bidding) -> None:
+        """It is said to be over, and not that somebody else has its name: for that a worker would end."""
+        job_id = await submit(NodeJobs(await bidding.client()))
+        old = await bidding.worker("w")
+        (lease,) = await old.take()
+        await expire(bidding.connection_of("w"))
+        made: asyncio.Future[tuple[FaultyConnection, Gate]] = asyncio.get_running_loop().create_future()
+
+        async def connecting(hosts: str, root: str, session_ms: int) -> FaultyConnection:
+            connection = FaultyConnection(hosts, root, session_ms)
+            await connection.open()
+            made.set_result((connection, connection.hold_read(job_id)))
+            return connection
+
+        work = BidWork(*bidding.place, session_ms=LONG_MS, connecting=connecting)
+        introduction = Introduction("w", frozenset({"job"}), slots=1, held={lease.token: job_id})
+        opening = asyncio.create_task(work.open(introduction))
+        connection, gate = await made
+        await gate.reached.wait()
+        await expire(connection)
+        await connection.back()
+        gate.opened.set()
+        with pytest.raises(UnavailableError):
+            await opening
+
+    async def test_close_that_is_given_up_leaves_no_bid(self, bidding: Bidding) -> None:
+        """Whoever waits for it is gone; the session ends all the same, and others get the job."""
+        job_id = await submit(NodeJobs(await bidding.client()))
+        hand = await bidding.worker("w")
+        await hand.take()
+        gate = bidding.connection_of("w").hold(makes("/waiting/"))
+        closing = asyncio.create_task(hand.session.close())
+        await gate.reached.wait()
+        assert gate.sent is not None
+        gate.sent.cancel()
+        closing.cancel()
+        await asyncio.wait([closing])
+        (lease,) = await (await bidding.worker("other")).take()
+        assert lease.job_id == job_id
+
+    async def test_release_that_is_given_up_counts(self, bidding: Bidding) -> None:
+        """Whoever waits for it is gone; the job goes back all the same, and it is no loss."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        hand = await bidding.worker("w")
+        (lease,) = await hand.take()
+        gate = bidding.connection_of("w").hold(makes("/waiting/"))
+        releasing = asyncio.create_task(hand.session.release([lease.token]))
+        await gate.reached.wait()
+        releasing.cancel()
+        await asyncio.wait([releasing])
+        closing = asyncio.create_task(hand.session.close())
+        gate.opened.set()
+        await closing
+        await (await bidding.worker("other")).take()
+        assert (await jobs.get(job_id)).losses == 0
+
+    async def test_session_that_leaves_takes_nothing_of_a_newer_one_along(self, bidding: Bidding) -> None:
+        """A worker is stopped and started again under its name, and the first one goes late."""
+        old = await bidding.worker("w")
+        gate = bidding.connection_of("w").hold(
+            lambda steps: any(isinstance(step, Delete) and "/workers/" in step.path for step in steps)
+        )
+        closing = asyncio.create_task(old.session.close())
+        await gate.reached.wait()
+        new = await bidding.worker("w", process="another")
+        gate.opened.set()
+        await closing
+        job_id = await submit(NodeJobs(await bidding.client()))
+        assert [lease.job_id for lease in await new.take()] == [job_id]
+
+    async def test_lease_is_extended_by_what_the_leader_knows(self, bidding: Bidding) -> None:
+        """A server that has lost its leader still shows the node of a session that is over."""
+        await submit(NodeJobs(await bidding.client()))
+        hand = await bidding.worker("w")
+        await hand.take()
+        traffic = bidding.connection_of("w").traffic
+        before = traffic["sync"]
+        await hand.session.extend()
+        assert traffic["sync"] == before + 1
+
+
+class TestOthers:
+    """What one does while another one looks."""
+
+    async def test_cancel_for_a_worker_that_came_back_is_not_swept_away(self, bidding: Bidding) -> None:
+        """A steward recovers what it held before, and leaves alone what was said to it since."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        await (await bidding.worker("w")).take()
+        gate = connection.hold(makes("/waiting/"))
+        sweep = connection.hold(
+            lambda steps: any(isinstance(step, Delete) and "/asked/" in step.path for step in steps)
+        )
+        await expire(bidding.connection_of("w"))
+        await gate.reached.wait()
+        again = await bidding.worker("w")  # it gives the job back by itself, and takes it anew
+        (lease,) = await again.take()
+        deaf = bidding.connection_of("w").hold_read("/asked/")
+        bidding.connection_of("w").lose_read("/asked/")
+        await jobs.cancel(job_id, "stop")
+        gate.opened.set()
+        sweep.opened.set()
+        await sweep.reached.wait()
+        deaf.opened.set()
+        await again.until(lambda: lease.token in again.cancels)
+
+    async def test_retry_of_a_job_that_is_forgotten_meanwhile_is_refused(self, bidding: Bidding) -> None:
+        """What it was about is gone: another job with nothing in it would not be the same."""
+        client, others = await bidding.client(), NodeJobs(await bidding.client())
+        job_id = await submit(others)
+        assert (await others.cancel(job_id, "")).state == CANCELED
+        client.hold_read(job_id).opened.set()  # whether it may be tried again
+        gate = client.hold_read(job_id)  # how large its payload is
+        retrying = asyncio.create_task(NodeJobs(client).retry(job_id))
+        await gate.reached.wait()
+        await others.forget(job_id)
+        gate.opened.set()
+        with pytest.raises(NotFoundError):
+            await retrying
+
+    async def test_record_that_nobody_can_read_keeps_nobody_from_others(self, bidding: Bidding) -> None:
+        """Another version has written it, and its worker is lost: what comes due meanwhile is posted."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        damaged = await submit(jobs)
+        await (await bidding.worker("a")).take()
+        assert (await jobs.get(damaged)).state == RUNNING
+        await client.transact([Put(client.paths.record(damaged), b"\x02of another version")])
+        await expire(bidding.connection_of("a"))
+        (job_id,) = accepted(await jobs.submit([JOB], [JobDraft(delay_ms=50)]))
+        (lease,) = await (await bidding.worker("b")).take()
+        assert lease.job_id == job_id
