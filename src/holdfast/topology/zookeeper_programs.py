@@ -18,8 +18,9 @@ from holdfast.errors import FailedPreconditionError
 INSTALLED = Path("/usr/share/java")
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-#: Bounds how many jobs there may be: all of them are kept in memory, and twice while a server learns them anew.
-_HEAP_MB = 512
+#: Memory to begin with, and at most. It bounds how many jobs there may be: all of them are in it, and more than once
+#: while a server learns them anew.
+_HEAP = ("-Xms256m", "-Xmx512m")
 #: One without memory ends, and is started again; else it would stand there and answer nobody.
 _FULL = "-XX:+ExitOnOutOfMemoryError"
 #: Who comes back is sent all that there is, not what it seems to have missed: servers of 3.8.0, which is Debian's, may
@@ -51,7 +52,7 @@ class Programs(msgspec.Struct, frozen=True):
         """Starts a server that is handed this open directory."""
         command = [
             *("setpriv", "--pdeathsig", "KILL", "sh", "-c", _STARTER, str(os.getpid())),
-            *(self.java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _FULL, _LEARNING),
+            *(self.java, *_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _FULL, _LEARNING),
             *(f"-D{_LOGGER}.{name}={value}" for name, value in _LOGGING.items()),
             *("-cp", ":".join(map(str, self.classes)), _MAIN, configuration),
         ]

@@ -1,7 +1,8 @@
 """`JobApi` over nodes: for a gateway, or inside a client that has no server of ours.
 
-Invariants: what is told of a job is no older than the question, whichever server answers; a watch is set with the
-reading, so nothing that happens after it is missed.
+Invariants: what is told of a job is no older than the question, unless whoever answers leads no more and does not know
+it yet; on one connection it is never older than what was told before. A watch is set with the reading, so nothing that
+happens after it is missed.
 """
 
 import contextlib
