@@ -9,7 +9,7 @@ from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.session import BidSession
 from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.transactions import Create, Done, Node, Stat, Step
+from holdfast.backends.zookeeper.transactions import Create, Delete, Done, Node, Stat, Step
 from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
@@ -27,6 +27,11 @@ Matches = Callable[[Sequence[Step]], bool]
 def makes(part: str) -> Matches:
     """Transactions that make a node whose path has this in it."""
     return lambda steps: any(isinstance(step, Create) and part in step.path for step in steps)
+
+
+def deletes(part: str) -> Matches:
+    """Transactions that take a node away whose path has this in it."""
+    return lambda steps: any(isinstance(step, Delete) and part in step.path for step in steps)
 
 
 SUBMITS, TAKES, ENDS, STANDS_IN_LINE = makes("/jobs/"), makes("/bid"), makes("/result"), makes("/lines/")

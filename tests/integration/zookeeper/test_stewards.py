@@ -12,8 +12,8 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import Extra
 from holdfast.testing.conformance.workplace import accepted
 from tests.integration.pipeline.happening import happens
-from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, FaultyConnection, makes, until
-from tests.integration.zookeeper.test_races import expire, submit
+from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, FaultyConnection, deletes, makes, until
+from tests.integration.zookeeper.test_races import expire, refused, submit
 
 #: As if so much time had passed since everything ended.
 LONG_AGO_MS = -10 * 60_000
@@ -110,6 +110,26 @@ class TestRecovery:
         await again.done(lease, b"kept")
         job = await jobs.get(job_id)
         assert (job.state, job.losses, job.attempts, job.token) == (DONE, 0, 1, lease.token)
+
+    async def test_steward_that_is_late_leaves_alone_what_a_worker_took_that_came_back(self, bidding: Bidding) -> None:
+        """It has seen that a job waits that was held; when it strikes that out, the same worker holds the job again."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        await (await bidding.worker("w")).take()
+        known, listed = connection.hold_read("/held/w:w"), connection.hold_read("/held/w:w")
+        known.opened.set()
+        await expire(bidding.connection_of("w"))
+        await listed.reached.wait()
+        again = await bidding.worker("w")
+        gate = connection.hold(deletes(f"/held/w:w/{job_id}"))
+        listed.opened.set()
+        await gate.reached.wait()
+        (lease,) = await again.take()
+        await refused(gate)
+        await again.done(lease)
+        job = await jobs.get(job_id)
+        assert (job.state, job.token) == (DONE, lease.token)
 
     async def test_nothing_is_left_of_workers_that_are_gone(self, bidding: Bidding) -> None:
         """Neither of one that left nor of one that was lost."""

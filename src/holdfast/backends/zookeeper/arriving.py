@@ -53,11 +53,10 @@ class Arrival:
         """The leases that were named and hold, by token; all others of this worker go back."""
         named = {job_id: token for token, job_id in self._introduction.held.items()}
         holds: dict[int, Kept] = {}
-        path = self._paths.held_by(self._worker)
-        for job_id in await self._connection.children(path) or []:
+        for job_id in await self._connection.children(self._paths.held_by(self._worker)) or []:
             kept = await self._changing.read(job_id)
             if kept is None or kept.record.state != RUNNING or kept.record.worker != self._worker:
-                self._connection.transact([Delete(f"{path}/{job_id}")])
+                self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=self._worker))
             elif named.get(job_id) == kept.record.token:
                 adopted = await self._adopt(kept)
                 if adopted is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.backends.zookeeper.lanes import Lanes
 from holdfast.backends.zookeeper.paths import Paths, Posting, bucket_number
 from holdfast.backends.zookeeper.records import DELAYED, Kept, Record, encode
-from holdfast.backends.zookeeper.transactions import Create, Delete, Put, Step
+from holdfast.backends.zookeeper.transactions import Check, Create, Delete, Put, Step
 from holdfast.core import lifecycle
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Result
@@ -124,6 +124,11 @@ class Moves:
             Put(self._paths.record(record.id), encode(waiting), kept.version),
             *self._wait(waiting),
         ]
+
+    def strike_out(self, kept: Kept | None, *, job_id: str, worker: str) -> list[Step]:
+        """A note under `held` of a job that was not this worker's when it was read; refused if it may be by now."""
+        note = Delete(f"{self._paths.held_by(worker)}/{job_id}")
+        return [note] if kept is None else [Check(self._paths.record(job_id), kept.version), note]
 
     def forget(self, kept: Kept) -> list[Step]:
         """All nodes of a job that has ended."""

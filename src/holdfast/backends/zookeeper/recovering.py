@@ -2,7 +2,7 @@
 
 Invariants: a job is recovered only when its worker is gone and its bid is, both seen after its record was read under
 the version that the transaction checks. So a worker that comes back in between keeps its job or loses it, and never
-both.
+both. A note of what a worker took goes only with what was read of its job: without it nobody could end the job.
 """
 
 import asyncio
@@ -63,6 +63,6 @@ class Recovery:
             with left_alone_if_damaged(job_id):
                 kept = await self._changing.read(job_id)
                 if kept is None or kept.record.state != RUNNING or kept.record.worker != worker:
-                    self._connection.transact([Delete(f"{self._paths.held_by(worker)}/{job_id}")])
+                    self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=worker))
                     return
                 await self._changing.change(kept, decide)
