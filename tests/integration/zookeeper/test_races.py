@@ -8,11 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
+from holdfast.backends.ports import Introduction, JobDraft
+from holdfast.backends.zookeeper import session as sessions
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Phase
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.transactions import Create, RefusedError
+from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.core.model import Extra
@@ -21,12 +23,14 @@ from tests.integration.zookeeper.faults import (
     DRAFT,
     ENDS,
     JOB,
+    LONG_MS,
     STANDS_IN_LINE,
     SUBMITS,
     TAKES,
     Bidding,
     FaultyConnection,
     Gate,
+    deletes,
     makes,
 )
 
@@ -379,6 +383,16 @@ async def refused(gate: Gate) -> None:
         await gate.sent
 
 
+async def opened(bidding: Bidding, connection: FaultyConnection, name: str) -> sessions.BidSession:
+    """A session of this worker over a connection whose faults are known before it begins."""
+
+    async def connecting(*_: object) -> FaultyConnection:
+        return connection
+
+    work = BidWork(*bidding.place, session_ms=LONG_MS, connecting=connecting)
+    return await work.open(Introduction(name, frozenset({"job"})))
+
+
 class TestExpiry:
     """A session that is over while its worker executes."""
 
@@ -444,6 +458,33 @@ class TestExpiry:
         (lease,) = await new.take()
         assert lease.job_id == job_id
         assert (await jobs.get(job_id)).attempts == 1
+
+    async def test_session_that_leaves_takes_nothing_of_a_newer_one_along(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of two sessions of one worker the older one was about to leave; the newer one has come, and stays."""
+        monkeypatch.setattr(sessions, "_CLOSE_S", 60.0)
+        old = await bidding.worker("twin")
+        gate = bidding.connection_of("twin").hold(deletes("/workers/"))
+        leaving = asyncio.create_task(old.session.close())
+        await gate.reached.wait()
+        new = await bidding.worker("twin")
+        await refused(gate)
+        await leaving
+        job_id = await submit(NodeJobs(await bidding.client()))
+        assert [lease.job_id for lease in await new.take()] == [job_id]
+
+    async def test_session_that_could_not_come_takes_nothing_of_an_older_one_along(self, bidding: Bidding) -> None:
+        """Its place was never taken: the older one has it still, and works on."""
+        old = await bidding.worker("twin")
+        connection = await bidding.client()
+        connection.lose_request(makes("/workers/"))
+        with pytest.raises(UnavailableError):
+            await opened(bidding, connection, "twin")
+        job_id = await submit(NodeJobs(await bidding.client()))
+        (lease,) = await old.take()
+        await old.done(lease)
+        assert lease.job_id == job_id
 
     async def test_client_whose_session_expired_goes_on_waiting(self, bidding: Bidding) -> None:
         """A client has nothing that goes with its session but its watches, and it sets those again."""

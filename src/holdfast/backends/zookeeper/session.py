@@ -175,11 +175,13 @@ class BidSession(KeptSession):
         await self._connection.close()
 
     async def _leave(self) -> None:
-        """Leaves nothing behind, if nothing is."""
-        node, asked, fence = self._paths.worker(self._worker), self._paths.asked_of(self._worker), self._bidder.fence
+        """Leaves nothing behind, if nothing is; refused if a newer session has come, whose nodes they are then."""
+        if self._bidding is None:  # it never began: they may be an older one's
+            return
+        paths, worker = self._paths, self._worker
+        held = Delete(paths.held_by(worker), self._bidder.fence.version)
         try:
-            # Refused if a newer session has come: then they are its nodes.
-            await self._connection.transact([Delete(node), Delete(fence.path, fence.version), Delete(asked)])
+            await self._connection.transact([held, Delete(paths.worker(worker)), Delete(paths.asked_of(worker))])
         except Exception:  # noqa: BLE001 - a steward tidies up after those who cannot
             self._log.debug("left_behind")
 
