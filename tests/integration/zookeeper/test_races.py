@@ -486,6 +486,18 @@ class TestExpiry:
         await old.done(lease)
         assert lease.job_id == job_id
 
+    async def test_session_that_expires_while_it_begins_does_not_begin(self, bidding: Bidding) -> None:
+        """Its node went with it: whoever opens it is told to try again, and not that a newer worker has come."""
+        connection = await bidding.client()
+        before, gate = connection.hold_read("/held/w:w"), connection.hold_read("/held/w:w")
+        before.opened.set()
+        opening = asyncio.create_task(opened(bidding, connection, "w"))
+        await gate.reached.wait()
+        await expire(connection)
+        gate.opened.set()
+        with pytest.raises(UnavailableError):
+            await opening
+
     async def test_client_whose_session_expired_goes_on_waiting(self, bidding: Bidding) -> None:
         """A client has nothing that goes with its session but its watches, and it sets those again."""
         client = await bidding.client()

@@ -72,6 +72,7 @@ class BidSession(KeptSession):
         self._connection.when_changed.append(self._changed)
         self._bidder.fence = await self._arrival.come()
         kept = await self._arrival.sort_out()
+        self._refuse_if_over()  # it may have expired meanwhile, and its node with it
         for token, each in kept.items():
             self._running[token] = each
             self._holding.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
@@ -79,9 +80,6 @@ class BidSession(KeptSession):
         self._news.lease_ms = self._lease_ms
         self._news.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
         self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
-        if self._connection.session_id != self._session_id:
-            self._end(_expired())
-        self._refuse_if_over()
         self._watch_time()
         self._bidding = self._spawn(self._bid())
         self._spawn(hear_cancels(self._connection, self._worker, self._hear_cancels))
