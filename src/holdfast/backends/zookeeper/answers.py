@@ -19,6 +19,8 @@ _WHY = {
 }
 #: What the other steps of a transaction are told that failed.
 _BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+#: What its first step is told if nothing is wrong with any of them, but with the session.
+_SESSION_OVER = (kazoo_errors.SessionExpiredError, kazoo_errors.SessionMovedError)
 
 
 def stat_of(stat: Any) -> Stat:  # noqa: ANN401 - the library's own tuple
@@ -31,6 +33,8 @@ def stat_or_none(stat: Any) -> Stat | None:  # noqa: ANN401 - the library's own 
 
 def done_of(steps: list[Step], results: list[Any]) -> Done:
     for index, result in enumerate(results):
+        if isinstance(result, _SESSION_OVER):
+            raise error_of(result)
         if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
             raise RefusedError(index, steps[index], _WHY.get(type(result), Why.OTHER))
     if any(isinstance(result, Exception) for result in results):
