@@ -459,6 +459,22 @@ class TestExpiry:
         assert lease.job_id == job_id
         assert (await jobs.get(job_id)).attempts == 1
 
+    async def test_word_for_a_newer_session_is_not_heard_by_an_older_one(self, bidding: Bidding) -> None:
+        """Both are told of the cancel, and only whoever holds the job may say that it was heard."""
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        await bidding.worker("twin")
+        old = bidding.connection_of("twin").hold(deletes("/asked/"))
+        hand = await bidding.worker("twin")
+        (lease,) = await hand.take()
+        new = bidding.connection_of("twin").hold(deletes("/asked/"))
+        await jobs.cancel(job_id, "stop")
+        await old.reached.wait()
+        await new.reached.wait()
+        await refused(old)
+        new.opened.set()
+        await hand.until(lambda: lease.token in hand.cancels)
+
     async def test_session_that_leaves_takes_nothing_of_a_newer_one_along(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -131,6 +131,26 @@ class TestRecovery:
         job = await jobs.get(job_id)
         assert (job.state, job.token) == (DONE, lease.token)
 
+    async def test_steward_that_is_late_leaves_words_to_a_worker_that_came_back(self, bidding: Bidding) -> None:
+        """It tidies up after a lost worker; a cancel that comes when the worker is back is not taken for an old one."""
+        connection, _ = await steward(bidding)
+        jobs = NodeJobs(await bidding.client())
+        job_id = await submit(jobs)
+        (lease,) = await (await bidding.worker("w")).take()
+        recovery = connection.hold(makes("/waiting/"))
+        await expire(bidding.connection_of("w"))
+        await recovery.reached.wait()
+        again = await bidding.worker("w", held={lease.token: job_id})
+        heard = bidding.connection_of("w").hold(deletes("/asked/"))
+        await jobs.cancel(job_id, "stop")
+        await heard.reached.wait()
+        tidying = connection.hold(deletes("/asked/"))
+        recovery.opened.set()
+        await tidying.reached.wait()
+        await refused(tidying)
+        heard.opened.set()
+        await again.until(lambda: lease.token in again.cancels)
+
     async def test_nothing_is_left_of_workers_that_are_gone(self, bidding: Bidding) -> None:
         """Neither of one that left nor of one that was lost."""
         connection, _ = await steward(bidding)

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Connection
-from holdfast.backends.zookeeper.transactions import Delete
+from holdfast.backends.zookeeper.transactions import Check, Delete
 from holdfast.errors import UnavailableError
 
 
-async def hear_cancels(connection: Connection, worker: str, heard: Callable[[list[str]], None]) -> None:
-    """For ever: whoever asks leaves a word with the id of the job, and one watch hears them all."""
+async def hear_cancels(connection: Connection, worker: str, fence: Check, heard: Callable[[list[str]], None]) -> None:
+    """For ever: whoever asks leaves a word with the id of the job, and one watch hears them all.
+
+    A word is struck out once it is heard, unless a newer session of this worker has come: then it is for that one.
+    """
     path, bell = connection.paths.asked_of(worker), Bell()
     while True:
         bell.clear()
@@ -23,7 +26,7 @@ async def hear_cancels(connection: Connection, worker: str, heard: Callable[[lis
             continue
         heard(names)
         for name in names:
-            connection.transact([Delete(f"{path}/{name}")])
+            connection.transact([fence, Delete(f"{path}/{name}")])
         await bell.wait()
 
 

@@ -44,10 +44,9 @@ class Recovery:
         await asyncio.gather(*(self._recover_job(worker, job_id, room) for job_id in jobs))
         if jobs:
             get_logger().info("worker_lost", worker_id=worker, jobs=len(jobs))
-        # All of it is refused if the worker has come back, to whom more may have been said, or if anything is left.
-        words = [Delete(f"{asked}/{name}") for name in await self._connection.children(asked) or []]
-        for start in range(0, len(words), _AT_A_TIME):
-            self._connection.transact([Check(path, stat.version), *words[start : start + _AT_A_TIME]])
+        for name in await self._connection.children(asked) or []:
+            self._connection.transact([Check(path, stat.version), Delete(f"{asked}/{name}")])
+        # Refused, as those are, if the worker has come back; and if anything is left.
         self._connection.transact([Delete(path, stat.version), Delete(asked)])
 
     async def _recover_job(self, worker: str, job_id: str, room: asyncio.Semaphore) -> None:

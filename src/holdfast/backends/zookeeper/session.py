@@ -82,7 +82,7 @@ class BidSession(KeptSession):
         self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
         self._watch_time()
         self._bidding = self._spawn(self._bid())
-        self._spawn(hear_cancels(self._connection, self._worker, self._hear_cancels))
+        self._spawn(hear_cancels(self._connection, self._worker, self._bidder.fence, self._hear_cancels))
         self._spawn(self._attend())
         await self._steward.start()
 
