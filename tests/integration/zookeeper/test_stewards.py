@@ -1,7 +1,9 @@
 """Stewards: what nobody else would look after, on a real server."""
 
 import msgspec
+import pytest
 
+from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.jobs import NodeJobs
@@ -228,6 +230,29 @@ class TestTidying:
         assert await client.children(client.paths.waiting) == []
         job_id = await submit(jobs)
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_bucket_that_was_closed_is_not_taken_for_the_open_one_of_its_name(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A worker is about to take an empty bucket away; its lane goes and comes back, and new jobs go into it."""
+        monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 1)
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        for _ in range(2):
+            await jobs.cancel(await submit(jobs), "only to close the bucket")
+        hand = await bidding.worker("w")
+        gate = bidding.connection_of("w").hold(deletes("/waiting/"))
+        await hand.session.want(1)
+        await gate.reached.wait()
+        tidying = Tidying(Changing(client), LONG_AGO_MS)
+        await tidying.look()
+        await tidying.look()
+        await submit(jobs)
+        (lease,) = await hand.leases()
+        await hand.done(lease)
+        await refused(gate)
+        job_id = await submit(jobs)
+        assert [lease.job_id for lease in await hand.take()] == [job_id]
 
     async def test_posting_without_a_job_is_taken_away_by_whoever_finds_it(self, bidding: Bidding) -> None:
         """Nothing of ours leaves one, and a worker must not stumble over it for ever."""

@@ -18,6 +18,7 @@ from holdfast.backends.ports import Assignment
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.introducing import Kind
+from holdfast.backends.zookeeper.lanes import CLOSED
 from holdfast.backends.zookeeper.moves import bucket_of
 from holdfast.backends.zookeeper.paths import BACK, Lane, Posting, lane_named, posting_named
 from holdfast.backends.zookeeper.records import Kept, Record, kept_of
@@ -136,7 +137,7 @@ class Bidder:
             if waiting:
                 return postings + sorted(posting_named(name, each) for each in waiting)
             if waiting is not None and name != buckets[-1]:  # closed and empty: nothing can come any more
-                self._connection.transact([Delete(path)])
+                self._connection.transact([Delete(path, CLOSED)])
         return postings
 
     # -- bidding

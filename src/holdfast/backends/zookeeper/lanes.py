@@ -1,9 +1,10 @@
 """Where a job is posted: the open bucket of its lane.
 
 Invariants:
-- A posting goes into a bucket that is open (its version is 0), checked in the transaction that makes it. Whoever
+- A posting goes into a bucket that is open (its version says so), checked in the transaction that makes it. Whoever
   fills a bucket closes it and opens the next in one transaction: so nothing ever comes into a bucket when there is a
-  later one, and buckets are in submit order.
+  later one, and buckets are in submit order. A lane always has an open one: only closed ones are taken away, or all
+  of them with their lane.
 - What is remembered here is a guess that a transaction checks.
 """
 
@@ -19,6 +20,8 @@ from holdfast.backends.zookeeper.records import Record
 from holdfast.backends.zookeeper.transactions import Check, Create, Put, RefusedError, Step
 from holdfast.errors import UnavailableError
 
+#: The versions of a bucket.
+OPEN, CLOSED = 0, 1
 #: Nodes of minutes that are remembered; most are past.
 _MINUTES_MAX = 1_000
 #: Lanes whose open bucket is remembered; whoever makes queues by the thousand does not use most of them again.
@@ -78,7 +81,7 @@ class Lanes:
     def steps(self, record: Record) -> list[Step]:
         """What posts a job into its bucket."""
         path = self._connection.paths.bucket(record.lane, bucket_name(record.bucket))
-        return [Check(path, 0), Create(f"{path}/{record.id}-", sequential=True)]
+        return [Check(path, OPEN), Create(f"{path}/{record.id}-", sequential=True)]
 
     def steps_back(self, record: Record) -> list[Step]:
         """What posts a job before all that have never been taken, where it was among those that have."""
@@ -131,7 +134,7 @@ class Lanes:
 
     async def _roll(self, lane: Lane, full: _Open) -> _Open:
         path = self._connection.paths.lane(lane)
-        close = Put(f"{path}/{bucket_name(full.number)}", b"closed", 0)
+        close = Put(f"{path}/{bucket_name(full.number)}", b"closed", OPEN)
         try:
             await self._connection.transact([close, Create(f"{path}/{bucket_name(full.number + 1)}")])
         except (RefusedError, UnavailableError):  # somebody else has, or this was not answered
