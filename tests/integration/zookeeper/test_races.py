@@ -19,6 +19,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.core.model import Extra
 from holdfast.errors import NotFoundError, UnavailableError
+from holdfast.testing.conformance import workplace
 from tests.integration.zookeeper.faults import (
     DRAFT,
     ENDS,
@@ -105,6 +106,17 @@ class TestLooking:
         await gate.reached.wait()
         job_id = await submit(jobs)
         gate.opened.set()
+        assert [lease.job_id for lease in await hand.leases()] == [job_id]
+
+    async def test_job_that_could_not_be_read_is_looked_for_again(
+        self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first in line was woken and saw the job; nobody answers what it asks next, and nothing else will ring."""
+        monkeypatch.setattr(workplace, "PATIENCE_S", 20.0)
+        jobs = NodeJobs(await bidding.client())
+        hand = await bidding.idle("w")
+        bidding.connection_of("w").lose_read("/jobs/")
+        job_id = await submit(jobs)
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
     async def test_job_that_opens_the_next_bucket_wakes_the_first_in_line(

@@ -64,11 +64,13 @@ class Bidder:
         self._turn = 0
         #: Bids that were not answered.
         self._unsure: list[_Bid] = []
+        #: Whether a job that was seen could not be read: no bell will ring for it.
+        self._is_unread = False
 
     @property
     def is_unsure(self) -> bool:
-        """Whether there are bids of which it is not known whether they were made."""
-        return bool(self._unsure)
+        """Whether something was not answered since `make_sure`: a bid, or what a job is that was seen."""
+        return bool(self._unsure) or self._is_unread
 
     def forget(self) -> None:
         """What was seen may have changed."""
@@ -105,6 +107,7 @@ class Bidder:
                 ):
                     taken.append(Taken(kept, await self._assignment(kept.record), bid.sent_s))
         self._unsure = []  # only now: what was found out is lost if the last of them cannot be told yet
+        self._is_unread = False
         return taken
 
     # -- looking
@@ -151,6 +154,7 @@ class Bidder:
                 node = await read
             except UnavailableError:
                 self.forget()
+                self._is_unread = True
                 break
             kept = kept_of(node) if node is not None else None
             if kept is None or not _waits_there(kept.record, lane, posting):
