@@ -17,7 +17,7 @@ from holdfast.backends.zookeeper.transactions import Create, RefusedError
 from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
-from holdfast.core.model import Extra
+from holdfast.core.model import FIXED, Backoff, Extra, Template
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.testing.conformance import workplace
 from tests.integration.zookeeper.faults import (
@@ -34,6 +34,8 @@ from tests.integration.zookeeper.faults import (
     deletes,
     makes,
 )
+
+RETRIED = Template("job", max_attempts=2, backoff=Backoff(FIXED, 1))
 
 LOSSES = ["lose_answer", "lose_request"]
 
@@ -456,6 +458,22 @@ class TestExpiry:
         assert (await jobs.get(job_id)).token == again.token
         await new.done(again, b"new")
         assert (await jobs.result(job_id)).output == b"new"
+
+    async def test_worker_that_names_an_older_lease_of_a_job_as_well_keeps_the_newer_one(
+        self, bidding: Bidding
+    ) -> None:
+        """It has not heard that its report of the first attempt counts, and holds the second attempt."""
+        jobs = NodeJobs(await bidding.client())
+        (job_id,) = (await jobs.submit([RETRIED], [DRAFT])).job_ids
+        hand = await bidding.worker("w")
+        (first,) = await hand.take()
+        await hand.failed(first)
+        (second,) = await hand.take()
+        await expire(bidding.connection_of("w"))
+        again = await bidding.worker("w", held={second.token: job_id, first.token: job_id})
+        assert again.revoked == [first.token]
+        await again.done(second)
+        assert (await jobs.get(job_id)).token == second.token
 
     async def test_bid_of_an_older_session_is_refused(self, bidding: Bidding) -> None:
         """Of two sessions of one worker the older one was about to bid; it hears that it is superseded instead."""

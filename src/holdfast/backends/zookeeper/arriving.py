@@ -51,13 +51,13 @@ class Arrival:
 
     async def sort_out(self) -> dict[int, Kept]:
         """The leases that were named and hold, by token; all others of this worker go back."""
-        named = {job_id: token for token, job_id in self._introduction.held.items()}
+        named = self._introduction.held
         holds: dict[int, Kept] = {}
         for job_id in await self._connection.children(self._paths.held_by(self._worker)) or []:
             kept = await self._changing.read(job_id)
             if kept is None or kept.record.state != RUNNING or kept.record.worker != self._worker:
                 self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=self._worker))
-            elif named.get(job_id) == kept.record.token:
+            elif named.get(kept.record.token) == job_id:
                 adopted = await self._adopt(kept)
                 if adopted is not None:
                     holds[adopted.record.token] = adopted
