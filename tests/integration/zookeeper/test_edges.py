@@ -16,7 +16,7 @@ from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.transactions import Delete, Put
 from holdfast.backends.zookeeper.work import BidWork
-from holdfast.core.lifecycle import CANCELED, RUNNING
+from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.testing.conformance.workplace import Hand, accepted
 from tests.integration.zookeeper.counting import CountingWay
@@ -131,6 +131,17 @@ class TestLoop:
             over.set()
             await busy
 
+    async def test_answer_to_another_question_is_a_lost_connection(self, bidding: Bidding) -> None:
+        """The library's thread would end, and nobody could be asked any more."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await submit(jobs)
+        seen: list[Phase] = []
+        client.when_changed.append(seen.append)
+        client._client._pending.append((None, client._bridge.async_result(), 0))  # a question that is left out
+        assert (await jobs.get(job_id)).state == QUEUED
+        assert seen[:2] == [Phase.SUSPENDED, Phase.CONNECTED]
+
     async def test_machine_that_is_gone_is_passed_over(self, bidding: Bidding, dead_machine: str) -> None:
         """The library would wait for it for as long as the session may be silent."""
         connection = Connection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, LONG_MS)
@@ -199,7 +210,9 @@ class TestEnding:
         job_id = await submit(jobs)
         hand = await bidding.worker("w")
         (lease,) = await hand.take()
-        gate = bidding.connection_of("w").hold(makes("/waiting/"))
+        connection = bidding.connection_of("w")
+        connection.lose_request(makes("/waiting/"))
+        gate = connection.hold_read(job_id)  # whether it was done
         releasing = asyncio.create_task(hand.session.release([lease.token]))
         await gate.reached.wait()
         releasing.cancel()

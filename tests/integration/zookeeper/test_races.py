@@ -469,7 +469,6 @@ class TestExpiry:
         (first,) = await hand.take()
         await hand.failed(first)
         (second,) = await hand.take()
-        await expire(bidding.connection_of("w"))
         again = await bidding.worker("w", held={second.token: job_id, first.token: job_id})
         assert again.revoked == [first.token]
         await again.done(second)

@@ -28,6 +28,7 @@ from holdfast import limits
 from holdfast.backends.zookeeper.answers import done_of, error_of, none_if_missing, stat_of, stat_or_none, unknown
 from holdfast.backends.zookeeper.bridge import Answer, Bell, Bridge, Convert, Watch
 from holdfast.backends.zookeeper.granting import note_what_is_granted
+from holdfast.backends.zookeeper.misreading import drop_if_misread
 from holdfast.backends.zookeeper.paths import LAYOUT, Paths
 from holdfast.backends.zookeeper.pinging import ping_only_if
 from holdfast.backends.zookeeper.transactions import (
@@ -91,6 +92,7 @@ class Connection:
         self._client.add_listener(lambda state: self._bridge.inbox.put(self._change, state))
         note_what_is_granted(self._client, self._granted)
         ping_only_if(self._client, self._is_loop_alive)
+        drop_if_misread(self._client)
         self._connected = asyncio.Event()
         self._open: set[asyncio.Future[Any]] = set()
         #: The ensemble's time and this process's clock at one instant.
