@@ -14,15 +14,14 @@ from holdfast.backends.ports import Introduction, JobDraft
 from holdfast.backends.zookeeper.connection import Connection, Phase
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.transactions import Delete, Put
+from holdfast.backends.zookeeper.transactions import Put
 from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.testing.conformance.workplace import Hand, accepted
 from tests.integration.zookeeper.counting import CountingWay
-from tests.integration.zookeeper.faults import JOB, LONG_MS, Bidding, FaultyConnection, Gate, makes, until
+from tests.integration.zookeeper.faults import JOB, LONG_MS, Bidding, makes, until
 from tests.integration.zookeeper.test_races import expire, submit
-from tests.integration.zookeeper.test_stewards import steward
 from tests.zookeeper import Place
 
 SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
@@ -164,31 +163,6 @@ class TestLoop:
 class TestEnding:
     """What ends in the middle of something."""
 
-    async def test_session_that_expires_while_it_begins_is_no_twin(self, bidding: Bidding) -> None:
-        """It is said to be over, and not that somebody else has its name: for that a worker would end."""
-        job_id = await submit(NodeJobs(await bidding.client()))
-        old = await bidding.worker("w")
-        (lease,) = await old.take()
-        await expire(bidding.connection_of("w"))
-        made: asyncio.Future[tuple[FaultyConnection, Gate]] = asyncio.get_running_loop().create_future()
-
-        async def connecting(hosts: str, root: str, session_ms: int) -> FaultyConnection:
-            connection = FaultyConnection(hosts, root, session_ms)
-            await connection.open()
-            made.set_result((connection, connection.hold_read(job_id)))
-            return connection
-
-        work = BidWork(*bidding.place, session_ms=LONG_MS, connecting=connecting)
-        introduction = Introduction("w", frozenset({"job"}), slots=1, held={lease.token: job_id})
-        opening = asyncio.create_task(work.open(introduction))
-        connection, gate = await made
-        await gate.reached.wait()
-        await expire(connection)
-        await connection.back()
-        gate.opened.set()
-        with pytest.raises(UnavailableError):
-            await opening
-
     async def test_close_that_is_given_up_leaves_no_bid(self, bidding: Bidding) -> None:
         """Whoever waits for it is gone; the session ends all the same, and others get the job."""
         job_id = await submit(NodeJobs(await bidding.client()))
@@ -223,20 +197,6 @@ class TestEnding:
         await (await bidding.worker("other")).take()
         assert (await jobs.get(job_id)).losses == 0
 
-    async def test_session_that_leaves_takes_nothing_of_a_newer_one_along(self, bidding: Bidding) -> None:
-        """A worker is stopped and started again under its name, and the first one goes late."""
-        old = await bidding.worker("w")
-        gate = bidding.connection_of("w").hold(
-            lambda steps: any(isinstance(step, Delete) and "/workers/" in step.path for step in steps)
-        )
-        closing = asyncio.create_task(old.session.close())
-        await gate.reached.wait()
-        new = await bidding.worker("w", process="another")
-        gate.opened.set()
-        await closing
-        job_id = await submit(NodeJobs(await bidding.client()))
-        assert [lease.job_id for lease in await new.take()] == [job_id]
-
     async def test_lease_is_extended_by_what_the_leader_knows(self, bidding: Bidding) -> None:
         """A server that has lost its leader still shows the node of a session that is over."""
         await submit(NodeJobs(await bidding.client()))
@@ -250,29 +210,6 @@ class TestEnding:
 
 class TestOthers:
     """What one does while another one looks."""
-
-    async def test_cancel_for_a_worker_that_came_back_is_not_swept_away(self, bidding: Bidding) -> None:
-        """A steward recovers what it held before, and leaves alone what was said to it since."""
-        connection, _ = await steward(bidding)
-        jobs = NodeJobs(await bidding.client())
-        job_id = await submit(jobs)
-        await (await bidding.worker("w")).take()
-        gate = connection.hold(makes("/waiting/"))
-        sweep = connection.hold(
-            lambda steps: any(isinstance(step, Delete) and "/asked/" in step.path for step in steps)
-        )
-        await expire(bidding.connection_of("w"))
-        await gate.reached.wait()
-        again = await bidding.worker("w")  # it gives the job back by itself, and takes it anew
-        (lease,) = await again.take()
-        deaf = bidding.connection_of("w").hold_read("/asked/")
-        bidding.connection_of("w").lose_read("/asked/")
-        await jobs.cancel(job_id, "stop")
-        gate.opened.set()
-        sweep.opened.set()
-        await sweep.reached.wait()
-        deaf.opened.set()
-        await again.until(lambda: lease.token in again.cancels)
 
     async def test_retry_of_a_job_that_is_forgotten_meanwhile_is_refused(self, bidding: Bidding) -> None:
         """What it was about is gone: another job with nothing in it would not be the same."""
