@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from holdfast.backends.zookeeper import connection as connecting
 from tests.integration.zookeeper.faults import Bidding
 from tests.zookeeper import Place
 
@@ -14,3 +15,15 @@ async def bidding(zookeeper: Place) -> AsyncIterator[Bidding]:
     made = Bidding(zookeeper)
     yield made
     await made.end()
+
+
+@pytest.fixture
+def call_s() -> float:
+    """How long a request may take here: only a test that waits for an end of it should ever see that."""
+    return 20.0
+
+
+@pytest.fixture(autouse=True)
+def _patient(call_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for some seconds is no fault of anybody's."""
+    monkeypatch.setattr(connecting, "_CALL_S", call_s)

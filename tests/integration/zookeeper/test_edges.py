@@ -143,7 +143,7 @@ class TestLoop:
 
     async def test_machine_that_is_gone_is_passed_over(self, bidding: Bidding, dead_machine: str) -> None:
         """The library would wait for it for as long as the session may be silent."""
-        connection = Connection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, LONG_MS)
+        connection = Connection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, 4 * LONG_MS)
         connection._client.randomize_hosts = False
         await connection.open()
         await connection.close()

@@ -24,6 +24,12 @@ SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
 
 
 @pytest.fixture
+def call_s() -> float:
+    """As for everybody: here nobody answers."""
+    return limits.ZOOKEEPER_CALL_MS / 1_000
+
+
+@pytest.fixture
 async def way(zookeeper: Place) -> AsyncIterator[CountingWay]:
     """A way to the server that can be cut."""
     way = CountingWay(zookeeper.hosts)
