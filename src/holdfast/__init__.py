@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.sdk.errors import (
         JobCanceledError,
         JobFailedError,
+        NoWorkerError,
         PermanentError,
         ResultTimeoutError,
         Retry,
@@ -36,6 +37,7 @@ __all__ = [
     "JobFailedError",
     "JobFunction",
     "JobView",
+    "NoWorkerError",
     "NotFoundError",
     "PermanentError",
     "Progress",
@@ -56,7 +58,8 @@ _HOMES = {
     "holdfast.core.lifecycle": ("State",),
     "holdfast.errors": ("HoldfastError", "InvalidArgumentError", "NotFoundError", "UnavailableError"),
     "holdfast.sdk.errors": (
-        *("JobCanceledError", "JobFailedError", "PermanentError", "ResultTimeoutError", "Retry", "SubmitManyError"),
+        *("JobCanceledError", "JobFailedError", "NoWorkerError", "PermanentError", "ResultTimeoutError", "Retry"),
+        "SubmitManyError",
     ),
     "holdfast.sdk.function": ("JobFunction",),
     "holdfast.sdk.job": ("Job",),

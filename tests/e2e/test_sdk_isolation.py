@@ -22,6 +22,10 @@ def pid(crash: bool = False) -> int:
         os._exit(9)
     return os.getpid()
 
+@app.job(isolation="process")
+def misfit() -> int:
+    return "seven"
+
 if __name__ == "__main__":
     with app, app.worker(slots=1):
         print(pid.submit().result(timeout_s=60) != os.getpid())
@@ -30,6 +34,10 @@ if __name__ == "__main__":
         except JobFailedError as error:
             print(error.reason)
         print(pid.submit().result(timeout_s=60) != os.getpid())
+        try:
+            misfit.submit().result(timeout_s=60)
+        except JobFailedError as error:
+            print(error.reason)
 """
 
 
@@ -38,7 +46,10 @@ def test_job_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     command = [sys.executable, "shop.py"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert ended.stdout.splitlines() == ["True", "PROCESS_DIED: exited with status 9", "True"], ended.stderr
+    *lines, misfit = ended.stdout.splitlines()
+    assert lines == ["True", "PROCESS_DIED: exited with status 9", "True"], ended.stderr
+    assert misfit.startswith("RESULT_TYPE_MISMATCH: ")
+    assert "got str: 'seven'" in misfit
 
 
 def test_app_that_no_process_can_import_says_so() -> None:

@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from holdfast import (
     Backoff,
     Holdfast,
+    Job,
     JobCanceledError,
     JobFailedError,
     NotFoundError,
@@ -24,8 +26,10 @@ from holdfast import (
     SubmitManyError,
     UnavailableError,
     current,
+    limits,
 )
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
+from tests.e2e.waiting import eventually
 
 WAIT_S = 30
 
@@ -116,6 +120,40 @@ def test_result_that_cannot_travel_fails_the_job_for_good(app: Holdfast) -> None
         odd.submit().result(timeout_s=WAIT_S)
 
 
+def test_result_that_does_not_fit_its_annotation_fails_the_job_for_good(app: Holdfast) -> None:
+    """A job is DONE only if `result()` can read what it returned; the reason names the type and the value."""
+
+    @app.job(max_attempts=5)
+    def count() -> int:
+        return "seven"  # type: ignore[return-value]
+
+    @app.job(max_attempts=5)
+    async def acount() -> int:
+        return "seven"  # type: ignore[return-value]
+
+    with app.worker():
+        for job in (count.submit(), acount.submit()):
+            with pytest.raises(JobFailedError, match=r"^job .* failed: RESULT_TYPE_MISMATCH: .*int.*str: 'seven'"):
+                job.result(timeout_s=WAIT_S)
+            assert (job.view().state, job.view().attempts) == (State.FAILED, 1)
+
+
+@pytest.mark.parametrize("size", [limits.OUTPUT_BYTES_MAX, 2 * limits.PAYLOAD_BYTES_MAX])
+def test_result_that_is_too_large_fails_with_its_size_and_the_limit(app: Holdfast, size: int) -> None:
+    """The reason stays the bare code of the frozen contract; the error, `why` and the summary have the numbers."""
+
+    @app.job
+    def large() -> str:
+        return "x" * size
+
+    with app.worker(), pytest.raises(JobFailedError) as caught:
+        large.submit().result(timeout_s=WAIT_S)
+    assert caught.value.reason == "OUTPUT_TOO_LARGE"
+    for words in (caught.value.message, app.get(caught.value.job_id).why()):
+        assert f"{size + 2}" in words
+        assert f"{limits.OUTPUT_BYTES_MAX}" in words
+
+
 def test_waiting_too_long_says_where_the_job_is(app: Holdfast) -> None:
     """Without a worker the wait ends in a TimeoutError that explains itself, and the job stays."""
 
@@ -128,6 +166,26 @@ def test_waiting_too_long_says_where_the_job_is(app: Holdfast) -> None:
     assert isinstance(caught.value, ResultTimeoutError)
     assert "worker" in caught.value.why
     assert job.status() is State.QUEUED
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_wait_for_a_type_that_no_worker_knows_is_a_warning(tmp_path: Path, *, is_awaited: bool) -> None:
+    """In a directory a worker may still come, so the wait goes on; the log says once what it waits for."""
+    with Holdfast(tmp_path / "jobs") as here, capture_logs() as lines, ThreadPoolExecutor() as pool, here.worker():
+        jobs = [here.submit("absent") for _ in range(2)]
+        waits = [pool.submit(_wait_in_a_loop if is_awaited else Job.result, job) for job in jobs]
+        eventually(lambda: [line for line in lines if line["event"] == "result_waits"], bool)
+        for job in jobs:
+            job.cancel()
+        for wait in waits:
+            with pytest.raises(JobCanceledError):
+                wait.result(WAIT_S)
+    (line,) = [line for line in lines if line["event"] == "result_waits"]
+    assert (line["log_level"], line["reason"]) == ("warning", "TYPE_UNKNOWN")
+
+
+def _wait_in_a_loop(job: Job[object]) -> object:
+    return asyncio.run(job.aresult())
 
 
 async def test_infinity_is_a_wait_without_an_end(app: Holdfast) -> None:

@@ -1,16 +1,22 @@
 """What users' own tests are given: apps in memory, a clock to move, jobs that run when told to."""
 
+import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from holdfast import Backoff, Holdfast, State, current
+from holdfast import Backoff, Holdfast, Job, NoWorkerError, State, current
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.sdk.worker_check import ATTENDED_S
 from holdfast.testing import ManualClock, arun_jobs, in_memory, run_jobs
 from holdfast.testing.fixtures import memory_app
+
+WAIT_S = 30
 
 
 @pytest.fixture
@@ -108,6 +114,66 @@ def test_program_s_own_app_is_lent_to_a_test(tmp_path: Path) -> None:
         assert list(app.find()) == []
         with pytest.raises(InvalidArgumentError, match="memory"):
             run_jobs(app)
+
+
+def test_result_that_no_worker_will_make_is_an_error(app: Holdfast) -> None:
+    """Without a timeout and without a worker of this process, `result()` says what to call instead of waiting."""
+
+    @app.job
+    def work() -> int:
+        return 1
+
+    job = work.submit()
+    with pytest.raises(NoWorkerError, match=r"app.worker\(\).*run_jobs\(app\)"):
+        job.result()
+    with pytest.raises(NoWorkerError):
+        asyncio.run(_awaited(job))
+    run_jobs(app)
+    assert job.result() == 1
+
+
+async def _awaited(job: Job[int]) -> int:
+    return await job
+
+
+def test_result_after_the_last_worker_has_ended_is_an_error(app: Holdfast) -> None:
+    """A worker that was stopped runs nothing any more, nor does `run_jobs` after it has returned."""
+
+    @app.job
+    def work() -> int:
+        return 1
+
+    with app.worker():
+        assert work.submit().result() == 1
+    run_jobs(app)
+    with pytest.raises(NoWorkerError):
+        work.submit().result()
+
+
+def test_result_waits_for_a_worker_that_was_made(app: Holdfast) -> None:
+    """A worker that another thread is about to start will run the job, so the wait goes on."""
+
+    @app.job
+    def work() -> int:
+        return 1
+
+    worker = app.worker()
+    job, looked = work.submit(), threading.Event()
+
+    def start() -> None:
+        looked.wait(WAIT_S)
+        worker.start()
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    with ThreadPoolExecutor() as pool:
+        result = pool.submit(job.result)
+        with pytest.raises(TimeoutError):
+            result.result(2 * ATTENDED_S)
+        looked.set()
+        assert result.result(WAIT_S) == 1
+    thread.join()
+    worker.stop()
 
 
 def test_endless_jobs_are_noticed(app: Holdfast) -> None:

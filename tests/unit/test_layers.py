@@ -79,6 +79,7 @@ RULES = (
             "settings_sources",
             "errors",
             "limits",
+            "logs",
         ),
     ),
     Rule(

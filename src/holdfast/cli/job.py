@@ -179,13 +179,15 @@ async def _ended(client: "Client", job_id: str, end_s: float) -> "tuple[JobView,
 def _finish(found: "JobView", ended: "ResultView", *, as_json: bool) -> None:
     from holdfast.cli.views import result_json
     from holdfast.core.lifecycle import DONE
+    from holdfast.core.outcomes import failure_text
 
     if as_json:
         print_json(result_json(found, ended))
     else:
         _print_output(ended.output, has_failed=ended.state != DONE)
     if ended.state != DONE:
-        say(f"holdfast: the job ended {ended.state.name}: {ended.summary or found.failure_reason or 'it says no more'}")
+        words = failure_text(found.failure_reason, ended.summary) or "no reason was given"
+        say(f"holdfast: the job ended {ended.state.name}: {words}")
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 

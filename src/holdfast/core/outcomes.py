@@ -10,12 +10,34 @@ from holdfast import limits
 from holdfast.core import retries
 from holdfast.core.commands import ReportRow
 from holdfast.core.events import Revocation
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, State
 from holdfast.core.model import Result, Template
 from holdfast.core.text import as_text
 
 LOSSES_SPENT = "WORKER_LOST"
 OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
+
+
+def too_large(size_bytes: int, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> str:
+    """The summary of a job that returned too much; its reason is the bare code, as the frozen contract has it."""
+    return (
+        f"{OUTPUT_TOO_LARGE}: expected at most {output_bytes_max} bytes of output, got {size_bytes};"
+        " store large data elsewhere and return where it is"
+    )
+
+
+def failure_text(reason: str, summary: str) -> str:
+    """A failure in one line: its reason, and its summary where that says more."""
+    if not reason or summary.startswith(reason):
+        return summary
+    return f"{reason}: {summary}" if summary else reason
+
+
+def end_text(state: int, attempts: int, reason: str, summary: str) -> str:
+    """How a job ended, as `why` says it."""
+    words = failure_text(reason, summary)
+    tries = f"{attempts} attempt{'s' if attempts != 1 else ''}"
+    return f"it ended {State(state).name} after {tries}" + (f": {words}" if words else "")
 
 
 class Counted(Protocol):
@@ -49,7 +71,7 @@ def result_of(
 ) -> Result:
     """What a report under a current lease leads to; `state` is QUEUED where the job is tried again."""
     if len(row.output) > output_bytes_max:
-        summary = f"the output of {len(row.output)} bytes is over the limit of {output_bytes_max}"
+        summary = too_large(len(row.output), output_bytes_max)
         return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
     if row.state == DONE:
         return success_of(token, row)

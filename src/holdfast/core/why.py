@@ -7,8 +7,9 @@ is told, in the order in which they would have to be removed.
 from collections.abc import Sequence
 
 from holdfast.core.ledger import Ledger
-from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL, State
+from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Job, Now, QueueMode
+from holdfast.core.outcomes import end_text
 from holdfast.core.workers import WorkerInfo
 
 Answer = tuple[str, str]
@@ -26,9 +27,8 @@ def why(ledger: Ledger, job: Job, workers: Sequence[WorkerInfo], now: Now) -> An
 
 def _ended(job: Job) -> Answer:
     result = job.result
-    words = (result.failure_reason or result.summary) if result else ""
-    tries = f"after {job.attempts} attempt{'s' if job.attempts != 1 else ''}"
-    return "ENDED", f"it ended {State(job.state).name} {tries}" + (f": {words}" if words else "")
+    reason, summary = (result.failure_reason, result.summary) if result else ("", "")
+    return "ENDED", end_text(job.state, job.attempts, reason, summary)
 
 
 def _running(ledger: Ledger, job: Job, now: Now) -> Answer:

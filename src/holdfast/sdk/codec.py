@@ -8,6 +8,7 @@ leaves, so that whatever is accepted here can be read there; defaults are filled
 import inspect
 import math
 import re
+import reprlib
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter
@@ -28,6 +29,10 @@ _EXACT: dict[Any, tuple[type, ...]] = {
     float: (float, int),
     bool: (bool,),
 }
+#: How much of a value an error message shows.
+_VALUE_CHARS_MAX = 200
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _VALUE_CHARS_MAX
 _SPREAD = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLACE = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
@@ -57,7 +62,8 @@ class Codec:
         }
         self._is_plain = all(parameter.kind is Parameter.POSITIONAL_OR_KEYWORD for parameter in self._parameters)
         self._decoder = self._make_decoder(hints)
-        self._result_decoder = _decoder(hints.get("return", Any), f"the result of {self._name}()")
+        self._result_kind = hints.get("return", Any)
+        self._result_decoder = _decoder(self._result_kind, f"the result of {self._name}()")
 
     def _make_decoder(self, hints: Mapping[str, Any]) -> msgspec.json.Decoder[Any]:
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in self._parameters]
@@ -88,6 +94,25 @@ class Codec:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ResultTypeError(f"the result of {self._name}() does not fit its annotation: {error}") from error
 
+    def check_result(self, value: object, output: bytes) -> None:
+        """Raises ResultTypeError if the value, whose JSON is `output`, does not fit the return annotation."""
+        kind = self._result_kind
+        if kind is Any:
+            return
+        exact = _EXACT.get(kind) if isinstance(kind, type) else None
+        place = ""
+        if exact is None or _is_exact(value, exact):
+            try:
+                self._result_decoder.decode(output)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                place = f" ({error})" if _PLACE.match(str(error)) else ""
+            else:
+                return
+        raise ResultTypeError(
+            f"expected {self._name}() to return {inspect.formatannotation(kind)}, as it is annotated;"
+            f" got {type(value).__name__}: {_shown(value)}{place}"
+        )
+
     # -- to the payload
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,8 +127,7 @@ class Codec:
             raise ArgumentsError(f"{self._name}(): {error}", reason="ARGUMENTS_INVALID") from None
 
     def _check_exact(self, name: str, value: object, kinds: tuple[type, ...]) -> None:
-        is_bool_number = isinstance(value, bool) and bool not in kinds
-        if not isinstance(value, kinds) or is_bool_number:
+        if not _is_exact(value, kinds):
             raise self._problem(f"parameter {name!r}: expected {kinds[0].__name__}, got {type(value).__name__}")
 
     # -- from the payload
@@ -150,7 +174,18 @@ class Codec:
 
 
 def encode(value: object, problem: Callable[[str], InvalidArgumentError] = InvalidArgumentError) -> bytes:
-    """A value as JSON of at most the size of a payload; `problem` makes the error of what cannot be."""
+    """Arguments as JSON of at most the size of a payload; `problem` makes the error of what cannot be."""
+    data = as_json(value, problem)
+    if len(data) > limits.PAYLOAD_BYTES_MAX:
+        raise problem(
+            f"expected the arguments to take at most {limits.PAYLOAD_BYTES_MAX} bytes as JSON, got {len(data)};"
+            " store large data elsewhere, and pass where it is"
+        )
+    return data
+
+
+def as_json(value: object, problem: Callable[[str], InvalidArgumentError] = InvalidArgumentError) -> bytes:
+    """A value as JSON of any size; `problem` makes the error of what cannot be."""
     try:
         data = _ENCODER.encode(value)
         if b"null" in data and _has_odd_number(msgspec.to_builtins(value)):
@@ -159,11 +194,6 @@ def encode(value: object, problem: Callable[[str], InvalidArgumentError] = Inval
         if isinstance(error, InvalidArgumentError):
             raise
         raise problem(f"cannot be sent as JSON: {error}{_culprit(value)}") from None
-    if len(data) > limits.PAYLOAD_BYTES_MAX:
-        raise problem(
-            f"expected the arguments to take at most {limits.PAYLOAD_BYTES_MAX} bytes as JSON, got {len(data)};"
-            " store large data elsewhere, and pass where it is"
-        )
     return data
 
 
@@ -232,6 +262,19 @@ def _culprit(value: object) -> str:
             except Exception:  # noqa: BLE001 - a second look at what failed before
                 return f" (parameter {name!r}, a {type(part).__name__})"
     return ""
+
+
+def _is_exact(value: object, kinds: tuple[type, ...]) -> bool:
+    is_bool_number = isinstance(value, bool) and bool not in kinds
+    return isinstance(value, kinds) and not is_bool_number
+
+
+def _shown(value: object) -> str:
+    """A value in an error message, cut to a length that leaves room for the rest."""
+    try:
+        return _REPR.repr(value)[:_VALUE_CHARS_MAX]
+    except Exception:  # noqa: BLE001 - its `__repr__` may raise anything
+        return "it cannot be shown"
 
 
 def _has_odd_number(value: object) -> bool:

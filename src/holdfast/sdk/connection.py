@@ -3,8 +3,9 @@
 import ctypes
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.owner import mint, uuid4
 from holdfast.errors import UnavailableError
@@ -30,6 +31,10 @@ class Connection:
         self._link: Link | None = None
         self._is_closed = False
         self._closers: list[Closer] = []
+        #: Workers of this process that were made and have not ended; one that is dropped unused leaves by itself.
+        self.workers: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: Causes of a wait that were logged before.
+        self.warned: set[str] = set()
         #: What a forked child keeps, so that nothing of its parent's is ever finalized there.
         self._inherited: list[object] = []
 
@@ -55,6 +60,11 @@ class Connection:
                 raise UnavailableError("the app is closed", reason="APP_CLOSED")
             self._link = self._open_link()
         return self._link
+
+    def is_private(self) -> bool:
+        """Whether no other process can run these jobs; False before the link is open."""
+        link = self._link
+        return link is not None and link.is_private
 
     async def call(
         self, use: "Callable[[Ports], Awaitable[T]]", *, is_repeatable: bool = True, is_waiting: bool = False
@@ -135,3 +145,4 @@ class Connection:
         self._closing = threading.RLock()
         self._portal = self._link = None
         self._closers = []
+        self.workers = weakref.WeakSet()

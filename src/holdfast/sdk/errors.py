@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.outcomes import failure_text
 from holdfast.errors import (
     Code,
     DeadlineExceededError,
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from holdfast.sdk.job import Job
 
 
+#: What to do about a job in memory that no worker will run.
+NO_WORKER_TEXT = (
+    "the app keeps its jobs in memory, and no worker runs in this process; start one with `with app.worker(): ...`,"
+    " or in a test call `holdfast.testing.run_jobs(app)` before `result()`"
+)
+
+
 class ArgumentsError(InvalidArgumentError, TypeError):
     """The arguments do not fit the job's function; nothing was submitted."""
 
@@ -24,16 +32,23 @@ class JobFailedError(HoldfastError):
 
     code = Code.FAILED_PRECONDITION
 
-    def __init__(self, job_id: str, reason: str, error_type: str = "", remote_traceback: str = "") -> None:
-        """`reason` is what the job's failure says of itself; the other two are empty where no exception was raised."""
+    def __init__(
+        self, job_id: str, reason: str, error_type: str = "", remote_traceback: str = "", summary: str = ""
+    ) -> None:
+        """`reason` is why the job failed, and `summary` says more of it where there is more to say.
+
+        The type of the exception and its traceback are empty where no exception was raised.
+        """
         self.job_id = job_id
         self.error_type = error_type
         self.remote_traceback = remote_traceback
+        self.summary = summary
         tail = f"\n\nOn the worker:\n{remote_traceback.rstrip()}" if remote_traceback else ""
-        super().__init__(f"job {job_id} failed: {reason or 'no reason was given'}{tail}", reason=reason)
+        words = failure_text(reason, summary) or "no reason was given"
+        super().__init__(f"job {job_id} failed: {words}{tail}", reason=reason)
 
-    def __reduce__(self) -> tuple[type, tuple[str, str, str, str]]:
-        return type(self), (self.job_id, self.reason, self.error_type, self.remote_traceback)
+    def __reduce__(self) -> tuple[type, tuple[str, str, str, str, str]]:
+        return type(self), (self.job_id, self.reason, self.error_type, self.remote_traceback, self.summary)
 
 
 class JobCanceledError(HoldfastError):
@@ -63,6 +78,17 @@ class ResultTimeoutError(DeadlineExceededError, TimeoutError):
 
     def __reduce__(self) -> tuple[type, tuple[str, float, str]]:
         return type(self), (self.job_id, self.timeout_s, self.why)
+
+
+class NoWorkerError(FailedPreconditionError):
+    """`result()` would wait for ever: no worker runs in this process, and no other process can run the job."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id} will not run: {NO_WORKER_TEXT}", reason="NO_WORKER")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.job_id,)
 
 
 class ResultTypeError(FailedPreconditionError, TypeError):

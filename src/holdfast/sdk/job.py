@@ -10,13 +10,15 @@ from holdfast.core.history import Entry
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL, State
 from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
 from holdfast.sdk.codec import Codec, decode_any
-from holdfast.sdk.errors import JobCanceledError, JobFailedError, ResultTimeoutError
+from holdfast.sdk.errors import NO_WORKER_TEXT, JobCanceledError, JobFailedError, ResultTimeoutError
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
+from holdfast.sdk.worker_check import ATTENDED_S, SERVED_S, check_attended, is_attended, warn_if_stuck
 from holdfast.worker.failures import failure_of
 
 if TYPE_CHECKING:
     from holdfast.sdk.connection import Connection
     from holdfast.sdk.portal import Portal
+    from holdfast.topology.link import Near
 
 T = TypeVar("T")
 
@@ -100,14 +102,15 @@ class Job(Generic[T]):
         """What the job returned, once it has ended.
 
         Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time; with
-        `timeout_s=0` nothing is waited for.
+        `timeout_s=0` nothing is waited for. Without a timeout, raises NoWorkerError for a job in memory that no worker
+        of this process will run.
         """
         timeout_s = _bounded(timeout_s)
         near = self._connection.near() if timeout_s is None or timeout_s > 0 else None
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         if near is not None:
             try:
-                settled = near.settled(self.id, timeout_s)
+                settled = self._settled_near(near, timeout_s)
             except HoldfastError as error:
                 if not error.retryable:
                     raise
@@ -125,7 +128,7 @@ class Job(Generic[T]):
     async def _result(self, timeout_s: float | None, asked_s: float | None) -> T:
         """`asked_s` is how long the caller wanted to wait, of which some may be over."""
         if timeout_s is None:
-            return self._outcome(*await self._settled())
+            return self._outcome(*await self._settled_unhurried())
         import asyncio
 
         try:
@@ -136,6 +139,36 @@ class Job(Generic[T]):
                 raise
             raise ResultTimeoutError(self.id, asked_s or 0, await self._why_briefly()) from None
         return self._outcome(job, result)
+
+    def _settled_near(self, near: "Near", timeout_s: float | None) -> tuple[JobView, ResultView] | None:
+        """On the caller's thread; a wait without a timeout looks now and then whether a worker is there."""
+        if timeout_s is not None:
+            return near.settled(self.id, timeout_s)
+        if not self._connection.is_private():
+            settled = near.settled(self.id, SERVED_S)
+            if settled is None:
+                self._portal().run(lambda: warn_if_stuck(self._connection, self.id))
+                settled = near.settled(self.id, None)
+            return settled
+        while (settled := near.settled(self.id, ATTENDED_S)) is None:
+            self._portal().run(lambda: check_attended(self._connection, self.id))
+        return settled
+
+    async def _settled_unhurried(self) -> tuple[JobView, ResultView]:
+        """The same on the portal's loop."""
+        import asyncio
+
+        while True:
+            try:
+                async with asyncio.timeout(ATTENDED_S if self._connection.is_private() else SERVED_S):
+                    return await self._settled()
+            except TimeoutError as error:
+                if isinstance(error, HoldfastError):
+                    raise
+            if not self._connection.is_private():
+                await warn_if_stuck(self._connection, self.id)
+                return await self._settled()
+            await check_attended(self._connection, self.id)
 
     async def _settled(self) -> tuple[JobView, ResultView]:
         return await self._connection.call(lambda ports: ports.jobs.settled(self.id), is_waiting=True)
@@ -151,6 +184,8 @@ class Job(Generic[T]):
 
         try:
             async with asyncio.timeout(1):
+                if self._connection.is_private() and not await is_attended(self._connection):
+                    return NO_WORKER_TEXT
                 return await self._why()
         except (HoldfastError, TimeoutError):
             return ""
@@ -161,7 +196,8 @@ class Job(Generic[T]):
         if result.state == CANCELED:
             raise JobCanceledError(self.id, result.summary)
         failure = failure_of(result.output)
-        raise JobFailedError(self.id, job.failure_reason or result.summary, failure.type, failure.traceback)
+        reason = job.failure_reason or result.summary
+        raise JobFailedError(self.id, reason, failure.type, failure.traceback, result.summary)
 
     async def _events(self) -> AsyncIterator[JobView]:
         """The job now and after each change, until it has ended; changes may be merged, the last one never is."""

@@ -7,10 +7,10 @@ from typing import Any
 from holdfast import limits
 from holdfast.backends.ports import Assignment
 from holdfast.errors import InvalidArgumentError
-from holdfast.sdk.codec import Codec, encode
-from holdfast.sdk.errors import ArgumentsError, PermanentError, Retry
+from holdfast.sdk.codec import Codec, as_json
+from holdfast.sdk.errors import ArgumentsError, PermanentError, ResultTypeError, Retry
 from holdfast.worker.failures import described, reason_of
-from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
+from holdfast.worker.handlers import AttemptFailedError, Handler, Mode, output_too_large
 
 
 def handler_of(
@@ -31,7 +31,7 @@ def _calling(
             result = function(*arguments.args, **arguments.kwargs)
         except Exception as error:  # whatever the job raises is its failure
             raise _failed(error, no_retry) from error
-        return _output(result)
+        return _output(codec, result)
 
     return run
 
@@ -47,7 +47,7 @@ def _awaiting(
             result = await function(*arguments.args, **arguments.kwargs)
         except Exception as error:  # whatever the job raises is its failure
             raise _failed(error, no_retry) from error
-        return _output(result)
+        return _output(codec, result)
 
     return run
 
@@ -60,14 +60,23 @@ def _arguments(codec: Callable[[], Codec], assignment: Assignment) -> Any:  # no
         raise AttemptFailedError(f"{reason}: {error.message}", is_retryable=False) from error
 
 
-def _output(result: object) -> bytes:
+def _output(codec: Callable[[], Codec], result: object) -> bytes:
+    """The output of a call, checked before it is reported: a job is DONE only if `result()` can read it.
+
+    A failure here is final. The function has run to its end, so another attempt would repeat its effects and most
+    likely return the same type.
+    """
     try:
-        output = encode(result)
+        output = as_json(result)
     except InvalidArgumentError as error:
         message = f"RESULT_NOT_SERIALIZABLE: a result of type {type(result).__name__} {error.message}"
-        raise AttemptFailedError(message[: limits.REASON_CHARS_MAX], is_retryable=False) from error
+        raise AttemptFailedError(message, is_retryable=False) from error
     if len(output) > limits.OUTPUT_BYTES_MAX:
-        raise AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
+        raise output_too_large(len(output))
+    try:
+        codec().check_result(result, output)
+    except ResultTypeError as error:
+        raise AttemptFailedError(f"RESULT_TYPE_MISMATCH: {error.message}", is_retryable=False) from error
     return output
 
 

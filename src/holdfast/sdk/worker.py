@@ -59,6 +59,7 @@ class AppWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
+        connection.workers.add(self)
 
     @property
     def id(self) -> str:
@@ -68,10 +69,12 @@ class AppWorker:
     def run(self) -> None:
         """Works until TERM or INT, or until `stop`; a second signal hands running jobs back."""
         self._refuse_second()
+        self._connection.workers.add(self)
         try:
             with asyncio.Runner(loop_factory=new_loop) as runner:
                 runner.run(self._work_here())
         finally:
+            self._connection.workers.discard(self)
             self._worker = self._loop = None
 
     async def _work_here(self) -> None:
@@ -102,10 +105,12 @@ class AppWorker:
     def start(self) -> Self:
         """Works in the background; returns once jobs can be run."""
         self._refuse_second()
+        self._connection.workers.add(self)
         self._portal = Portal(f"holdfast-worker-{self.id}"[:15])
         try:
             self._portal.run(self._begin)
         except BaseException:
+            self._connection.workers.discard(self)
             self._portal.close()
             self._portal = self._worker = None
             raise
@@ -127,6 +132,7 @@ class AppWorker:
                 portal.run(lambda: self._end(timeout_s))
             finally:
                 portal.close()
+                self._connection.workers.discard(self)
                 self._worker = None
 
     def __enter__(self) -> Self:

@@ -100,6 +100,7 @@ class Reporter:
             if error.reason != OUTPUT_TOO_LARGE:
                 raise
             # The owner of the results holds a lower limit than this service was told of.
+            summary = f"{OUTPUT_TOO_LARGE}: {error.message}"
             return await self._settler.end(
-                lease, Result(lease.token, FAILED, b"", error.message, OUTPUT_TOO_LARGE, result.runtime_ms)
+                lease, Result(lease.token, FAILED, b"", summary, OUTPUT_TOO_LARGE, result.runtime_ms)
             )

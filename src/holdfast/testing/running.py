@@ -30,6 +30,19 @@ def run_jobs(app: Holdfast, *, attempts_max: int = 10_000) -> int:
     """
     connection = app.connection
     handlers = app.handlers()
+    worker = _RunningJobs()
+    connection.workers.add(worker)
+    try:
+        return _run_due(connection, handlers, attempts_max)
+    finally:
+        connection.workers.discard(worker)
+
+
+class _RunningJobs:
+    """The worker that `run_jobs` is while it runs, for `result()` calls of other threads."""
+
+
+def _run_due(connection: Connection, handlers: dict[str, Handler], attempts_max: int) -> int:
     for count in range(attempts_max + 1):
         lease = connection.portal().run(lambda: _fetch(connection, frozenset(handlers)))
         if lease is None:

@@ -20,6 +20,8 @@ _ANSWERED_S = 3 * limits.ZOOKEEPER_CALL_MS / 1_000
 class Bidding:
     """One session for everything that is asked, and one more for each worker."""
 
+    is_private = False
+
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
         self._jobs = BiddingJobs(ensemble)

@@ -90,6 +90,8 @@ Side = Serving | Connected
 class Directory:
     """A link to whoever serves the directory, which may be this process."""
 
+    is_private = False
+
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         # The working directory may change; the jobs stay where they were.
         self._settings = msgspec.structs.replace(settings, data=str(Path(settings.data).absolute()))

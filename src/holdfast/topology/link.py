@@ -41,6 +41,11 @@ class Near(Protocol):
 class Link(Protocol):
     """A way to whoever answers; it outlives any one of them. It belongs to one loop."""
 
+    @property
+    def is_private(self) -> bool:
+        """Whether its jobs are run by workers of this process alone."""
+        ...
+
     async def call(
         self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:

@@ -15,6 +15,8 @@ T = TypeVar("T")
 class Memory:
     """A link to a ledger that nobody else can reach."""
 
+    is_private = True
+
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.serving = Serving(settings, clock)
         self._is_open = False

@@ -25,6 +25,8 @@ T = TypeVar("T")
 class Remote:
     """One channel for everything; calls are repeated by the client's own profile."""
 
+    is_private = False
+
     def __init__(self, address: str, access: Access = ANYBODY) -> None:
         self._address = address
         self._access = access

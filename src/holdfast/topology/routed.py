@@ -26,6 +26,8 @@ def tell(address: str, error: HoldfastError | None) -> None:
 class Routed:
     """One connection to each node; calls are repeated by the client's own profile."""
 
+    is_private = False
+
     def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
         """In their fixed order."""
         self._addresses = addresses

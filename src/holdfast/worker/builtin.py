@@ -11,7 +11,7 @@ import signal
 
 from holdfast import limits
 from holdfast.backends.ports import Assignment
-from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
+from holdfast.worker.handlers import AttemptFailedError, Handler, Mode, output_too_large
 
 
 async def echo(assignment: Assignment) -> bytes:
@@ -30,7 +30,7 @@ async def sim(assignment: Assignment) -> bytes:
         raise AttemptFailedError(labels["sim.fail"] or "SIMULATED")
     if assignment.payload_size_bytes > limits.OUTPUT_BYTES_MAX:
         # Not even made: the size comes from the submitter and may be gigabytes.
-        raise AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False)
+        raise output_too_large(assignment.payload_size_bytes)
     return b"." * assignment.payload_size_bytes
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.backends.ports import Assignment
+from holdfast.core.outcomes import OUTPUT_TOO_LARGE, too_large
 
 
 class Mode(StrEnum):
@@ -24,11 +25,22 @@ class Handler(msgspec.Struct, frozen=True):
 
 
 class AttemptFailedError(Exception):
-    """A handler says that its attempt failed, and why; it decides on retries and on the output itself."""
+    """A handler says that its attempt failed, and why; it decides on retries and on the output itself.
 
-    def __init__(self, reason: str, *, is_retryable: bool = True, retry_after_ms: int = 0, output: bytes = b"") -> None:
-        super().__init__(reason)
+    `summary` says more than the reason where the reason is a bare code.
+    """
+
+    def __init__(
+        self, reason: str, *, is_retryable: bool = True, retry_after_ms: int = 0, output: bytes = b"", summary: str = ""
+    ) -> None:
+        super().__init__(summary or reason)
         self.reason = reason
         self.is_retryable = is_retryable
         self.retry_after_ms = retry_after_ms
         self.output = output
+        self.summary = summary
+
+
+def output_too_large(size_bytes: int) -> AttemptFailedError:
+    """The failure of an attempt that returned too much; another attempt would return as much."""
+    return AttemptFailedError(OUTPUT_TOO_LARGE, is_retryable=False, summary=too_large(size_bytes))

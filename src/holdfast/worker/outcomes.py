@@ -15,7 +15,7 @@ from holdfast.core.text import as_text
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.failures import described, reason_of
 from holdfast.worker.forks import end_fork
-from holdfast.worker.handlers import AttemptFailedError
+from holdfast.worker.handlers import AttemptFailedError, output_too_large
 
 #: No more is told of an attempt: seven weeks.
 RUNTIME_MS_MAX = (1 << 32) - 1
@@ -28,9 +28,10 @@ def succeeded(context: JobContext, output: object) -> ReportRow:
     assignment = context.assignment
     context.ended_s = ended_s = time.monotonic()
     if type(output) is not bytes:
-        return failed(context, AttemptFailedError("OUTPUT_NOT_BYTES", is_retryable=False))
+        summary = f"OUTPUT_NOT_BYTES: expected the handler to return bytes, got {type(output).__name__}"
+        return failed(context, AttemptFailedError("OUTPUT_NOT_BYTES", is_retryable=False, summary=summary))
     if len(output) > limits.OUTPUT_BYTES_MAX:
-        return failed(context, AttemptFailedError("OUTPUT_TOO_LARGE", is_retryable=False))
+        return failed(context, output_too_large(len(output)))
     runtime_ms = min(int((ended_s - context.started_s) * 1_000), RUNTIME_MS_MAX)
     return ReportRow(assignment.job_id, assignment.token, DONE, output, "", "", runtime_ms)
 
@@ -57,7 +58,13 @@ def interrupted(context: JobContext) -> ReportRow:
 
 
 def failure(
-    context: JobContext, reason: str, *, output: bytes = b"", is_retryable: bool = True, retry_after_ms: int = 0
+    context: JobContext,
+    reason: str,
+    *,
+    output: bytes = b"",
+    summary: str = "",
+    is_retryable: bool = True,
+    retry_after_ms: int = 0,
 ) -> ReportRow:
     """A failure, with its reason no longer than is kept, and text."""
     return ReportRow(
@@ -65,7 +72,7 @@ def failure(
         context.token,
         FAILED,
         output,
-        "",
+        as_text(summary[: limits.SUMMARY_CHARS_MAX]),
         as_text(reason[: limits.REASON_CHARS_MAX]),
         _runtime_ms(context),
         is_retryable,
@@ -91,8 +98,14 @@ def cut(rows: list[ReportRow]) -> Iterator[list[ReportRow]]:
 def _said(context: JobContext, error: AttemptFailedError) -> ReportRow:
     output = error.output if type(error.output) is bytes and len(error.output) <= limits.OUTPUT_BYTES_MAX else b""
     delay_ms = max(0, min(int(error.retry_after_ms), limits.DELAY_MS_MAX))
-    reason = str(error.reason)
-    return failure(context, reason, output=output, is_retryable=bool(error.is_retryable), retry_after_ms=delay_ms)
+    return failure(
+        context,
+        str(error.reason),
+        output=output,
+        summary=str(error.summary),
+        is_retryable=bool(error.is_retryable),
+        retry_after_ms=delay_ms,
+    )
 
 
 def _runtime_ms(context: JobContext) -> int:

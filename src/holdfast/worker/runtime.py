@@ -17,6 +17,7 @@ from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import FAILED
+from holdfast.core.outcomes import failure_text
 from holdfast.core.workers import beat_ms
 from holdfast.errors import FINAL, HoldfastError
 from holdfast.logs import get_logger
@@ -309,7 +310,7 @@ class Worker:
             job_id=context.job_id,
             type=context.assignment.type,
             attempt=context.attempt,
-            message=row.failure_reason,
+            message=failure_text(row.failure_reason, row.summary),
         )
 
     def _look_at_memory(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
-from holdfast.sdk.codec import Codec, decode_any, encode
+from holdfast.sdk.codec import Codec, as_json, decode_any, encode
 from holdfast.sdk.errors import ArgumentsError, ResultTypeError
 
 
@@ -192,6 +192,40 @@ def test_result_that_does_not_fit_its_annotation_is_told() -> None:
     """A caller that expects another type hears so."""
     with pytest.raises(ResultTypeError, match="resize"):
         Codec(resize).decode_result(b"5")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        (int, "seven", "to return int, as it is annotated; got str: 'seven'"),
+        (int, True, "got bool: True"),
+        (str, b"raw", "got bytes: b'raw'"),
+        (bytes, "dGV4dA==", "got str: 'dGV4dA=='"),
+        (None, 5, "got int: 5"),
+        (list[int], [1, "x"], "got list: [1, 'x'] (Expected `int`, got `str` - at `$[1]`)"),
+        (int, "x" * 10_000, "..."),
+    ],
+)
+def test_value_that_does_not_fit_the_return_annotation_is_named(kind: Any, value: object, words: str) -> None:  # noqa: ANN401 - any annotation
+    """The error has the annotation, the type of the value and the value, cut to a readable length."""
+
+    def function() -> object: ...
+
+    function.__annotations__["return"] = kind
+    with pytest.raises(ResultTypeError) as caught:
+        Codec(function).check_result(value, as_json(value))
+    assert words in caught.value.message
+    assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize(("kind", "value"), [(float, 1), (Any, object), (object, "x"), (None, None), (list[int], (1,))])
+def test_value_that_fits_the_return_annotation_passes(kind: Any, value: object) -> None:  # noqa: ANN401 - any annotation
+    """What `result()` can read is accepted, as is anything where the annotation asks for nothing."""
+
+    def function() -> object: ...
+
+    function.__annotations__["return"] = kind
+    Codec(function).check_result(value, as_json(value) if value is not object else b"")
 
 
 def test_output_without_annotation_is_json_or_bytes() -> None:

@@ -90,9 +90,11 @@ class ServiceJobs:
         return (await self._record(job_id, without_payload=False)).options.payload
 
     async def explain(self, job_id: str) -> Explanation:
-        """From the record alone: who is there to run it, the gateway cannot see."""
+        """From the record and the result alone: the gateway cannot see which workers are there."""
         record = await self._record(job_id)
-        reason, sentence = why(job_view(record), self._now_ms())
+        view = job_view(record)
+        summary = (await self._result_of(record)).summary if view.state in TERMINAL else ""
+        reason, sentence = why(view, self._now_ms(), summary)
         return Explanation(State(record.summary.status), reason, sentence)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:

@@ -2,15 +2,18 @@
 
 from holdfast.backends.ports import JobView
 from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.outcomes import end_text
 
 Answer = tuple[str, str]
 
 
-def why(job: JobView, now_ms: int) -> Answer:
-    """A stable reason and a sentence; the reasons are those of the other backends, as far as they can be told."""
+def why(job: JobView, now_ms: int, summary: str = "") -> Answer:
+    """A stable reason and a sentence; the reasons are those of the other backends, as far as they can be told.
+
+    `summary` is that of the result, once the job has ended.
+    """
     if job.state in TERMINAL:
-        words = f": {job.failure_reason}" if job.failure_reason else ""
-        return "ENDED", f"it ended {job.state.name} after {_count(job.attempts, 'attempt')}{words}"
+        return "ENDED", end_text(job.state, job.attempts, job.failure_reason, summary)
     if job.state == RUNNING:
         asked = "; it was asked to stop" if job.cancel_requested else ""
         return "RUNNING", f"it runs: leased by {job.worker}, attempt {job.attempts}{asked}"

@@ -58,7 +58,8 @@ class PipelineJobs:
         """From the row, and from what the coordinator has written down of workers."""
         standing = await self._rows.standing(job_id)
         places = await self._places.all() if standing.view.state == State.QUEUED else []
-        reason, sentence = why(standing, places)
+        summary = (await self._rows.result(job_id)).summary if standing.view.state in TERMINAL else ""
+        reason, sentence = why(standing, places, summary)
         return Explanation(standing.view.state, reason, sentence)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:

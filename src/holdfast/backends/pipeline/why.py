@@ -5,23 +5,22 @@ from collections.abc import Sequence
 from holdfast.backends.pipeline.store import Place, Standing
 from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.model import QueueMode
+from holdfast.core.outcomes import end_text
 
 Answer = tuple[str, str]
 
 
-def why(standing: Standing, places: Sequence[Place]) -> Answer:
-    """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply."""
-    if standing.view.state in TERMINAL:
-        return _ended(standing)
-    if standing.view.state == RUNNING:
+def why(standing: Standing, places: Sequence[Place], summary: str = "") -> Answer:
+    """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
+
+    `summary` is that of the result, once the job has ended.
+    """
+    view = standing.view
+    if view.state in TERMINAL:
+        return "ENDED", end_text(view.state, view.attempts, view.failure_reason, summary)
+    if view.state == RUNNING:
         return _running(standing)
     return _delayed(standing) or _paused(standing) or _without_worker(standing, places) or _on_its_way(standing)
-
-
-def _ended(standing: Standing) -> Answer:
-    view = standing.view
-    words = f": {view.failure_reason}" if view.failure_reason else ""
-    return "ENDED", f"it ended {view.state.name} after {_count(view.attempts, 'attempt')}{words}"
 
 
 def _running(standing: Standing) -> Answer:

@@ -76,7 +76,8 @@ class NodeJobs:
     async def explain(self, job_id: str) -> Explanation:
         """From the record, and from what workers say of themselves."""
         kept = await self._kept(job_id)
-        reason, sentence = await self._connection.repeat(lambda: explain(self._connection, kept.record))
+        summary = (await self._result(kept)).summary
+        reason, sentence = await self._connection.repeat(lambda: explain(self._connection, kept.record, summary))
         return Explanation(State(kept.record.state), reason, sentence)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:

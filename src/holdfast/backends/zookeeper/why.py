@@ -6,16 +6,19 @@ from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.introducing import Kind, kind_in
 from holdfast.backends.zookeeper.paths import BACK, bucket_name, posting_named
 from holdfast.backends.zookeeper.records import Record
-from holdfast.core.lifecycle import RUNNING, TERMINAL, State
+from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.outcomes import end_text
 
 Answer = tuple[str, str]
 
 
-async def explain(connection: Connection, record: Record) -> Answer:
-    """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply."""
+async def explain(connection: Connection, record: Record, summary: str = "") -> Answer:
+    """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
+
+    `summary` is that of the result, once the job has ended.
+    """
     if record.state in TERMINAL:
-        words = f": {record.failure_reason}" if record.failure_reason else ""
-        return "ENDED", f"it ended {State(record.state).name} after {_count(record.attempts, 'attempt')}{words}"
+        return "ENDED", end_text(record.state, record.attempts, record.failure_reason, summary)
     if record.state == RUNNING:
         return await _running(connection, record)
     return (

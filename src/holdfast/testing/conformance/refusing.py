@@ -85,13 +85,17 @@ class TestRefusing:
         assert (await place.jobs.get(job_id)).state == QUEUED
 
     async def test_output_over_the_limit_fails_the_job(self, place: Workplace) -> None:
-        """It is not cut and not lost in silence."""
+        """It is not cut and not lost in silence; the summary and `why` name the size and the limit."""
         job_id = await place.submit(max_attempts=3)
         hand = await place.worker()
         (lease,) = await hand.take()
         await hand.done(lease, bytes(limits.OUTPUT_BYTES_MAX + 1))
         job = await place.jobs.get(job_id)
         assert (job.state, job.failure_reason) == (FAILED, "OUTPUT_TOO_LARGE")
+        for words in ((await place.jobs.result(job_id)).summary, (await place.jobs.explain(job_id)).sentence):
+            assert "OUTPUT_TOO_LARGE" in words
+            assert str(limits.OUTPUT_BYTES_MAX) in words
+            assert str(limits.OUTPUT_BYTES_MAX + 1) in words
 
     async def test_largest_output_is_kept_whole(self, place: Workplace) -> None:
         """The limit itself is allowed."""
