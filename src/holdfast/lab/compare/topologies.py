@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,6 +26,8 @@ START_S = 60.0
 STOP_S = 15.0
 _KILL_S = 5.0
 _LOOK_S = 0.02
+#: The same for every topology that is compared.
+OPTIONS = ("--data", "memory://", "--port", "0", "--no-http", "--log-level", "warning", "--log-format", "json")
 
 
 #: What Java is told to run.
@@ -129,12 +131,14 @@ class Started(msgspec.Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def started(topology: Topology, *, is_counted: bool = False) -> AsyncIterator[Started]:
+async def started(
+    topology: Topology, *, is_counted: bool = False, options: Sequence[str] = OPTIONS
+) -> AsyncIterator[Started]:
     """Its processes, all of which are gone after the block, however it ends."""
     with tempfile.TemporaryDirectory(prefix="holdfast-lab-") as folder:
         log = Path(folder) / "log"
         begun = time.monotonic()
-        process = await _spawn(topology, Path(folder), log, is_counted=is_counted)
+        process = await _spawn(topology, Path(folder), log, options, is_counted=is_counted)
         troubles: list[str] = []
         try:
             targets = await _ready(process, log)
@@ -143,9 +147,10 @@ async def started(topology: Topology, *, is_counted: bool = False) -> AsyncItera
             troubles += await _end(process)
 
 
-async def _spawn(topology: Topology, folder: Path, log: Path, *, is_counted: bool) -> asyncio.subprocess.Process:
+async def _spawn(
+    topology: Topology, folder: Path, log: Path, options: Sequence[str], *, is_counted: bool
+) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "holdfast", "up", *topology.arguments]
-    options = ["--data", "memory://", "--port", "0", "--no-http", "--log-level", "warning", "--log-format", "json"]
     with log.open("wb") as stream:
         return await asyncio.create_subprocess_exec(
             *command,
