@@ -156,7 +156,9 @@ class TestFeeding:
         for number in (1, 2):
             (lease,) = await hand.take()
             output = msgspec.json.encode(Failure("ValueError", f"bad {number}", f"Traceback of attempt {number}"))
-            await hand.report(ReportRow(job_id, lease.token, FAILED, output, failure_reason=f"ValueError: bad {number}"))
+            await hand.report(
+                ReportRow(job_id, lease.token, FAILED, output, failure_reason=f"ValueError: bad {number}")
+            )
         first, last = attempts(await place.feed.history(job_id))
         assert (first.number, first.outcome, first.reason) == (1, "FAILED", "ValueError: bad 1")
         assert (last.number, last.outcome, last.reason) == (2, "FAILED", "ValueError: bad 2")
