@@ -93,6 +93,8 @@ class GrantedLease(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     attempt: int
     extra: Extra | None = None
+    #: After this attempt, if it and they fail.
+    retries_left: int = 0
 
 
 class Extend(msgspec.Struct, frozen=True):

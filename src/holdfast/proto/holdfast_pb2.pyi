@@ -304,7 +304,7 @@ class GetHistoryRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ("position", "at_ms", "job_id", "what", "state", "worker_id", "token", "reason")
+    __slots__ = ("position", "at_ms", "job_id", "what", "state", "worker_id", "token", "reason", "detail")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +313,7 @@ class Entry(_message.Message):
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     position: int
     at_ms: int
     job_id: str
@@ -321,7 +322,8 @@ class Entry(_message.Message):
     worker_id: str
     token: int
     reason: str
-    def __init__(self, position: _Optional[int] = ..., at_ms: _Optional[int] = ..., job_id: _Optional[str] = ..., what: _Optional[str] = ..., state: _Optional[str] = ..., worker_id: _Optional[str] = ..., token: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    detail: str
+    def __init__(self, position: _Optional[int] = ..., at_ms: _Optional[int] = ..., job_id: _Optional[str] = ..., what: _Optional[str] = ..., state: _Optional[str] = ..., worker_id: _Optional[str] = ..., token: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class GetHistoryResponse(_message.Message):
     __slots__ = ("entries",)
@@ -641,7 +643,7 @@ class Welcome(_message.Message):
     def __init__(self, lease_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("job_id", "token", "type", "payload", "attempt", "timeout_ms", "simulated", "work_duration_ms", "payload_size_bytes", "labels", "headers", "queue")
+    __slots__ = ("job_id", "token", "type", "payload", "attempt", "timeout_ms", "simulated", "work_duration_ms", "payload_size_bytes", "labels", "headers", "queue", "retries_left")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -668,6 +670,7 @@ class Lease(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_LEFT_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     token: int
     type: str
@@ -680,7 +683,8 @@ class Lease(_message.Message):
     labels: _containers.ScalarMap[str, str]
     headers: _containers.ScalarMap[str, str]
     queue: str
-    def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., type: _Optional[str] = ..., payload: _Optional[bytes] = ..., attempt: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., simulated: _Optional[bool] = ..., work_duration_ms: _Optional[int] = ..., payload_size_bytes: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., headers: _Optional[_Mapping[str, str]] = ..., queue: _Optional[str] = ...) -> None: ...
+    retries_left: int
+    def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., type: _Optional[str] = ..., payload: _Optional[bytes] = ..., attempt: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., simulated: _Optional[bool] = ..., work_duration_ms: _Optional[int] = ..., payload_size_bytes: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., headers: _Optional[_Mapping[str, str]] = ..., queue: _Optional[str] = ..., retries_left: _Optional[int] = ...) -> None: ...
 
 class ScheduleSpec(_message.Message):
     __slots__ = ("name", "template", "payload", "cron", "every_ms", "at_ms", "timezone", "catch_up", "catch_up_window_ms", "overlap", "jitter_ms", "labels")

@@ -127,7 +127,7 @@ class PostgresRuns:
 
 
 def _assignment(row: Row) -> Assignment:
-    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue = row
+    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, retries_left = row
     extra = extra_of(packed) or _NO_EXTRA
     return Assignment(
         token,
@@ -142,6 +142,7 @@ def _assignment(row: Row) -> Assignment:
         dict(extra.labels),
         dict(extra.headers),
         queue,
+        retries_left,
     )
 
 

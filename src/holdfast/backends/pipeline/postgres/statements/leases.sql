@@ -30,7 +30,8 @@ WITH moment AS MATERIALIZED (
     SELECT s.queue, v.state, sum(v.jobs) FROM started s, (VALUES (1, -1), (2, 1)) v(state, jobs) GROUP BY 1, 2
 )
 SELECT
-    s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue
+    s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue,
+    s.max_attempts - s.failures - 1
 FROM started s ORDER BY s.number;
 
 -- name: extend
