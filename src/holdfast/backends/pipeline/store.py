@@ -158,8 +158,13 @@ class Claims(Protocol):
 class Runs(Protocol):
     """Leases; workers use it."""
 
-    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
-        """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold."""
+    async def arrive(
+        self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
+    ) -> list[int]:
+        """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold.
+
+        From now on the worker is in this session: an earlier one of the same name can no longer be lost.
+        """
         ...
 
     async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
@@ -243,11 +248,18 @@ class Places(Protocol):
     """Workers and their queue processes; the coordinator writes it, watchers and schedulers read it."""
 
     async def save(self, places: Sequence[Place]) -> None:
-        """Makes or replaces these; their workers were heard of just now."""
+        """Makes or replaces these; their workers were heard of `heard_ms_ago`, or later."""
         ...
 
     async def remove(self, workers: Collection[str]) -> None:
         """They are gone."""
+        ...
+
+    async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
+        """Take all leases of a worker back, each counted as a loss, and remove its place.
+
+        False, and nothing happened, if the worker was heard of within `silent_ms`, or is in another session by now.
+        """
         ...
 
     async def all(self) -> list[Place]:

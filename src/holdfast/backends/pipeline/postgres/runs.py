@@ -34,10 +34,13 @@ class PostgresRuns:
     def __init__(self, database: Database, teller: Teller) -> None:
         self._database, self._teller = database, teller
 
-    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
+    async def arrive(
+        self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
+    ) -> list[int]:
         """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
 
         async def work(connection: Connection) -> list[int]:
+            await connection.execute(_SQL["begin_session"], {"worker": worker, "session": session})
             jobs = await lock_held(connection, worker)
             kept = [job.token for job in jobs if held.get(job.token) == job.id]
             lost = [job for job in jobs if job.token not in kept]

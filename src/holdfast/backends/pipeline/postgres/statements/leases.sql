@@ -191,6 +191,14 @@ WHERE id = %(id)s::uuid;
 UPDATE holdfast.assignments SET heard_ms = holdfast.now_ms()
 WHERE worker = %(worker)s::text AND session = %(session)s::text;
 
+-- name: begin_session
+-- Whoever was asked to drain in an earlier session is gone.
+UPDATE holdfast.assignments SET
+    session = %(session)s::text,
+    is_draining = is_draining AND session = %(session)s::text,
+    heard_ms = holdfast.now_ms()
+WHERE worker = %(worker)s::text;
+
 -- name: keep
 UPDATE holdfast.jobs SET lease_until_ms = holdfast.now_ms() + %(lease_ms)b::bigint
 WHERE state = 2 AND worker = %(worker)s::text AND token = ANY(%(tokens)b::bigint[]);
