@@ -21,6 +21,10 @@ OUTPUT_BYTES_MAX: Final = 256 * _KIB
 SUMMARY_CHARS_MAX: Final = 1_024
 # Reasons are kept in the journal for ever and shown whole.
 REASON_CHARS_MAX: Final = 1_024
+# The description of a failed attempt that the journal keeps when the job is retried: its exception and traceback.
+FAILURE_BYTES_MAX: Final = 64 * _KIB
+# The traceback of one attempt in a job's history: those of all attempts that a job may have fit into one message.
+DETAIL_BYTES_MAX: Final = 32 * _KIB
 # Names of queues, workers and holdfast.v1 types appear in metrics, paths and shells.
 NAME_CHARS_MAX: Final = 128
 NAME_PATTERN: Final = r"[A-Za-z0-9._-]{1,128}"

@@ -203,7 +203,7 @@ def _print_output(output: bytes, *, has_failed: bool) -> None:
 
 def _traceback(output: bytes) -> bytes:
     """What a person wants to read of an exception; any other output stays as it is."""
-    from holdfast.worker.failures import failure_of
+    from holdfast.core.failure import failure_of
 
     return failure_of(output).traceback.encode() or output
 

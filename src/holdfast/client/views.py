@@ -175,6 +175,7 @@ def entry_of(entry: pb.Entry) -> Entry:
         entry.worker_id,
         entry.token,
         entry.reason,
+        entry.detail,
     )
 
 

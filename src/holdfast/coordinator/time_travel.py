@@ -11,7 +11,8 @@ from holdfast.coordinator.recovery import apply_frame, restore
 from holdfast.core import events
 from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.events import AnyEvent
-from holdfast.core.history import Entry, entries
+from holdfast.core.history import Entry
+from holdfast.core.history import about as entries_about
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import NotFoundError
 from holdfast.journal.disk import Disk
@@ -59,9 +60,7 @@ def about(frames: Iterable[Frame], job_id: str) -> Iterator[Entry]:
     # An event names its jobs as they are: a frame without these bytes need not be decoded.
     name = job_id.encode(errors="replace")
     for position, event in events_of(frame for frame in frames if name in frame.body):
-        for entry in entries(position, event):
-            if entry.job_id == job_id:
-                yield entry
+        yield from entries_about(position, event, job_id)
 
 
 def history(disk: Disk, job_id: str) -> list[Entry]:

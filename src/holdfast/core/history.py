@@ -3,19 +3,28 @@
 Pure: an event explains itself, so no state is needed to read it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
 from holdfast.core import events
 from holdfast.core.events import AnyEvent
-from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING, name
-from holdfast.core.model import Note
+from holdfast.core.failure import traceback_of
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, name
+from holdfast.core.model import Note, Result
+from holdfast.core.outcomes import failure_text
+
+SUBMITTED, GRANTED, RETRIED, FINISHED, LOST = "submitted", "granted", "to be retried", "finished", "lease lost"
+_COUNTED, _NOT_COUNTED = "a loss", "not counted"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One line of a job's history; `state` is the one it was in afterwards, empty where it did not change."""
+    """One line of a job's history; `state` is the one it was in afterwards, empty where it did not change.
+
+    `detail` is the traceback of an attempt that failed. A job's history has it; the feed of all jobs leaves it out.
+    """
 
     position: int
     at_ms: int
@@ -25,6 +34,68 @@ class Entry(msgspec.Struct, frozen=True):
     worker: str = ""
     token: int = 0
     reason: str = ""
+    detail: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One attempt of a job; `outcome` is DONE, FAILED, CANCELED, LOST (its lease was taken back) or RUNNING.
+
+    Attempts are numbered from 1. A lease that was handed back without counting is not an attempt.
+    """
+
+    number: int
+    worker: str
+    token: int
+    started_ms: int
+    ended_ms: int
+    outcome: str
+    reason: str = ""
+    detail: str = ""
+
+
+def attempts(found: Iterable[Entry], count: int = 0) -> list[Attempt]:
+    """The attempts that these entries of one job tell of, oldest first.
+
+    `count` is how many the job has had: where the history does not reach back to the first one, the last one still
+    has the right number.
+    """
+    told: dict[int, Attempt] = {}
+    for entry in found:
+        if entry.what == GRANTED:
+            told[entry.token] = Attempt(0, entry.worker, entry.token, entry.at_ms, 0, name(RUNNING))
+        elif entry.what in {RETRIED, FINISHED, LOST}:
+            started = told.pop(entry.token, None)
+            if entry.what == LOST and entry.reason.endswith(_NOT_COUNTED):
+                continue
+            told[entry.token] = Attempt(
+                0,
+                entry.worker,
+                entry.token,
+                started.started_ms if started else 0,
+                entry.at_ms,
+                _OUTCOMES.get(entry.what, entry.state),
+                entry.reason,
+                entry.detail,
+            )
+    first = max(count, len(told)) - len(told) + 1
+    return [msgspec.structs.replace(one, number=number) for number, one in enumerate(told.values(), first)]
+
+
+_OUTCOMES = {RETRIED: name(FAILED), LOST: "LOST"}
+
+
+def about(position: int, event: AnyEvent, job_id: str) -> Iterator[Entry]:
+    """What this event means for one job, with the details."""
+    results = event.results if isinstance(event, events.Reported) else ()
+    for entry, result in zip_longest(entries(position, event), results):
+        if entry.job_id == job_id:
+            yield _detailed(entry, result)
+
+
+def _detailed(entry: Entry, result: Result | None) -> Entry:
+    if result is None or result.state == DONE or not result.output:
+        return entry
+    return msgspec.structs.replace(entry, detail=traceback_of(result.output))
 
 
 def entries(position: int, event: AnyEvent) -> Iterator[Entry]:
@@ -42,25 +113,25 @@ def _created(position: int, event: events.Created) -> Iterator[Entry]:
         template = event.templates[row.template]
         due = f", due at {row.not_before_ms}" if row.not_before_ms > event.at_ms else ""
         reason = f"type {template.type}, queue {template.queue}, priority {template.priority}{due}"
-        yield Entry(position, event.at_ms, row.id, "submitted", name(QUEUED), reason=reason)
+        yield Entry(position, event.at_ms, row.id, SUBMITTED, name(QUEUED), reason=reason)
 
 
 def _granted(position: int, event: events.Granted) -> Iterator[Entry]:
     for token, job_id in enumerate(event.job_ids, event.first_token):
         reason = f"for {event.lease_ms} ms"
-        yield Entry(position, event.at_ms, job_id, "granted", name(RUNNING), event.worker, token, reason)
+        yield Entry(position, event.at_ms, job_id, GRANTED, name(RUNNING), event.worker, token, reason)
 
 
 def _revoked(position: int, event: events.Revoked) -> Iterator[Entry]:
     for job_id, row in zip(event.job_ids, event.rows, strict=True):
-        reason = f"{event.reason}, {'a loss' if row.is_spent else 'not counted'}"
-        yield Entry(position, event.at_ms, job_id, "lease lost", name(row.state), event.worker, row.token, reason)
+        reason = f"{event.reason}, {_COUNTED if row.is_spent else _NOT_COUNTED}"
+        yield Entry(position, event.at_ms, job_id, LOST, name(row.state), event.worker, row.token, reason)
 
 
 def _reported(position: int, event: events.Reported) -> Iterator[Entry]:
     for job_id, result in zip(event.job_ids, event.results, strict=True):
-        what = "to be retried" if result.state == QUEUED else "finished"
-        reason = result.failure_reason or result.summary
+        what = RETRIED if result.state == QUEUED else FINISHED
+        reason = failure_text(result.failure_reason, result.summary)
         yield Entry(position, event.at_ms, job_id, what, name(result.state), event.worker, result.token, reason)
     for row in event.refused:
         yield Entry(position, event.at_ms, row.job_id, "report refused", "", event.worker, row.token, row.reason)

@@ -10,6 +10,7 @@ from holdfast import limits
 from holdfast.core import retries
 from holdfast.core.commands import ReportRow
 from holdfast.core.events import Revocation
+from holdfast.core.failure import bounded
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, State
 from holdfast.core.model import Result, Template
 from holdfast.core.text import as_text
@@ -69,7 +70,10 @@ class Tried(Counted, Protocol):
 def result_of(
     job: Tried, token: int, row: ReportRow, now_ms: int, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
 ) -> Result:
-    """What a report under a current lease leads to; `state` is QUEUED where the job is tried again."""
+    """What a report under a current lease leads to; `state` is QUEUED where the job is tried again.
+
+    A result of an attempt that is not the job's own end carries its failure description, bounded, for the history.
+    """
     if len(row.output) > output_bytes_max:
         summary = too_large(len(row.output), output_bytes_max)
         return Result(token, FAILED, b"", summary, OUTPUT_TOO_LARGE, row.runtime_ms)
@@ -84,10 +88,10 @@ def result_of(
         return Result(token, FAILED, row.output, summary, why, row.runtime_ms)
     if job.cancel_requested:
         summary = job.cancel_reason or "canceled between attempts"
-        return Result(token, CANCELED, b"", summary, why, row.runtime_ms)
+        return Result(token, CANCELED, bounded(row.output), summary, why, row.runtime_ms)
     asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
     wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
-    return Result(token, QUEUED, b"", summary, why, row.runtime_ms, now_ms + wait_ms)
+    return Result(token, QUEUED, bounded(row.output), summary, why, row.runtime_ms, now_ms + wait_ms)
 
 
 def is_success(row: ReportRow, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> bool:

@@ -86,6 +86,7 @@ def entry_message(entry: Entry) -> pb.Entry:
         worker_id=entry.worker,
         token=entry.token,
         reason=entry.reason,
+        detail=entry.detail,
     )
 
 

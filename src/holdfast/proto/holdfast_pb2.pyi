@@ -304,7 +304,7 @@ class GetHistoryRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ("position", "at_ms", "job_id", "what", "state", "worker_id", "token", "reason")
+    __slots__ = ("position", "at_ms", "job_id", "what", "state", "worker_id", "token", "reason", "detail")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +313,7 @@ class Entry(_message.Message):
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     position: int
     at_ms: int
     job_id: str
@@ -321,7 +322,8 @@ class Entry(_message.Message):
     worker_id: str
     token: int
     reason: str
-    def __init__(self, position: _Optional[int] = ..., at_ms: _Optional[int] = ..., job_id: _Optional[str] = ..., what: _Optional[str] = ..., state: _Optional[str] = ..., worker_id: _Optional[str] = ..., token: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    detail: str
+    def __init__(self, position: _Optional[int] = ..., at_ms: _Optional[int] = ..., job_id: _Optional[str] = ..., what: _Optional[str] = ..., state: _Optional[str] = ..., worker_id: _Optional[str] = ..., token: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class GetHistoryResponse(_message.Message):
     __slots__ = ("entries",)

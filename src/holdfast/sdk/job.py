@@ -13,7 +13,7 @@ from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import NO_WORKER_TEXT, JobCanceledError, JobFailedError, ResultTimeoutError
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.worker_check import ATTENDED_S, SERVED_S, check_attended, is_attended, warn_if_stuck
-from holdfast.worker.failures import failure_of
+from holdfast.core.failure import failure_of
 
 if TYPE_CHECKING:
     from holdfast.sdk.connection import Connection

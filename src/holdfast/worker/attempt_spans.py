@@ -16,7 +16,7 @@ from holdfast.core.trace_context import TraceContext
 from holdfast.observe.tracing import About, Broken, Tracing, provided
 from holdfast.worker.context import CURRENT, JobContext
 from holdfast.worker.executors.port import Ended
-from holdfast.worker.failures import failure_of
+from holdfast.core.failure import failure_of
 from holdfast.worker.handlers import Handler, Mode
 
 if TYPE_CHECKING:

@@ -9,23 +9,15 @@ from pathlib import Path
 import msgspec
 
 from holdfast import limits
+from holdfast.core.failure import Failure, last_part
 from holdfast.core.text import as_text
 
 MESSAGE_CHARS_MAX = 4 * 1_024
 #: The end of a traceback says most; this much of it is kept.
 TRACEBACK_CHARS_MAX = 16 * 1_024
-_CUT = "...\n"
 _PACKAGE = Path(__file__).parents[1]
 #: What stands between the worker's loop and the job's own code.
 _OURS = tuple(f"{_PACKAGE / folder}/" for folder in ("worker", "sdk"))
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """The output of a job that raised; empty where no exception was the cause."""
-
-    type: str = ""
-    message: str = ""
-    traceback: str = ""
 
 
 def reason_of(error: BaseException) -> str:
@@ -39,17 +31,10 @@ def described(error: BaseException) -> bytes:
     """The exception as the output of its job."""
     try:
         message = as_text(_words(error)[:MESSAGE_CHARS_MAX])
-        return msgspec.json.encode(Failure(_name(type(error)), message, _end(as_text(_traceback(error)))))
+        shown = last_part(as_text(_traceback(error)), TRACEBACK_CHARS_MAX)
+        return msgspec.json.encode(Failure(_name(type(error)), message, shown))
     except BaseException:  # noqa: BLE001 - no memory, or a class made to be a nuisance: the reason must do
         return b""
-
-
-def failure_of(output: bytes) -> Failure:
-    """What the output of a failed job says of it."""
-    try:
-        return msgspec.json.decode(output, type=Failure) if output else Failure()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Failure()
 
 
 def _words(error: BaseException) -> str:
@@ -61,10 +46,6 @@ def _words(error: BaseException) -> str:
 
 def _name(kind: type[BaseException]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _end(text: str) -> str:
-    return text if len(text) <= TRACEBACK_CHARS_MAX else _CUT + text[len(_CUT) - TRACEBACK_CHARS_MAX :]
 
 
 def _traceback(error: BaseException) -> str:

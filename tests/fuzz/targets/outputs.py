@@ -2,8 +2,9 @@
 
 import msgspec
 
+from holdfast import limits
+from holdfast.core.failure import Failure, bounded, failure_of, traceback_of
 from holdfast.gateway.http.strict_json import is_json
-from holdfast.worker.failures import Failure, failure_of
 
 
 def seeds() -> list[bytes]:
@@ -23,4 +24,6 @@ def fuzz(data: bytes) -> None:
     """Reads the bytes as what is known of a failure, and asks whether they can be shown."""
     failure = failure_of(data)
     assert failure_of(msgspec.json.encode(failure)) == failure
+    assert len(bounded(data)) <= limits.FAILURE_BYTES_MAX
+    assert len(traceback_of(data).encode()) <= limits.DETAIL_BYTES_MAX
     is_json(data)

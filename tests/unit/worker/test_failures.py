@@ -5,14 +5,8 @@ import json
 import pytest
 
 from holdfast import limits
-from holdfast.worker.failures import (
-    MESSAGE_CHARS_MAX,
-    TRACEBACK_CHARS_MAX,
-    Failure,
-    described,
-    failure_of,
-    reason_of,
-)
+from holdfast.core.failure import Failure, failure_of
+from holdfast.worker.failures import MESSAGE_CHARS_MAX, TRACEBACK_CHARS_MAX, described, reason_of
 
 
 class UnshowableError(Exception):

@@ -13,7 +13,7 @@ from holdfast.backends.ports import FeedPart
 from holdfast.coordinator.feed import MEMORY_WINDOW, At, EventWindow, JournalPast, JournalWalk, WindowConfig
 from holdfast.coordinator.loop import STOPPING, Coordinator
 from holdfast.coordinator.time_travel import no_history
-from holdfast.core.history import Entry, entries
+from holdfast.core.history import Entry, about, entries
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 
 #: Events looked at together, and the size from which on a part is told: neither a message nor a turn may grow large.
@@ -92,7 +92,7 @@ class LedgerFeed:
         while position < end:
             position = max(position, self._window.first_position - 1)  # it moves on while others are served
             events = self._window.after(position, _STEP_EVENTS)
-            found += [entry for at, event in events for entry in entries(at, event) if entry.job_id == job_id]
+            found += [entry for at, event in events for entry in about(at, event, job_id)]
             position += _STEP_EVENTS
             await asyncio.sleep(0)
         return found

@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.backends.ports import FeedPart
-from holdfast.core.history import Entry
-from holdfast.core.model import Note
+from holdfast.core.commands import ReportRow
+from holdfast.core.failure import Failure
+from holdfast.core.history import Entry, attempts
+from holdfast.core.lifecycle import FAILED
+from holdfast.core.model import FIXED, Backoff, Note
 from holdfast.errors import NotFoundError
 from holdfast.testing.conformance.harness import Capability, needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, soon
@@ -143,6 +147,22 @@ class TestFeeding:
         assert [entry.what for entry in history] == ["submitted", "granted", "lease lost", "granted", "finished"]
         assert {entry.job_id for entry in history} == {job_id}
         assert [entry.worker for entry in history if entry.what == "granted"] == [lost.worker_id, hand.worker_id]
+
+    @needs(Capability.FEED)
+    async def test_history_has_the_traceback_of_every_failed_attempt(self, place: Workplace) -> None:
+        """The traceback of an attempt that is retried stays in the history, as the last one's does."""
+        job_id = await place.submit(max_attempts=2, backoff=Backoff(FIXED, 0, 0))
+        hand = await place.worker()
+        for number in (1, 2):
+            (lease,) = await hand.take()
+            output = msgspec.json.encode(Failure("ValueError", f"bad {number}", f"Traceback of attempt {number}"))
+            await hand.report(ReportRow(job_id, lease.token, FAILED, output, failure_reason=f"ValueError: bad {number}"))
+        first, last = attempts(await place.feed.history(job_id))
+        assert (first.number, first.outcome, first.reason) == (1, "FAILED", "ValueError: bad 1")
+        assert (last.number, last.outcome, last.reason) == (2, "FAILED", "ValueError: bad 2")
+        assert [first.detail, last.detail] == ["Traceback of attempt 1", "Traceback of attempt 2"]
+        assert first.worker == hand.worker_id
+        assert 0 < first.started_ms <= first.ended_ms <= last.started_ms <= last.ended_ms
 
     @needs(Capability.FEED, Capability.NOTES)
     async def test_history_keeps_what_attempts_said(self, place: Workplace) -> None:

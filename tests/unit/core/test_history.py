@@ -1,0 +1,71 @@
+"""What entries of the log say about one job: details of failures, and its attempts."""
+
+import msgspec
+
+from holdfast.core.events import AnyEvent, Granted, Reported, Revocation, Revoked
+from holdfast.core.failure import Failure
+from holdfast.core.history import Attempt, Entry, about, attempts, entries
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
+from holdfast.core.model import Result
+
+BAD = msgspec.json.encode(Failure("ValueError", "bad", "Traceback of bad"))
+
+
+def told(*events: AnyEvent) -> list[Entry]:
+    """The history of the job `a`."""
+    return [entry for position, event in enumerate(events, 1) for entry in about(position, event, "a")]
+
+
+def test_details_belong_to_the_history_of_a_job_alone() -> None:
+    """The entry of a failed attempt has the traceback in its job's history, and not in the feed of all jobs."""
+    event = Reported(9, "w", [Result(1, DONE, b"out"), Result(2, QUEUED, BAD, "", "bad")], [], ["b", "a"])
+    assert [entry.detail for entry in told(event)] == ["Traceback of bad"]
+    assert [entry.detail for entry in entries(1, event)] == ["", ""]
+
+
+def test_output_of_success_is_no_detail() -> None:
+    """A job may return what looks like a failure."""
+    assert [entry.detail for entry in told(Reported(9, "w", [Result(1, DONE, BAD)], [], ["a"]))] == [""]
+
+
+def test_attempts_are_made_of_grants_and_their_ends() -> None:
+    """Each attempt has its worker, its times, its outcome and its traceback."""
+    found = attempts(
+        told(
+            Granted(10, "w1", 100, 1, ["a"]),
+            Reported(11, "w1", [Result(1, QUEUED, BAD, "", "bad")], [], ["a"]),
+            Granted(20, "w2", 100, 2, ["b", "a"]),
+            Revoked(25, "w2", "expired", [Revocation(3, QUEUED, is_spent=True)], ["a"]),
+            Granted(30, "w3", 100, 4, ["a"]),
+        )
+    )
+    assert found == [
+        Attempt(1, "w1", 1, 10, 11, "FAILED", "bad", "Traceback of bad"),
+        Attempt(2, "w2", 3, 20, 25, "LOST", "expired, a loss"),
+        Attempt(3, "w3", 4, 30, 0, "RUNNING"),
+    ]
+
+
+def test_last_attempt_has_the_outcome_of_the_job() -> None:
+    """What ended DONE, FAILED or CANCELED did so in its last attempt."""
+    for state, outcome in ((DONE, "DONE"), (FAILED, "FAILED"), (CANCELED, "CANCELED")):
+        grant, end = Granted(1, "w", 9, 1, ["a"]), Reported(2, "w", [Result(1, state)], [], ["a"])
+        assert [one.outcome for one in attempts(told(grant, end))] == [outcome]
+
+
+def test_lease_that_was_handed_back_is_no_attempt() -> None:
+    """A worker that had no slot for a job did not try it."""
+    found = attempts(
+        told(
+            Granted(10, "w1", 100, 1, ["a"]),
+            Revoked(11, "w1", "released", [Revocation(1, QUEUED, is_spent=False)], ["a"]),
+            Granted(12, "w2", 100, 2, ["a"]),
+        )
+    )
+    assert [(one.number, one.worker) for one in found] == [(1, "w2")]
+
+
+def test_history_that_was_cut_off_still_numbers_the_last_attempt_right() -> None:
+    """Where the journal no longer reaches back to the first attempt, the count of the job says which one is the last."""
+    end = Reported(9, "w", [Result(7, FAILED, BAD, "", "bad")], [], ["a"])
+    assert [(one.number, one.started_ms, one.ended_ms) for one in attempts(told(end), count=3)] == [(3, 0, 9)]
