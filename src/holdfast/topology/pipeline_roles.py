@@ -70,6 +70,7 @@ async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExi
         jobs,
         admin=PipelineAdmin(store),
         schedules=PipelineSchedules(store.plans),
+        histories=jobs,
         name="pipeline",
         short_retries=short_retries(settings.retries, settings.retry_ms),
     )
@@ -91,7 +92,11 @@ async def _watcher(options: RoleOptions, settings: Settings, closing: AsyncExitS
     closing.push_async_callback(store.close)
     lines = Lines()
     closing.push_async_callback(lines.close)
-    config = WatcherConfig(retain_ms=settings.retain_ms, **options.said("poll_ms", "visibility_ms"))
+    config = WatcherConfig(
+        retain_ms=settings.retain_ms,
+        retain_failed_ms=settings.retain_failed_ms,
+        **options.said("poll_ms", "visibility_ms"),
+    )
     watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, lines))
     watcher.start()
     closing.push_async_callback(watcher.stop)

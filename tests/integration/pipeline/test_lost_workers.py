@@ -195,16 +195,18 @@ async def test_worker_that_hands_back_slowly_keeps_its_connection_meanwhile(here
     """A database that takes its time makes no lost worker of one that stops in order."""
     ran = Ran()
     ran.go.clear()
-    async with await psycopg.AsyncConnection.connect(database) as other:
-        async with here.worker("w-1", ran.handlers()) as worker:
-            (job_id,) = await here.submit()
-            await happens(lambda: here.store.rows.get(job_id), lambda view: view.state == RUNNING)
-            await other.execute("SELECT FROM holdfast.jobs WHERE id = %s FOR UPDATE", (job_id,))
-            for _ in range(2):
-                worker.worker.stop()
-            await happens(lambda: waiting(here), bool)
-            assert await connections(here) == 1
-            await other.rollback()
+    async with (
+        await psycopg.AsyncConnection.connect(database) as other,
+        here.worker("w-1", ran.handlers()) as worker,
+    ):
+        (job_id,) = await here.submit()
+        await happens(lambda: here.store.rows.get(job_id), lambda view: view.state == RUNNING)
+        await other.execute("SELECT FROM holdfast.jobs WHERE id = %s FOR UPDATE", (job_id,))
+        for _ in range(2):
+            worker.worker.stop()
+        await happens(lambda: waiting(here), bool)
+        assert await connections(here) == 1
+        await other.rollback()
     assert await standing(here, job_id) == (QUEUED, "", 0)
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.backends.ports import Assignment, Found, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleView
 from holdfast.core.commands import CancelReply, Heard, ReportRow, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
@@ -89,6 +90,10 @@ class Rows(Protocol):
         """`NotFoundError` if there is none."""
         ...
 
+    async def history(self, job_id: str) -> list[Entry]:
+        """All that happened to a job, oldest first. `NotFoundError` if there is none."""
+        ...
+
     async def standing(self, job_id: str) -> Standing:
         """What `explain` is told from. `NotFoundError` if there is none."""
         ...
@@ -139,8 +144,8 @@ class Claims(Protocol):
         """Takes leases back that ran out, and says how many."""
         ...
 
-    async def retire(self, count: int, retain_ms: int) -> int:
-        """Forgets up to so many jobs that ended longer ago than this, and says how many."""
+    async def retire(self, count: int, *, retain_ms: int, retain_failed_ms: int) -> int:
+        """Forgets up to so many jobs that ended longer ago than this, those that FAILED by their own time."""
         ...
 
     async def next_visible_ms(self) -> int | None:

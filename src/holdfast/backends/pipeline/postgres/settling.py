@@ -14,7 +14,9 @@ from holdfast.backends.pipeline.postgres.reading import BIGINT_MAX, TEMPLATE_END
 from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.backends.pipeline.postgres.telling import tell
 from holdfast.core.commands import CancelReply
-from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL, State, check
+from holdfast.core.failure import traceback_of
+from holdfast.core.history import loss_text
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL, State, check
 from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
 
@@ -55,6 +57,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     lost: int = 0
     not_before_ms: int = 0
     is_canceled: bool = False
+    #: Why the lease was taken back; empty: the attempt was reported.
+    loss: str = ""
 
 
 def _locked(row: Row) -> Locked:
@@ -107,6 +111,7 @@ def revoked(job: Locked, why: str, *, is_spent: bool) -> Outcome:
         lost=int(revocation.is_spent),
         not_before_ms=job.not_before_ms,
         is_canceled=job.cancel_requested,
+        loss=loss_text(why, is_spent=revocation.is_spent),
     )
 
 
@@ -139,6 +144,8 @@ async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: in
         "tokens": [job.token for job in jobs],
         "workers": [job.worker for job in jobs],
         "started": [job.started_ms for job in jobs],
+        "details": [storable(traceback_of(result.output)) if result.state != DONE else "" for result in results],
+        "losses": [outcome.loss for outcome in outcomes],
     }
     await connection.execute(_SQL["settle"], arguments)
     if tells:

@@ -106,10 +106,10 @@ WITH rows AS MATERIALIZED (
         %(not_before)b::bigint[], %(visible)b::bigint[], %(failed)b::bigint[], %(lost)b::bigint[],
         %(result_tokens)b::bigint[], %(cancels)b::boolean[], %(outputs)b::bytea[], %(summaries)b::text[],
         %(reasons)b::text[], %(runtimes)b::bigint[], %(tokens)b::bigint[], %(workers)b::text[],
-        %(started)b::bigint[]
+        %(started)b::bigint[], %(details)b::text[], %(losses)b::text[]
     ) AS r(
         id, state, before, queue, not_before_ms, visible_ms, failed, lost, result_token, cancel_requested,
-        output, summary, reason, runtime_ms, token, worker, started_ms
+        output, summary, reason, runtime_ms, token, worker, started_ms, detail, loss
     )
 ), moved AS (
     UPDATE holdfast.jobs j SET
@@ -132,8 +132,14 @@ WITH rows AS MATERIALIZED (
     INSERT INTO holdfast.failed (job_id, finished_ms, runtime_ms, state, failure_reason, summary, output)
     SELECT id, %(now)b::bigint, runtime_ms, state, reason, summary, output FROM rows WHERE state > 3
 ), tried AS (
-    INSERT INTO holdfast.executions (job_id, token, worker, started_ms, ended_ms, outcome, reason, runtime_ms)
-    SELECT id, token, worker, started_ms, %(now)b::bigint, state, reason, runtime_ms FROM rows WHERE before = 2
+    INSERT INTO holdfast.executions (
+        job_id, token, worker, started_ms, ended_ms, outcome, reason, runtime_ms, summary, detail, loss
+    )
+    SELECT
+        id, token, worker, started_ms, %(now)b::bigint, state, reason, runtime_ms,
+        -- That of a job's end is kept with its result.
+        CASE WHEN state = 1 THEN summary ELSE '' END, detail, loss
+    FROM rows WHERE before = 2
 ), counted AS (
     INSERT INTO holdfast.tallies (queue, state, jobs)
     SELECT c.queue, c.state, sum(c.jobs)
@@ -184,7 +190,8 @@ SELECT id::text FROM moved;
 
 -- name: mark
 -- A running job is asked to stop.
-UPDATE holdfast.jobs SET cancel_requested = true, cancel_reason = %(reason)s::text, version = version + 1
+UPDATE holdfast.jobs SET
+    cancel_requested = true, cancel_reason = %(reason)s::text, cancel_ms = holdfast.now_ms(), version = version + 1
 WHERE id = %(id)s::uuid;
 
 -- name: live
