@@ -216,6 +216,32 @@ def test_history_of_a_job_is_told_over_http_and_by_the_program(up: Up, tmp_path:
     assert shown.stdout.count('"reason": "RuntimeError: it is broken"') == 3
 
 
+def test_every_transition_is_logged_by_the_process_that_made_it(up: Up) -> None:
+    """Job, states, worker, attempt, time and priority are in each line, from the submit to the last attempt's end."""
+    gateway = up.ready["http"]
+    body = {"job_type": "broken", "payload": [], "priority": "high"}
+    job_id = curl(gateway, "/api/jobs", body)["job_id"]
+    eventually(lambda: curl(gateway, f"/job?job_id={job_id}")["status"], "FAILED".__eq__)
+
+    def lines() -> list[dict[str, Any]]:
+        found = [line for line in up.program.lines("transition") if line["job_id"] == job_id]
+        return sorted(found, key=lambda line: (line["attempt"], line["ts_ms"], line["new_state"] != "RUNNING"))
+
+    told = eventually(lines, lambda found: len(found) == 7, what="seven transitions")
+    assert [(line["old_state"], line["new_state"], line["attempt"], line["service"]) for line in told] == [
+        ("", "QUEUED", 0, "scheduler"),
+        ("QUEUED", "RUNNING", 1, "worker"),
+        ("RUNNING", "QUEUED", 1, "worker"),
+        ("QUEUED", "RUNNING", 2, "worker"),
+        ("RUNNING", "QUEUED", 2, "worker"),
+        ("QUEUED", "RUNNING", 3, "worker"),
+        ("RUNNING", "FAILED", 3, "worker"),
+    ]
+    assert all(line["worker_id"] for line in told[1:])
+    assert {line["priority"] for line in told} == {8}
+    assert all(line["ts_ms"] > 0 and line["level"] == "info" for line in told)
+
+
 def test_frozen_contract_holds_while_a_scheduler_dies(up: Up) -> None:
     """A dead scheduler is left out, and taken back when it lives again; clients under load hear nothing unlawful."""
     role = f"scheduler-{up.role('scheduler').rpartition(':')[2]}"

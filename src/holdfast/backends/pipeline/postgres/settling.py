@@ -19,6 +19,7 @@ from holdfast.core.history import loss_text
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL, State, check
 from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
+from holdfast.core.state_change import StateChange
 
 _SQL = statements("leases")
 
@@ -148,8 +149,19 @@ async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: in
         "losses": [outcome.loss for outcome in outcomes],
     }
     await connection.execute(_SQL["settle"], arguments)
+    if connection.keeps_changes:
+        connection.changed += [_change(outcome, now_ms) for outcome in outcomes]
     if tells:
         await tell(connection, arguments["ids"], is_due=QUEUED in arguments["states"])
+
+
+def _change(outcome: Outcome, now_ms: int) -> StateChange:
+    job, result = outcome.job, outcome.result
+    # As `job_views` counts them.
+    ended = result.state in TERMINAL and result.token > 0
+    attempt = job.failures + outcome.failed + job.losses + outcome.lost + ended
+    reason = outcome.loss or result.failure_reason or (result.summary if job.state == QUEUED else "")
+    return StateChange(now_ms, [job.id], job.state, result.state, attempt, job.template.priority, job.worker, reason)
 
 
 async def cancel_one(connection: Connection, job_id: str, reason: str) -> CancelReply | None:
@@ -164,6 +176,10 @@ async def cancel_one(connection: Connection, job_id: str, reason: str) -> Cancel
         return CancelReply(CANCELED, was_terminal=False, token=job.token)
     if not job.cancel_requested:
         await connection.execute(_SQL["mark"], {"id": job_id, "reason": storable(reason)})
+        if connection.keeps_changes:
+            attempt, priority = job.failures + job.losses + 1, job.template.priority
+            asked = StateChange(job.now_ms, [job_id], RUNNING, RUNNING, attempt, priority, job.worker, reason)
+            connection.changed.append(asked)
         await tell(connection, [job_id], is_due=False)
     return CancelReply(RUNNING, was_terminal=False, token=job.token)
 

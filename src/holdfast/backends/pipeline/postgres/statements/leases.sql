@@ -30,7 +30,8 @@ WITH moment AS MATERIALIZED (
     SELECT s.queue, v.state, sum(v.jobs) FROM started s, (VALUES (1, -1), (2, 1)) v(state, jobs) GROUP BY 1, 2
 )
 SELECT
-    s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue
+    s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue,
+    s.priority, s.started_ms
 FROM started s ORDER BY s.number;
 
 -- name: extend
@@ -175,7 +176,9 @@ WITH moment AS MATERIALIZED (
         version = j.version + 1
     FROM held h, moment m
     WHERE j.id = h.id
-    RETURNING j.id, j.token, j.started_ms, j.finished_ms, j.queue, h.output, h.summary, h.runtime_ms
+    RETURNING
+        j.id, j.token, j.started_ms, j.finished_ms, j.queue, j.priority, j.failures + j.losses + 1 AS attempt,
+        h.output, h.summary, h.runtime_ms
 ), done AS (
     INSERT INTO holdfast.completed (job_id, finished_ms, runtime_ms, summary, output)
     SELECT id, finished_ms, runtime_ms, summary, output FROM moved
@@ -186,7 +189,7 @@ WITH moment AS MATERIALIZED (
     INSERT INTO holdfast.tallies (queue, state, jobs)
     SELECT m.queue, v.state, sum(v.jobs) FROM moved m, (VALUES (2, -1), (3, 1)) v(state, jobs) GROUP BY 1, 2
 )
-SELECT id::text FROM moved;
+SELECT id::text, finished_ms, attempt, priority FROM moved;
 
 -- name: mark
 -- A running job is asked to stop.
