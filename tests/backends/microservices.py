@@ -175,6 +175,7 @@ LACKING = frozenset(
     {
         Capability.ADMIN,
         Capability.FEED,
+        Capability.HISTORY,
         Capability.SCHEDULES,
         Capability.NOTES,
         Capability.CLOCK,

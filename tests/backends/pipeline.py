@@ -165,7 +165,7 @@ class Pipeline:
 
     @property
     def feed(self) -> FeedApi:
-        raise NotImplementedError
+        return self._remote
 
     @property
     def schedules(self) -> ScheduleApi:

@@ -39,13 +39,13 @@ LACKING = {
     "ledger-grpc": {Capability.CLOCK},
     "ledger-socket": {Capability.CLOCK},
     "microservices": {
-        *(Capability.ADMIN, Capability.FEED, Capability.SCHEDULES, Capability.NOTES),
+        *(Capability.ADMIN, Capability.FEED, Capability.HISTORY, Capability.SCHEDULES, Capability.NOTES),
         *(Capability.CLOCK, Capability.WORKERS, Capability.SESSIONS),
     },
     "monolith": {Capability.CLOCK, Capability.FEED, Capability.ORDER},
     "pipeline": {Capability.CLOCK, Capability.FEED, Capability.NOTES},
     "zookeeper": {
-        *(Capability.ADMIN, Capability.FEED, Capability.SCHEDULES, Capability.NOTES),
+        *(Capability.ADMIN, Capability.FEED, Capability.HISTORY, Capability.SCHEDULES, Capability.NOTES),
         *(Capability.CLOCK, Capability.LARGE),
     },
 }

@@ -110,7 +110,7 @@ class Bidders:
 #: What nodes do without.
 LACKING = frozenset(
     {
-        *(Capability.ADMIN, Capability.FEED, Capability.SCHEDULES, Capability.NOTES),
+        *(Capability.ADMIN, Capability.FEED, Capability.HISTORY, Capability.SCHEDULES, Capability.NOTES),
         *(Capability.CLOCK, Capability.LARGE),
     }
 )

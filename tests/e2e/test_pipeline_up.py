@@ -199,6 +199,49 @@ def test_job_that_keeps_failing_is_dead_after_its_retries(up: Up) -> None:
     assert job_id in {one["id"] for one in curl(gateway, "/jobs?status=dead")["jobs"]}
 
 
+def test_history_of_a_job_is_told_over_http_and_by_the_program(up: Up, tmp_path: Path, loaded: LoadedProgram) -> None:
+    """Every attempt is there with its worker and outcome; the gateway declares the capability."""
+    gateway = up.ready["http"]
+    job_id = curl(gateway, "/api/jobs", {"job_type": "broken", "payload": []})["job_id"]
+    eventually(lambda: curl(gateway, f"/job?job_id={job_id}")["status"], "FAILED".__eq__)
+    entries = curl(gateway, f"/api/v1/jobs/{job_id}/history")["entries"]
+    ends = ["granted", "to be retried"] * 2 + ["granted", "finished"]
+    assert [entry["what"] for entry in entries] == ["submitted", *ends]
+    assert all(entry["worker_id"] for entry in entries[1:])
+    assert "history" in curl(gateway, "/api/v1/capabilities")["capabilities"]
+    shell = LoadedShell(loaded, tmp_path)
+    shown = shell.run("job", "history", job_id, "--connect", f"holdfast://{up.ready['grpc']}", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert [entry["token"] for entry in json.loads(shown.stdout)] == [entry["token"] for entry in entries]
+    assert shown.stdout.count('"reason": "RuntimeError: it is broken"') == 3
+
+
+def test_every_transition_is_logged_by_the_process_that_made_it(up: Up) -> None:
+    """Job, states, worker, attempt, time and priority are in each line, from the submit to the last attempt's end."""
+    gateway = up.ready["http"]
+    body = {"job_type": "broken", "payload": [], "priority": "high"}
+    job_id = curl(gateway, "/api/jobs", body)["job_id"]
+    eventually(lambda: curl(gateway, f"/job?job_id={job_id}")["status"], "FAILED".__eq__)
+
+    def lines() -> list[dict[str, Any]]:
+        found = [line for line in up.program.lines("transition") if line["job_id"] == job_id]
+        return sorted(found, key=lambda line: (line["attempt"], line["ts_ms"], line["new_state"] != "RUNNING"))
+
+    told = eventually(lines, lambda found: len(found) == 7, what="seven transitions")
+    assert [(line["old_state"], line["new_state"], line["attempt"], line["service"]) for line in told] == [
+        ("", "QUEUED", 0, "scheduler"),
+        ("QUEUED", "RUNNING", 1, "worker"),
+        ("RUNNING", "QUEUED", 1, "worker"),
+        ("QUEUED", "RUNNING", 2, "worker"),
+        ("RUNNING", "QUEUED", 2, "worker"),
+        ("QUEUED", "RUNNING", 3, "worker"),
+        ("RUNNING", "FAILED", 3, "worker"),
+    ]
+    assert all(line["worker_id"] for line in told[1:])
+    assert {line["priority"] for line in told} == {8}
+    assert all(line["ts_ms"] > 0 and line["level"] == "info" for line in told)
+
+
 def test_frozen_contract_holds_while_a_scheduler_dies(up: Up) -> None:
     """A dead scheduler is left out, and taken back when it lives again; clients under load hear nothing unlawful."""
     role = f"scheduler-{up.role('scheduler').rpartition(':')[2]}"

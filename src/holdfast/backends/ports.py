@@ -225,7 +225,15 @@ class FeedPart(msgspec.Struct, frozen=True):
     position: int
 
 
-class FeedApi(Protocol):
+class HistoryApi(Protocol):
+    """A capability: what happened to one job. A feed has it; some backends have it without a feed."""
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """Everything that happened to a job, oldest first. `NotFoundError` if nothing is known about it."""
+        ...
+
+
+class FeedApi(HistoryApi, Protocol):
     """A capability: everything that happens, without a gap."""
 
     def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
@@ -233,10 +241,6 @@ class FeedApi(Protocol):
 
         `NotFoundError` if the journal no longer reaches back so far, or has not come so far yet.
         """
-        ...
-
-    async def history(self, job_id: str) -> list[Entry]:
-        """Everything that happened to a job, oldest first. `NotFoundError` if the journal says nothing about it."""
         ...
 
 

@@ -3,16 +3,19 @@
 import os
 import re
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings, masked
 from holdfast.settings_sources import load
+
+if TYPE_CHECKING:
+    from holdfast.observe.logging import ByteStream
 
 app = typer.Typer(
     help="Start one process of the pipeline topology.",
@@ -110,7 +113,7 @@ def gateway(
         made = PipelineGateway(settings, places, also_port=also_port, check_ms=check_ms or 1_000)
         await serve_gateway(made)
 
-    _run("gateway", settings, serve(), has_lifeline=has_lifeline)
+    _run("gateway", settings, lambda _: serve(), has_lifeline=has_lifeline)
 
 
 @app.command()
@@ -255,10 +258,17 @@ def _serve(options: dict[str, Any], settings: Settings, *, has_lifeline: bool) -
     made = RoleOptions(**options)
     if made.role in {"scheduler", "watcher", "coordinator"}:
         settings = _with_database(settings)
-    _run(made.role, settings, serve(made, settings), has_lifeline=has_lifeline)
+    _run(made.role, settings, lambda stream: serve(made, settings, stream), has_lifeline=has_lifeline)
 
 
-def _run(role: str, settings: Settings, program: Coroutine[Any, Any, None], *, has_lifeline: bool) -> None:
+def _run(
+    role: str,
+    settings: Settings,
+    program: Callable[["ByteStream"], Coroutine[Any, Any, None]],
+    *,
+    has_lifeline: bool,
+) -> None:
+    """Runs the program, which is given the stream that its log goes to."""
     import uvloop
 
     from holdfast.observe import logging
@@ -272,7 +282,7 @@ def _run(role: str, settings: Settings, program: Coroutine[Any, Any, None], *, h
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service=role, level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        uvloop.run(program)
+        uvloop.run(program(stream))
     finally:
         stream.close()
 

@@ -27,7 +27,7 @@ def work(settings: Settings, coordinator: str, port: int, queues: str, *, has_li
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        ended = run_to_the_end(work_on(settings, coordinator, port, handlers, names, schedules_of(app)))
+        ended = run_to_the_end(work_on(settings, coordinator, port, handlers, names, schedules_of(app), stream))
     finally:
         if app is not None and hasattr(app, "close"):
             app.close()

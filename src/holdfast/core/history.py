@@ -114,8 +114,18 @@ def _created(position: int, event: events.Created) -> Iterator[Entry]:
     for row in event.jobs:
         template = event.templates[row.template]
         due = f", due at {row.not_before_ms}" if row.not_before_ms > event.at_ms else ""
-        reason = f"type {template.type}, queue {template.queue}, priority {template.priority}{due}"
+        reason = submission_text(template.type, template.queue, template.priority) + due
         yield Entry(position, event.at_ms, row.id, SUBMITTED, name(QUEUED), reason=reason)
+
+
+def submission_text(type_: str, queue: str, priority: int) -> str:
+    """What was submitted, in a few words."""
+    return f"type {type_}, queue {queue}, priority {priority}"
+
+
+def loss_text(why: str, *, is_spent: bool) -> str:
+    """Why a lease was taken back, and whether that counts as a loss."""
+    return f"{why}, {_COUNTED if is_spent else _NOT_COUNTED}"
 
 
 def _granted(position: int, event: events.Granted) -> Iterator[Entry]:
@@ -126,7 +136,7 @@ def _granted(position: int, event: events.Granted) -> Iterator[Entry]:
 
 def _revoked(position: int, event: events.Revoked) -> Iterator[Entry]:
     for job_id, row in zip(event.job_ids, event.rows, strict=True):
-        reason = f"{event.reason}, {_COUNTED if row.is_spent else _NOT_COUNTED}"
+        reason = loss_text(event.reason, is_spent=row.is_spent)
         yield Entry(position, event.at_ms, job_id, LOST, name(row.state), event.worker, row.token, reason)
 
 

@@ -1,13 +1,12 @@
 """What a gateway serves: one backend, with the capabilities that it has."""
 
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi
-from holdfast.core.history import Entry
+from holdfast.backends.ports import AdminApi, FeedApi, HistoryApi, JobApi, ScheduleApi
 from holdfast.core.model import Backoff
 from holdfast.errors import UnimplementedError
 
@@ -18,14 +17,6 @@ _MEANS = {
     "administration": "administration (numbers, queues, workers)",
     "totals": "totals (how many jobs ended, and how long they took)",
 }
-
-
-class HistoryApi(Protocol):
-    """The part of a feed that some have who have no feed."""
-
-    async def history(self, job_id: str) -> list[Entry]:
-        """Everything that happened to a job, oldest first."""
-        ...
 
 
 class ShortRetries(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Every transition as a log line, from the coordinator's events, once it is durable.
+"""Every transition as a log line, from the coordinator's events or from a store's commits, once it is durable.
 
 The core never logs; this observer reads what an event moved. Lines are collected for a moment and go out in one write:
 a write for every frame would cost the coordinator more than the lines do. Refused reports are lines too, so that a late
@@ -6,7 +6,7 @@ or stale result can be explained from the logs alone.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -14,10 +14,12 @@ from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, Que
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING, name
 from holdfast.core.model import Job
+from holdfast.core.state_change import LogChanges, StateChange
 from holdfast.observe.logging import Level, LineWriter, Repeated
 
 #: How long lines are collected before they are written together.
 _COLLECT_MS = 50
+_LEVELS_OF_MOVES = ("debug", "info")
 
 
 class TransitionLine(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +33,7 @@ class TransitionLine(msgspec.Struct, frozen=True, gc=False):
     new_state: str
     attempt: int
     priority: int
+    #: In the journal; 0 where there is none.
     position: int
     reason: str = ""
     level: str = "info"
@@ -58,6 +61,37 @@ class RefusedLine(msgspec.Struct, frozen=True, gc=False):
 Line = Repeated | RefusedLine
 
 
+def transition_lines(writer: LineWriter, service: str, level: Level) -> LogChanges | None:
+    """A function that logs changes of state; None where the level leaves them out, so that they are not even made."""
+    if level not in _LEVELS_OF_MOVES:
+        return None
+
+    def write(changes: Iterable[StateChange]) -> None:
+        writer.write([Repeated(_line(change, service), change.job_ids) for change in changes])
+
+    return write
+
+
+def _line(change: StateChange, service: str) -> TransitionLine:
+    return TransitionLine(
+        change.at_ms,
+        service,
+        "",
+        change.worker,
+        name(change.old),
+        name(change.new),
+        change.attempt,
+        change.priority,
+        0,
+        change.reason,
+        event=_event(change.old, change.new),
+    )
+
+
+def _event(old: int, new: int) -> str:
+    return "transition" if old != new else "cancel_requested"
+
+
 class TransitionLog:
     """An observer of the loop that writes transitions. `later` makes a call after some milliseconds.
 
@@ -74,7 +108,7 @@ class TransitionLog:
         self._writer = writer
         self._service = service
         self._later = later
-        self._says_moves = level in ("debug", "info")
+        self._says_moves = level in _LEVELS_OF_MOVES
         self._says_refusals = level != "error"
         self._lines: deque[tuple[int, Line]] = deque()
         self._durable = 0
@@ -88,10 +122,9 @@ class TransitionLog:
         at_ms, service = event.at_ms, self._service
         if self._says_moves:
             for (before, state, tries, priority), ids in _alike(ledger.book.moves):
-                kind = "transition" if before != state else "cancel_requested"
                 old, new = name(before), name(state)
                 line = TransitionLine(
-                    at_ms, service, "", worker, old, new, tries, priority, position, reason, event=kind
+                    at_ms, service, "", worker, old, new, tries, priority, position, reason, event=_event(before, state)
                 )
                 self._lines.append((position, Repeated(line, ids)))
         if isinstance(event, Reported) and self._says_refusals:

@@ -2,6 +2,9 @@
 
 Invariants:
 - Its memory decides, the database remembers: a database that is away stops nobody, and is told when it is back.
+- A worker whose connection dropped and which does not return within the grace is lost: the database takes its leases
+  back, unless the worker was heard of meanwhile or another session goes on under its name.
+- The connections that drop because this coordinator stops lose nobody.
 - Who has missed three heartbeats is gone; after a start, who was there before has one heartbeat's time to say so.
 - Several may share a database, each for the workers that ask it: what others write down is theirs while it is fresh.
 - A heartbeat may wait for its answer: changes are told at once, and no change costs one question a heartbeat.
@@ -9,6 +12,7 @@ Invariants:
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -27,15 +31,18 @@ from holdfast.backends.pipeline.messages import (
     Beat,
     Leaving,
     Placed,
+    Present,
 )
 from holdfast.backends.pipeline.store import Kind, Places
 from holdfast.core.validation import check_name
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.gateway.http.asking import Answer, Asked, answer
+from holdfast.gateway.guarding import Scope
+from holdfast.gateway.http.asking import TEXT_TYPE, Answer, Asked, answer
 from holdfast.gateway.http.routing import Route
 from holdfast.logs import get_logger
 from holdfast.pipeline.backing_off import Outage
 from holdfast.pipeline.counting import Tally
+from holdfast.pipeline.presence import LOOK_S, Key, Presence
 from holdfast.pipeline.seats import QueueList, Seat, Seats
 from holdfast.pipeline.serving import left
 from holdfast.pipeline.vitals import Vitals, get, post
@@ -60,6 +67,7 @@ class CoordinatorRole:
         self._beat_s = config.heartbeat_ms / 1_000
         self._places = places
         self._seats = Seats(config.queues)
+        self._presence = Presence()
         self._log = get_logger()
         self._database = Outage("the database")
         self._is_restored = False
@@ -75,7 +83,7 @@ class CoordinatorRole:
             {
                 "heartbeats": "Heartbeats of workers.",
                 "assignments": "Times that a worker asked for queue processes.",
-                "workers_lost": "Workers that missed their heartbeats.",
+                "workers_lost": "Workers whose connection dropped, or who missed their heartbeats.",
             },
         )
         self.tally.gauge("workers", "Workers that are there.", lambda: len(self._seats))
@@ -89,13 +97,19 @@ class CoordinatorRole:
         return [
             post("/coordinator/request-assignment", self.request, Asking, "Ask for queue processes"),
             post("/coordinator/heartbeat", self.heartbeat, Beat, "A worker lives"),
+            msgspec.structs.replace(
+                get("/coordinator/presence", self.presence, "Keep a connection that drops with the worker", Scope.WORK),
+                query=Present,
+                is_stream=True,
+            ),
             post("/coordinator/release-assignment", self.release, Leaving, "A worker goes"),
             get("/coordinator/stats", self.stats, "Workers and queue processes"),
         ]
 
     def start(self) -> None:
         """Begins to keep time and to write down."""
-        self._tasks = [asyncio.create_task(going_on(keep)) for keep in (self._keep_time, self._keep_books)]
+        keepers = (self._keep_time, self._keep_books, self._keep_presence)
+        self._tasks = [asyncio.create_task(going_on(keep)) for keep in keepers]
 
     async def stop(self) -> None:
         """Writes nothing more; whoever comes after it reads what is there."""
@@ -144,6 +158,11 @@ class CoordinatorRole:
             await self._wait(seat, min(beat.wait_ms, WAIT_MS_MAX) / 1_000, asked)
         return answer(self._now(seat))
 
+    async def presence(self, asked: Asked) -> "Stay":
+        """A worker keeps this connection for as long as its process lives."""
+        present: Present = asked.query or Present()
+        return Stay(self._presence, (present.worker_id, present.session), asked, self._stopping)
+
     async def release(self, asked: Asked) -> Answer:
         """A worker goes; what it took from goes to others at once."""
         leaving: Leaving = asked.content
@@ -157,6 +176,7 @@ class CoordinatorRole:
         self._log.info("worker_left", worker_id=seat.worker)
         self._seats.leave([seat.worker])
         self._left.add((seat.worker, seat.session))
+        self._presence.forget((seat.worker, seat.session))
         self._stirred.set()
         return answer(Placed(status=RELEASED))
 
@@ -190,18 +210,12 @@ class CoordinatorRole:
 
     def _hear(self, seat: Seat) -> None:
         seat.heard_s = time.monotonic()
+        self._presence.hear((seat.worker, seat.session), seat.heard_s)
         self._heard.add(seat.worker)
 
     async def _wait(self, seat: Seat, wait_s: float, asked: Asked) -> None:
         """Until something changes, the worker leaves, or the time is over."""
-        awaited: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(event) for event in (seat.changed.wait(), left(asked), self._stopping.wait())
-        ]
-        try:
-            await asyncio.wait(awaited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in awaited:
-                one.cancel()
+        await first_of(seat.changed.wait(), left(asked), self._stopping.wait(), wait_s=wait_s)
 
     def _now(self, seat: Seat) -> Placed:
         """What became of a seat while its worker waited."""
@@ -227,10 +241,39 @@ class CoordinatorRole:
             await self._ending.pause(self._beat_s / 4)
             silent = self._seats.silent(time.monotonic() - self._config.missed_max * self._beat_s)
             if silent:
-                self.tally.add("workers_lost", len(silent))
-                self._log.warning("workers_lost", workers=len(silent), worker_id=silent[0])
-                self._seats.leave(silent)
-                self._stirred.set()
+                self._part_with(silent, "heartbeats were missed")
+
+    async def _keep_presence(self) -> None:
+        """Notices who did not return after its connection dropped."""
+        while not self._ending.is_on and not self._stopping.is_set():
+            await self._ending.pause(LOOK_S)
+            for key in self._presence.look():
+                await self._miss(key)
+
+    async def _miss(self, key: Key) -> None:
+        """A worker's grace is over: it is lost if the database has not heard of it either."""
+        worker, session = key
+        seat, since_s = self._seats.get(worker), self._presence.since_s(key)
+        if since_s is None:
+            return
+        if seat is None or seat.session != session:  # it left, or another session goes on
+            self._presence.forget(key)
+            return
+        try:
+            is_lost = await self._places.lose(worker, session, round((time.monotonic() - since_s) * 1_000))
+        except HoldfastError:  # the worker could not say in the database that it lives, either
+            self._presence.hear(key, time.monotonic())
+            return
+        self._presence.forget(key)
+        if is_lost and self._seats.get(worker) is seat:
+            self._part_with([worker], "its connection dropped, and it did not return")
+
+    def _part_with(self, workers: list[str], message: str) -> None:
+        """Workers are gone: what they took from goes to others."""
+        self.tally.add("workers_lost", len(workers))
+        self._log.warning("workers_lost", workers=len(workers), worker_id=workers[0], message=message)
+        self._seats.leave(workers)
+        self._stirred.set()
 
     async def _keep_books(self) -> None:
         """Reads back what was, then writes down what is, and reads who is asked to drain."""
@@ -269,7 +312,8 @@ class CoordinatorRole:
         self._left -= left
         seats.gone.clear()
         changed = seats.changed | self._heard
-        saved = [seat.place for worker in sorted(changed) if (seat := seats.get(worker)) is not None]
+        now_s = time.monotonic()
+        saved = [seat.place(now_s) for worker in sorted(changed) if (seat := seats.get(worker)) is not None]
         seats.changed, self._heard = set(), set()
         if saved:
             try:
@@ -279,11 +323,40 @@ class CoordinatorRole:
                 raise
 
 
+class Stay:
+    """One connection that a worker keeps."""
+
+    def __init__(self, presence: Presence, key: Key, asked: Asked, stopping: asyncio.Event) -> None:
+        self._presence = presence
+        self._key = key
+        self._asked = asked
+        self._stopping = stopping
+
+    async def run(self) -> None:
+        """Until it drops, or this coordinator stops."""
+        self._asked.line.begin([(b"content-type", TEXT_TYPE), (b"cache-control", b"no-store")])
+        self._presence.open(self._key)
+        try:
+            await first_of(left(self._asked), self._stopping.wait())
+        finally:
+            self._presence.drop(self._key, time.monotonic())
+
+
 def _is_worker(ask: Asking) -> bool:
     """Whether it can be written down: one that cannot would keep all others from being written down."""
     names = (ask.worker_id, *ask.types, *ask.queues, *filter(None, [ask.session]))
     is_small = len(ask.types) * max(1, len(ask.queues)) <= limits.LANES_MAX and 1 <= ask.slots <= limits.SLOTS_MAX
     return is_small and all(check_name("", name, "") is None for name in names)
+
+
+async def first_of(*events: Coroutine[Any, Any, object], wait_s: float | None = None) -> None:
+    """Wait until one of these happens, or the time is over."""
+    awaited = [asyncio.ensure_future(event) for event in events]
+    try:
+        await asyncio.wait(awaited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in awaited:
+            one.cancel()
 
 
 def _is_other(seat: Seat, session: str) -> bool:

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from holdfast.backends.pipeline.ending import going_on
 from holdfast.backends.pipeline.wire import Handle, LongPolls, routes
-from holdfast.backends.ports import AdminApi, JobApi, ScheduleApi
+from holdfast.backends.ports import AdminApi, HistoryApi, JobApi, ScheduleApi
 from holdfast.core.model import QUADRATIC, Backoff
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.gateway.backend import Backend, ShortRetries
@@ -39,7 +39,13 @@ def short_retries(retries: int, retry_ms: int) -> ShortRetries:
     return ShortRetries(retries + 1, Backoff(QUADRATIC, retry_ms))
 
 
-def port_routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi, waits: LongPolls | None = None) -> list[Route]:
+def port_routes(
+    jobs: JobApi,
+    admin: AdminApi,
+    schedules: ScheduleApi,
+    histories: HistoryApi,
+    waits: LongPolls | None = None,
+) -> list[Route]:
     """What gateways ask for."""
     return [
         Route(
@@ -51,7 +57,7 @@ def port_routes(jobs: JobApi, admin: AdminApi, schedules: ScheduleApi, waits: Lo
             tag="role",
             body=bytes,
         )
-        for path, handle in routes(jobs, admin, schedules, waits).items()
+        for path, handle in routes(jobs, admin, schedules, histories, waits).items()
     ]
 
 
@@ -104,7 +110,7 @@ class SchedulerRole:
         backend = self._backend
         admin = backend.capability(backend.admin, "administration")
         schedules = backend.capability(backend.schedules, "schedules")
-        return [*people_routes(backend), *port_routes(backend.jobs, admin, schedules, self._waits)]
+        return [*people_routes(backend), *port_routes(backend.jobs, admin, schedules, backend.history, self._waits)]
 
     def vitals(self) -> Vitals:
         """What it says of itself."""

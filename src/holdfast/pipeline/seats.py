@@ -51,11 +51,11 @@ class Seat:
         """The same for the same queue processes and wishes, in every life of a coordinator; never 0."""
         return crc32("\n".join((*self.queues, str(self.is_drain_asked))).encode()) or 1
 
-    @property
-    def place(self) -> Place:
+    def place(self, now_s: float) -> Place:
         """As it is kept."""
         is_draining = self.is_draining or self.is_drain_asked
-        return Place(self.worker, self.session, self.kind, self.slots, self.queues, is_draining=is_draining)
+        heard_ms_ago = max(0, round((now_s - self.heard_s) * 1_000))
+        return Place(self.worker, self.session, self.kind, self.slots, self.queues, heard_ms_ago, is_draining)
 
     def wake(self) -> None:
         """Whoever waits for a change of this seat looks at it again."""

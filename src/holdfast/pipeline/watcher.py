@@ -52,8 +52,9 @@ class WatcherConfig(msgspec.Struct, frozen=True, kw_only=True):
     #: How many rows are claimed together.
     batch: int = 500
     visibility_ms: int = VISIBILITY_MS
-    #: How long what has ended is kept.
+    #: How long jobs that have ended are kept, and those that FAILED.
     retain_ms: int = limits.RETAIN_MS_DEFAULT
+    retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
 
 
 class AwayError(Exception):
@@ -251,7 +252,13 @@ class WatcherRole:
                 await self._all(lambda: self._claims.expire(_TIDY_ROWS), "expired")
                 if forget_s <= 0:
                     forget_s = _RETIRE_S * random.uniform(0.5, 1.0)
-                    await self._all(lambda: self._claims.retire(_TIDY_ROWS, self._config.retain_ms), "retired")
+                    await self._all(self._retire, "retired")
+
+    async def _retire(self) -> int:
+        config = self._config
+        return await self._claims.retire(
+            _TIDY_ROWS, retain_ms=config.retain_ms, retain_failed_ms=config.retain_failed_ms
+        )
 
     async def _all(self, some: Callable[[], Awaitable[int]], name: str) -> None:
         """Some at a time, until there are no more."""

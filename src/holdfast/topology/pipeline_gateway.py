@@ -29,6 +29,7 @@ class PipelineGateway:
             self._jobs,
             admin=BalancedAdmin(self._balancer),
             schedules=BalancedSchedules(self._balancer),
+            histories=self._jobs,
             name="pipeline",
             elsewhere=_ELSEWHERE,
             short_retries=short_retries(settings.retries, settings.retry_ms),

@@ -142,6 +142,6 @@ class Roles:
         return Role(name, command, self._environment, may_leave=role == "worker")
 
 
-_BY_ENVIRONMENT_OF_ALL = ("retries", "retry_ms", "aging_ms", "retain_ms", "heartbeat_ms")
+_BY_ENVIRONMENT_OF_ALL = ("retries", "retry_ms", "aging_ms", "retain_ms", "retain_failed_ms", "heartbeat_ms")
 _OF_THE_GATEWAY = ("tokens", "tls_cert", "tls_key", "tls_client_ca")
 _BY_ENVIRONMENT = ("rate_limit", "work_rate_limit", "allowed_hosts")

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.logs import get_logger
+from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.transitions import transition_lines
 from holdfast.pipeline.serving import RoleServer
 from holdfast.settings import Settings, is_loopback
 from holdfast.topology.announcing import announce
-from holdfast.topology.pipeline_roles import RoleOptions, open_part
+from holdfast.topology.pipeline_roles import RoleContext, RoleOptions, open_part
 from holdfast.topology.signals import on_stop
 from holdfast.topology.worker_process import exempt_what_is_loaded
 
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
     from holdfast.topology.pipeline_gateway import PipelineGateway
 
 
-async def serve(options: RoleOptions, settings: Settings) -> None:
+async def serve(options: RoleOptions, settings: Settings, log_stream: ByteStream) -> None:
     """Any role but the gateway and the worker; errors say what to do, and change nothing."""
     check_protection(settings)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
         async with AsyncExitStack() as closing:
-            part = await open_part(options, settings, closing)
+            log = transition_lines(line_writer(settings.log_format, log_stream), options.role, settings.log_level)
+            part = await open_part(options, RoleContext(settings, closing, log))
             server = RoleServer(part.routes, part.vitals)
             address = await server.start(settings.host, options.port)
             # Whoever asks is answered before what it asks for is closed.

@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
+from holdfast.core.state_change import LogChanges
 from holdfast.gateway.http.routing import Route
 from holdfast.pipeline.vitals import Vitals
 from holdfast.settings import Settings
 
-# ruff: noqa: ARG001, PLC0415
+# ruff: noqa: PLC0415
 
 
 class RoleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,15 +45,24 @@ class Part(msgspec.Struct, frozen=True):
     vitals: Vitals
 
 
-Open = Callable[[RoleOptions, Settings, AsyncExitStack], Awaitable[Part]]
+class RoleContext(msgspec.Struct, frozen=True):
+    """What every role is opened with; what it needs is closed with the stack, in the reverse order."""
+
+    settings: Settings
+    closing: AsyncExitStack
+    #: Logs what the role has committed.
+    log: LogChanges | None = None
 
 
-async def open_part(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
-    """Opens a role; what it needs is closed with the stack, in the reverse order."""
-    return await _OPENERS[options.role](options, settings, closing)
+Open = Callable[[RoleOptions, RoleContext], Awaitable[Part]]
 
 
-async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+async def open_part(options: RoleOptions, context: RoleContext) -> Part:
+    """Opens a role."""
+    return await _OPENERS[options.role](options, context)
+
+
+async def _scheduler(options: RoleOptions, context: RoleContext) -> Part:
     from holdfast.backends.pipeline.admin import PipelineAdmin
     from holdfast.backends.pipeline.jobs import PipelineJobs
     from holdfast.backends.pipeline.leading import TAKEOVER_MS, CronLeader, terms
@@ -62,7 +72,8 @@ async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExi
     from holdfast.pipeline.scheduler import SchedulerRole, short_retries
     from holdfast.worker.naming import fresh_name
 
-    store = await open_store(settings.database, name=f"holdfast scheduler {options.port}")
+    settings, closing = context.settings, context.closing
+    store = await open_store(settings.database, name=f"holdfast scheduler {options.port}", log=context.log)
     closing.push_async_callback(store.close)
     jobs = PipelineJobs(store)
     closing.push_async_callback(jobs.close)
@@ -70,6 +81,7 @@ async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExi
         jobs,
         admin=PipelineAdmin(store),
         schedules=PipelineSchedules(store.plans),
+        histories=jobs,
         name="pipeline",
         short_retries=short_retries(settings.retries, settings.retry_ms),
     )
@@ -81,46 +93,53 @@ async def _scheduler(options: RoleOptions, settings: Settings, closing: AsyncExi
     return Part(scheduler.routes(), scheduler.vitals())
 
 
-async def _watcher(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+async def _watcher(options: RoleOptions, context: RoleContext) -> Part:
     from holdfast.backends.pipeline.http import Lines
     from holdfast.backends.pipeline.postgres.database import open_store
     from holdfast.pipeline.exchanges import Exchanges
     from holdfast.pipeline.watcher import WatcherConfig, WatcherRole
 
-    store = await open_store(settings.database, name=f"holdfast watcher {options.port}")
+    settings, closing = context.settings, context.closing
+    store = await open_store(settings.database, name=f"holdfast watcher {options.port}", log=context.log)
     closing.push_async_callback(store.close)
     lines = Lines()
     closing.push_async_callback(lines.close)
-    config = WatcherConfig(retain_ms=settings.retain_ms, **options.said("poll_ms", "visibility_ms"))
+    config = WatcherConfig(
+        retain_ms=settings.retain_ms,
+        retain_failed_ms=settings.retain_failed_ms,
+        **options.said("poll_ms", "visibility_ms"),
+    )
     watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, lines))
     watcher.start()
     closing.push_async_callback(watcher.stop)
     return Part(watcher.routes(), watcher.vitals())
 
 
-async def _exchange(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+async def _exchange(options: RoleOptions, context: RoleContext) -> Part:
     from holdfast.backends.pipeline.http import Lines
     from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
 
     lines = Lines()
-    closing.push_async_callback(lines.close)
+    context.closing.push_async_callback(lines.close)
     exchange = ExchangeRole(ExchangeConfig(normal=options.normal, high=options.high), lines)
     return Part(exchange.routes(), exchange.vitals())
 
 
-async def _queue(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+async def _queue(options: RoleOptions, context: RoleContext) -> Part:
     from holdfast.pipeline.queue import QueueConfig, QueueRole
 
-    queue = QueueRole(QueueConfig(kind=options.kind, index=options.index, aging_ms=settings.aging_ms))
+    queue = QueueRole(QueueConfig(kind=options.kind, index=options.index, aging_ms=context.settings.aging_ms))
     return Part(queue.routes(), queue.vitals())
 
 
-async def _coordinator(options: RoleOptions, settings: Settings, closing: AsyncExitStack) -> Part:
+async def _coordinator(options: RoleOptions, context: RoleContext) -> Part:
     from holdfast.backends.pipeline.postgres.database import open_store
     from holdfast.pipeline.coordinator import CoordinatorConfig, CoordinatorRole
     from holdfast.pipeline.seats import QueueList
 
-    store = await open_store(settings.database, name=f"holdfast coordinator {options.port}", pool_size=2)
+    settings, closing = context.settings, context.closing
+    name = f"holdfast coordinator {options.port}"
+    store = await open_store(settings.database, name=name, pool_size=2, log=context.log)
     closing.push_async_callback(store.close)
     queues = QueueList(normal=options.normal, high=options.high)
     coordinator = CoordinatorRole(CoordinatorConfig(queues=queues, **options.said("heartbeat_ms")), store.places)

@@ -12,6 +12,8 @@ from holdfast.backends.pipeline.schedules import PipelineSchedules
 from holdfast.backends.pipeline.work import PipelineWork
 from holdfast.backends.pipeline.work_stats import WorkConfig
 from holdfast.backends.ports import ScheduleSpec
+from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.transitions import transition_lines
 from holdfast.pipeline.serving import RoleServer
 from holdfast.pipeline.worker import worker_routes, worker_vitals
 from holdfast.settings import Settings
@@ -61,6 +63,7 @@ async def work(
     handlers: Mapping[str, Handler],
     queues: frozenset[str],
     planned: Sequence[ScheduleSpec],
+    log_stream: ByteStream,
 ) -> Worker:
     """Works until TERM or INT; it is ready once the database and the coordinator have answered."""
     check_protection(settings)
@@ -72,7 +75,8 @@ async def work(
     )
     told = Told(config, sorted(handlers))
     async with AsyncExitStack() as closing:
-        store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}")
+        log = transition_lines(line_writer(settings.log_format, log_stream), "worker", settings.log_level)
+        store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}", log=log)
         closing.push_async_callback(store.close)
         lines = Lines()
         closing.push_async_callback(lines.close)

@@ -50,7 +50,7 @@ async def _ask(name: str, body: bytes) -> None:
     backend = world.backend
     assert backend.admin is not None
     assert backend.schedules is not None
-    handle = routes(backend.jobs, backend.admin, backend.schedules)[f"{PREFIX}{name}"]
+    handle = routes(backend.jobs, backend.admin, backend.schedules, backend.history)[f"{PREFIX}{name}"]
     before = world.mark
     try:
         answer = await handle(body)

@@ -5,6 +5,7 @@ import pytest
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.postgres import connections
 from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.core.state_change import LogChanges
 
 #: Longer than a busy machine stands still: roles that are away refuse at once, and are not waited for.
 PATIENCE_S = 30.0
@@ -21,14 +22,15 @@ class PatientLines(Lines):
         return await super()._call(method, address, path, body, kind, max(deadline_s, PATIENCE_S))
 
 
-async def open_patiently(url: str, *, pool_size: int = 8) -> PostgresStore:
+async def open_patiently(url: str, *, pool_size: int = 8, log: LogChanges | None = None) -> PostgresStore:
     """A store that neither gives up nor is given up because this process stands still in the middle of something."""
     lasting = tuple(one for one in connections._SETTINGS if not one.startswith("idle_in_transaction"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "_ACQUIRE_S", PATIENCE_S)
         patch.setattr(connections, "_CONNECTING", {**connections._CONNECTING, "connect_timeout": int(PATIENCE_S)})
         patch.setattr(connections, "_SETTINGS", lasting)
-        database = connections.Database(url, pool_size=pool_size, name="holdfast", statement_ms=int(1_000 * PATIENCE_S))
+        statement_ms = int(1_000 * PATIENCE_S)
+        database = connections.Database(url, pool_size=pool_size, name="holdfast", statement_ms=statement_ms, log=log)
     await database.open()
     return PostgresStore(database)
 

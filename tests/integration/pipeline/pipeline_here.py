@@ -124,6 +124,14 @@ class PipelineHere:
             await server.stop(0)
             await self.coordinator.stop()
 
+    def drop(self, path: str) -> None:
+        """Breaks the coordinator's connections on which this is being answered."""
+        assert self._coordinator_server is not None
+        assert self._coordinator_server._http is not None
+        for connection in tuple(self._coordinator_server._http._shared.connections):
+            if any(exchange.head.path == path for exchange in connection._exchanges):
+                connection.abort()
+
     def work(self, lease_ms: int = 60_000) -> PipelineWork:
         config = WorkConfig(coordinator=self.coordinator_address, lease_ms=lease_ms, heartbeat_ms=100)
         return PipelineWork(self.store.runs, self.lines, config)

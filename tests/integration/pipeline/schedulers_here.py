@@ -41,7 +41,7 @@ class SchedulerHere:
     async def start(self) -> None:
         """Listens."""
         ledger = self._ledger
-        routes = port_routes(ledger.jobs, ledger.admin, ledger.schedules)
+        routes = port_routes(ledger.jobs, ledger.admin, ledger.schedules, ledger.feed)
         heard = [msgspec.structs.replace(route, handler=self._heard(route.handler)) for route in routes]
         self._server = RoleServer(heard, Vitals("scheduler", is_ready=lambda: self.is_ready))
         await self._server.start("127.0.0.1", self.port)

@@ -29,6 +29,42 @@ async def test_many_may_start_at_once(bare_database: str) -> None:
     assert rows == [(migration.version, migration.name) for migration in known_migrations()]
 
 
+async def test_old_database_is_upgraded_and_tells_the_history_of_old_jobs(bare_database: str) -> None:
+    """Attempts that ended before there were histories are told with worker, times, outcome and reason."""
+    old = [migration for migration in known_migrations() if migration.version < 5]
+    job_id = "00000000-0000-4000-8000-000000000001"
+    async with await connected(bare_database) as connection:
+        await migrate(connection, old)
+        await connection.execute(
+            """
+            INSERT INTO holdfast.jobs (
+                id, created_ms, visible_ms, started_ms, finished_ms, token, result_token, state, priority, max_attempts,
+                max_losses, backoff_kind, simulated, timeout_ms, backoff_base_ms, backoff_max_ms,
+                queue, type, route, payload
+            ) VALUES (%s, 1, 1, 5, 9, 2, 2, 4, 5, 2, 3, 1, false, 0, 0, 0, 'default', 'echo', 'echo', '')""",
+            (job_id,),
+        )
+        for token, start_ms, outcome, reason in ((1, 2, 1, "first"), (2, 5, 4, "second")):
+            await connection.execute(
+                """
+                INSERT INTO holdfast.executions (job_id, token, worker, started_ms, ended_ms, outcome, reason)
+                VALUES (%s, %s, 'w', %s, %s, %s, %s)""",
+                (job_id, token, start_ms, start_ms + 1, outcome, reason),
+            )
+        await connection.execute(
+            "INSERT INTO holdfast.failed VALUES (%s, 9, 0, 4, 'second', 'it broke', '')", (job_id,)
+        )
+    async with await open_patiently(bare_database) as store:
+        told = [(entry.at_ms, entry.what, entry.worker, entry.reason) for entry in await store.rows.history(job_id)]
+    assert told == [
+        (1, "submitted", "", "type echo, queue default, priority 5"),
+        (2, "granted", "w", ""),
+        (3, "to be retried", "w", "first"),
+        (5, "granted", "w", ""),
+        (6, "finished", "w", "second: it broke"),
+    ]
+
+
 async def connected(url: str) -> Connection:
     return await Database(url, pool_size=1, name="test").connect()
 

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import psycopg
+import pytest
+
 from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.pipeline.store import Kind
 from holdfast.backends.ports import JobDraft
@@ -182,12 +185,30 @@ async def test_many_leases_are_taken_back_in_parts(store: PostgresStore) -> None
     assert counts == [10, 10, 5, 0]
 
 
+async def test_failed_jobs_are_kept_for_a_time_of_their_own(store: PostgresStore, database: str) -> None:
+    """Whatever else ended is forgotten before them, and with a job all that is kept of its attempts."""
+    failed, done = await running(store), await ended(store)
+    await report(store, failed, FAILED, failure_reason="broken")
+    canceled = await insert(store)
+    await store.rows.cancel(canceled, "")
+    assert await store.claims.retire(10, retain_ms=0, retain_failed_ms=3_600_000) == 2
+    for job_id in (done, canceled):
+        with pytest.raises(NotFoundError):
+            await store.rows.get(job_id)
+    assert [entry.what for entry in await store.rows.history(failed.job_id)] == ["submitted", "granted", "finished"]
+    assert await store.claims.retire(10, retain_ms=3_600_000, retain_failed_ms=0) == 1
+    with pytest.raises(NotFoundError):
+        await store.rows.history(failed.job_id)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM holdfast.executions").fetchall() == [(0,)]
+
+
 async def test_old_jobs_are_retired(store: PostgresStore) -> None:
     """What ended is forgotten after its time, with its request id; what has not ended never is."""
     done, waiting = await ended(store), await insert(store, request_id="r")
     run = await running(store)
-    assert await store.claims.retire(10, 3_600_000) == 0
-    assert await store.claims.retire(10, 0) == 1
+    assert await store.claims.retire(10, retain_ms=3_600_000, retain_failed_ms=3_600_000) == 0
+    assert await store.claims.retire(10, retain_ms=0, retain_failed_ms=0) == 1
     for method in (store.rows.get, store.rows.result):
         try:
             await method(done)
@@ -197,8 +218,8 @@ async def test_old_jobs_are_retired(store: PostgresStore) -> None:
     assert (await store.rows.get(waiting)).state == QUEUED
     await store.rows.cancel(waiting, "")
     await report(store, run, FAILED)
-    assert await store.claims.retire(1, 0) == 1
-    assert await store.claims.retire(10, 0) == 1
+    assert await store.claims.retire(1, retain_ms=0, retain_failed_ms=0) == 1
+    assert await store.claims.retire(10, retain_ms=0, retain_failed_ms=0) == 1
     assert await insert(store, request_id="r") != waiting
     assert await store.queue_book.states() == {1: 1, 2: 0, 3: 0, 4: 0, 5: 0}
 
@@ -212,11 +233,11 @@ async def test_counts_stay_right_when_they_are_added_up(store: PostgresStore) ->
 
     async def add_up() -> None:
         for _ in range(20):
-            await store.claims.retire(1, 3_600_000)
+            await store.claims.retire(1, retain_ms=3_600_000, retain_failed_ms=3_600_000)
 
     await asyncio.gather(submit(), submit(), submit(), add_up(), add_up())
     assert (await store.queue_book.states())[QUEUED] == 300
-    await store.claims.retire(1, 3_600_000)
+    await store.claims.retire(1, retain_ms=3_600_000, retain_failed_ms=3_600_000)
     assert (await store.queue_book.states())[QUEUED] == 300
     (queue,) = await store.queue_book.queues()
     assert queue.ready == 300

@@ -84,7 +84,7 @@ async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: W
         await far.runs.start("unlucky", [job_id], 60_000)
     assert way.lost == 1
     assert (await far.rows.get(job_id)).state == RUNNING
-    assert await far.runs.arrive("unlucky", {}, 60_000) == []
+    assert await far.runs.arrive("unlucky", {}, 60_000, session="s") == []
     await start(far, job_id)
 
 

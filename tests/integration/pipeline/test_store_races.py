@@ -186,7 +186,7 @@ async def test_counts_survive_every_race(store: PostgresStore, rival: PostgresSt
             with suppress(NotFoundError):  # it may have ended, and be retired by now
                 await one.rows.cancel(made.job_ids[step * 7], "")
             await one.claims.expire(20)
-            await one.claims.retire(5, 0)
+            await one.claims.retire(5, retain_ms=0, retain_failed_ms=0)
 
     await asyncio.gather(storm(store, "a"), storm(rival, "b"), storm(store, "c"))
     with psycopg.connect(database) as connection:

@@ -157,13 +157,13 @@ async def test_arriving_worker_keeps_what_it_holds(store: PostgresStore) -> None
     kept, lost, wrong = await running(store, lease_ms=0), await running(store), await running(store)
     other = await running(store, worker="x")
     held = {kept.token: kept.job_id, wrong.token: kept.job_id, other.token: other.job_id, 1 << 60: "no uuid"}
-    assert await store.runs.arrive("w", held, 60_000) == [kept.token]
+    assert await store.runs.arrive("w", held, 60_000, session="s") == [kept.token]
     assert await store.claims.expire(10) == 0
     states = {run.job_id: (await store.rows.get(run.job_id)).state for run in (kept, lost, wrong, other)}
     assert list(states.values()) == [RUNNING, QUEUED, QUEUED, RUNNING]
     assert (await store.rows.get(lost.job_id)).losses == 1
-    assert await store.runs.arrive("w", {}, 60_000) == []
-    assert await store.runs.arrive("new", {}, 60_000) == []
+    assert await store.runs.arrive("w", {}, 60_000, session="s") == []
+    assert await store.runs.arrive("new", {}, 60_000, session="s") == []
 
 
 async def test_failure_after_a_cancel_ends_the_job(store: PostgresStore) -> None:

@@ -2,10 +2,12 @@
 
 While the coordinator is away, the worker keeps the queue processes that it has, and says by itself that it lives: else
 another coordinator would take it for gone, and nobody would claim what only this worker can run.
+
+Beside its heartbeats the worker keeps one silent connection open. The kernel closes it when the process dies, and not
+while the process is stopped: the coordinator notices a dead worker at once and never takes a stopped one for dead.
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,6 +32,7 @@ class Attendance:
         lines: Lines,
         address: str,
         introduction: Introduction,
+        session: str,
         running: Callable[[], int],
         placed: Callable[[Placed], None],
         live: Callable[[str], Awaitable[None]],
@@ -42,7 +45,7 @@ class Attendance:
         self._placed = placed
         self._live = live
         self._said_s = float("-inf")
-        self._session = secrets.token_hex(8)
+        self._session = session
         self._last = Placed(status=UNKNOWN, heartbeat_ms=1_000)
         self._is_draining = False
         self._absence = Absence("coordinator")
@@ -69,6 +72,27 @@ class Attendance:
             is_news = self._hear(placed)
             if not is_news and time.monotonic() - began_s < _SOON_S:
                 await asyncio.sleep(self._last.heartbeat_ms / 1_000)
+
+    async def stay(self) -> None:
+        """Keep a connection open until the worker is replaced; may be canceled at any time.
+
+        The coordinator takes a worker for lost whose connection dropped and which was not heard of since. So a worker
+        that cannot return to the coordinator says in the database that it lives.
+        """
+        present = {"worker_id": self._introduction.worker_id, "session": self._session}
+        while self._last.status != REPLACED:
+            try:
+                await self._lines.hold(
+                    self._address, "/coordinator/presence", present, begun=self._stayed, deadline_s=_DEADLINE_S
+                )
+                await asyncio.sleep(_SOON_S)
+            except HoldfastError:  # the heartbeat's task logs that the coordinator is away
+                await self._say_by_itself()
+                await asyncio.sleep(_RETRY_S)
+
+    def _stayed(self) -> None:
+        """When this connection drops, the worker has to be heard of at once."""
+        self._said_s = float("-inf")
 
     async def _say_by_itself(self) -> None:
         """Once a heartbeat, where coordinators write down whom they hear of."""

@@ -4,6 +4,7 @@
     view = await lines.ask("127.0.0.1:7001", "/queue/stats", kind=QueueStats)
     made = await lines.ask("127.0.0.1:7001", "/queue/push", Pushing(tickets), kind=Pushed, deadline_s=1.0)
     raw = await lines.carry("127.0.0.1:8081", "/ports/jobs.get", packed_bytes, deadline_s=1.0)
+    await lines.hold("127.0.0.1:3000", "/coordinator/presence", {"worker_id": "w-1"}, begun=on_begun)
 
 Invariants: after `NotDeliveredError` nobody has heard of the call, and it may go to somebody else; after any other
 `UnavailableError` it may have been heard. What the other side refused is the error that it raised there.
@@ -11,8 +12,11 @@ Invariants: after `NotDeliveredError` nobody has heard of the call, and it may g
 
 import asyncio
 import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar, overload
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -92,6 +96,30 @@ class Lines:
         """A POST of MessagePack; the answer is what came, to be decoded by whoever knows its type."""
         return await self._call("POST", address, path, body, _MSGPACK, deadline_s)
 
+    async def hold(
+        self,
+        address: str,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        begun: Callable[[], None],
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        """Keep a GET open whose answer says nothing, and return when the other side ends it.
+
+        `begun` is called once the other side has accepted it. `UnavailableError` if it did not within the deadline, or
+        if the connection broke.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, deadline_s))
+        url = self._url(address, f"{path}?{urlencode(query)}")
+        with _our_errors(address, path, deadline_s):
+            async with asyncio.timeout(deadline_s) as waiting, self._open().get(url, timeout=timeout) as answer:
+                if answer.status >= _ERROR_STATUS:
+                    raise _refusal(address, path, answer, await answer.read())
+                waiting.reschedule(None)
+                begun()
+                await answer.read()
+
     async def close(self) -> None:
         """Ends every connection; calls under way fail, and so does every later one."""
         self._is_closed = True
@@ -103,27 +131,19 @@ class Lines:
     async def _call(
         self, method: str, address: str, path: str, body: bytes | None, kind: str, deadline_s: float
     ) -> bytes:
-        scheme = "http" if self._tls is None else "https"
         timeout = aiohttp.ClientTimeout(total=deadline_s, sock_connect=min(_CONNECT_S, deadline_s))
         headers = {} if body is None else {"content-type": kind}
-        try:
+        with _our_errors(address, path, deadline_s):
             async with self._open().request(
-                method, f"{scheme}://{address}{path}", data=body, headers=headers, timeout=timeout
+                method, self._url(address, path), data=body, headers=headers, timeout=timeout
             ) as answer:
                 received = await answer.read()
                 if answer.status < _ERROR_STATUS:
                     return received
                 raise _refusal(address, path, answer, received)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            message = f"nobody answers at {address}: {_words(error)}"
-            reason = LATE if isinstance(error, TimeoutError) else "NOT_DELIVERED"
-            raise NotDeliveredError(message, reason=reason, details={"address": address}) from error
-        except TimeoutError as error:
-            message = f"{address} did not answer {path} within {deadline_s:g} s"
-            raise UnavailableError(message, reason="NO_ANSWER", details={"address": address}) from error
-        except (aiohttp.ClientError, OSError) as error:
-            message = f"the connection to {address} broke during {path}: {_words(error)}"
-            raise UnavailableError(message, reason="CONNECTION_LOST", details={"address": address}) from error
+
+    def _url(self, address: str, path: str) -> str:
+        return f"{'http' if self._tls is None else 'https'}://{address}{path}"
 
     def _open(self) -> aiohttp.ClientSession:
         """The session, made when it is first needed: it belongs to the loop that runs then."""
@@ -142,6 +162,23 @@ class Lines:
                 auto_decompress=False,
             )
         return self._session
+
+
+@contextmanager
+def _our_errors(address: str, path: str, deadline_s: float) -> Iterator[None]:
+    """Translate the errors of aiohttp."""
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        message = f"nobody answers at {address}: {_words(error)}"
+        reason = LATE if isinstance(error, TimeoutError) else "NOT_DELIVERED"
+        raise NotDeliveredError(message, reason=reason, details={"address": address}) from error
+    except TimeoutError as error:
+        message = f"{address} did not answer {path} within {deadline_s:g} s"
+        raise UnavailableError(message, reason="NO_ANSWER", details={"address": address}) from error
+    except (aiohttp.ClientError, OSError) as error:
+        message = f"the connection to {address} broke during {path}: {_words(error)}"
+        raise UnavailableError(message, reason="CONNECTION_LOST", details={"address": address}) from error
 
 
 def _refusal(address: str, path: str, answer: aiohttp.ClientResponse, body: bytes) -> HoldfastError:

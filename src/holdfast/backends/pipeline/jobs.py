@@ -1,4 +1,4 @@
-"""`JobApi` over a store: what a scheduler answers."""
+"""`JobApi` and `HistoryApi` over a store: what a scheduler answers."""
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 
@@ -9,6 +9,7 @@ from holdfast.backends.pipeline.why import why
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.backends.repeating import refusal_to_repeat, repeated
 from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Template
 
@@ -41,6 +42,10 @@ class PipelineJobs:
     async def payload(self, job_id: str) -> bytes:
         """As it was submitted."""
         return await self._rows.payload(job_id)
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """From the job's row and those of its attempts."""
+        return await self._rows.history(job_id)
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Decided by the row, like the right to run."""

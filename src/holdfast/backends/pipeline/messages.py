@@ -155,6 +155,13 @@ class Beat(_Request, frozen=True):
     is_draining: bool = False
 
 
+class Present(_Request, frozen=True):
+    """A worker that keeps a connection open for as long as its process lives."""
+
+    worker_id: str = ""
+    session: str = ""
+
+
 class Leaving(_Request, frozen=True):
     """A worker goes."""
 

@@ -22,6 +22,7 @@ from holdfast.backends.ports import (
     WorkerView,
 )
 from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import QueueMode, Template
 
@@ -40,7 +41,7 @@ async def _call(
 
 
 class BalancedJobs:
-    """`JobApi` over the schedulers."""
+    """`JobApi` and `HistoryApi` over the schedulers."""
 
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
@@ -68,6 +69,11 @@ class BalancedJobs:
         """Its result, if it has one yet."""
         view: ResultView = await _call(self._balancer, "jobs.result", job_id)
         return view
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """All that happened to it, oldest first."""
+        entries: list[Entry] = await _call(self._balancer, "histories.history", job_id)
+        return entries
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Ends it, or asks it to stop."""

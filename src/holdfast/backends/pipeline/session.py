@@ -8,6 +8,7 @@ Invariants:
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import Collection, Sequence
 
@@ -46,7 +47,9 @@ class PipelineSession(KeptSession):
         self._reporting: set[int] = set()
         #: The store may have started what this session does not know of.
         self._is_unsure = False
-        self._attending: asyncio.Task[None] | None = None
+        #: Tells this session from others of the same worker.
+        self._session = secrets.token_hex(8)
+        self._attending: set[asyncio.Task[None]] = set()
         self._deleting = Discarding(lines, "/queue/delete")
         self._puller = Puller(lines, introduction, self._begin_jobs)
         self._reporter = Reporter(runs, self._worker, self._answered, lambda error: self._miss("report", error))
@@ -54,6 +57,7 @@ class PipelineSession(KeptSession):
             lines,
             config.coordinator,
             introduction,
+            self._session,
             lambda: len(self._holding.named()),
             self._place,
             lambda session: runs.live(self._worker, session),
@@ -65,7 +69,7 @@ class PipelineSession(KeptSession):
         One that is back has lived on: what it does not name was not what ended it.
         """
         held, lease_ms, sent_s = self._introduction.held, self._config.lease_ms, time.monotonic()
-        kept = await self._runs.arrive(self._worker, held, lease_ms, is_spent=not is_back)
+        kept = await self._runs.arrive(self._worker, held, lease_ms, session=self._session, is_spent=not is_back)
         for token in kept:
             self._holding.add(token, held[token], sent_s + lease_ms / 1_000, is_delivered=True)
         self._news.revoked += set(held).difference(kept)
@@ -73,7 +77,7 @@ class PipelineSession(KeptSession):
         self._watch_time()
         await self._attendance.begin()
         self._spawn(self._pull())
-        self._attending = self._spawn(self._attendance.run())
+        self._attending = {self._spawn(self._attendance.run()), self._spawn(self._attendance.stay())}
         self._spawn(self._reporter.run())
 
     # -- what the holder does
@@ -130,9 +134,7 @@ class PipelineSession(KeptSession):
         self._end(UnavailableError("the session was closed"))
         self._puller.end()
         self._reporter.end()
-        if self._attending is not None:
-            self._attending.cancel()
-        await ended(tuple(self._tasks))  # what is given last is handed back with the rest
+        await ended(self._tasks - self._attending)  # what is given last is handed back with the rest
         if self._timer is not None:
             self._timer.cancel()
         unheard = self._holding.drop(self._holding.undelivered())
@@ -141,6 +143,10 @@ class PipelineSession(KeptSession):
             # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
             await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
             await self._attendance.leave()
+        # Only now: a connection that drops before everything is handed back would be that of a lost worker.
+        for task in self._attending:
+            task.cancel()
+        await ended(self._attending)
         await self._deleting.flush()
         self._stats.leave()
 
@@ -196,7 +202,9 @@ class PipelineSession(KeptSession):
         """Gives back what a start that was not answered may have begun: nobody runs it."""
         if self._is_unsure:
             sent_s, named = time.monotonic(), self._holding.named()
-            kept = await self._runs.arrive(self._worker, named, self._config.lease_ms, is_spent=False)
+            kept = await self._runs.arrive(
+                self._worker, named, self._config.lease_ms, session=self._session, is_spent=False
+            )
             self._holding.extend(kept, sent_s + self._config.lease_ms / 1_000)
             self._revoke(set(named).difference(kept, self._reporting))
             self._is_unsure = False

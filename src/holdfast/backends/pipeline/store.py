@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.backends.ports import Assignment, Found, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleView
 from holdfast.core.commands import CancelReply, Heard, ReportRow, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
@@ -89,6 +90,10 @@ class Rows(Protocol):
         """`NotFoundError` if there is none."""
         ...
 
+    async def history(self, job_id: str) -> list[Entry]:
+        """All that happened to a job, oldest first. `NotFoundError` if there is none."""
+        ...
+
     async def standing(self, job_id: str) -> Standing:
         """What `explain` is told from. `NotFoundError` if there is none."""
         ...
@@ -139,8 +144,8 @@ class Claims(Protocol):
         """Takes leases back that ran out, and says how many."""
         ...
 
-    async def retire(self, count: int, retain_ms: int) -> int:
-        """Forgets up to so many jobs that ended longer ago than this, and says how many."""
+    async def retire(self, count: int, *, retain_ms: int, retain_failed_ms: int) -> int:
+        """Forgets up to so many jobs that ended longer ago than this, those that FAILED by their own time."""
         ...
 
     async def next_visible_ms(self) -> int | None:
@@ -158,8 +163,13 @@ class Claims(Protocol):
 class Runs(Protocol):
     """Leases; workers use it."""
 
-    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
-        """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold."""
+    async def arrive(
+        self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
+    ) -> list[int]:
+        """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold.
+
+        From now on the worker is in this session: an earlier one of the same name can no longer be lost.
+        """
         ...
 
     async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
@@ -243,11 +253,18 @@ class Places(Protocol):
     """Workers and their queue processes; the coordinator writes it, watchers and schedulers read it."""
 
     async def save(self, places: Sequence[Place]) -> None:
-        """Makes or replaces these; their workers were heard of just now."""
+        """Makes or replaces these; their workers were heard of `heard_ms_ago`, or later."""
         ...
 
     async def remove(self, workers: Collection[str]) -> None:
         """They are gone."""
+        ...
+
+    async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
+        """Take all leases of a worker back, each counted as a loss, and remove its place.
+
+        False, and nothing happened, if the worker was heard of within `silent_ms`, or is in another session by now.
+        """
         ...
 
     async def all(self) -> list[Place]:

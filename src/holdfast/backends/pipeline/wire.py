@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast, get_type_hints
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, JobApi, JobView, ResultView, ScheduleApi
+from holdfast.backends.ports import AdminApi, HistoryApi, JobApi, JobView, ResultView, ScheduleApi
 from holdfast.errors import InvalidArgumentError, UnavailableError
 
 PREFIX = "/ports/"
@@ -100,6 +100,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             _method(JobApi.retry, "jobs.retry", _SHORT_S, is_repeatable=False),
             _method(WaitApi.changed, "jobs.changed", _SHORT_S),
             _method(WaitApi.ended, "jobs.ended", _SHORT_S),
+            _method(HistoryApi.history, "histories.history", _SHORT_S),
             _method(AdminApi.stats, "admin.stats", _SHORT_S),
             _method(AdminApi.queues, "admin.queues", _LONG_S),
             _method(AdminApi.set_queue_mode, "admin.set_queue_mode", _SHORT_S),
@@ -142,10 +143,14 @@ def answer_of(method: Method, body: bytes) -> Any:  # noqa: ANN401 - of the meth
 
 
 def routes(
-    jobs: JobApi, admin: AdminApi, schedules: ScheduleApi, waits: "LongPolls | None" = None
+    jobs: JobApi,
+    admin: AdminApi,
+    schedules: ScheduleApi,
+    histories: HistoryApi,
+    waits: "LongPolls | None" = None,
 ) -> dict[str, Handle]:
     """Who answers what, by path."""
-    ports: dict[str, object] = {"jobs": jobs, "admin": admin, "schedules": schedules}
+    ports: dict[str, object] = {"jobs": jobs, "admin": admin, "schedules": schedules, "histories": histories}
     waits = waits or LongPolls(jobs)
     found = {}
     for method in METHODS.values():

@@ -12,7 +12,7 @@ from holdfast.backends.ports import FeedPart
 from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import Entry, attempts
-from holdfast.core.lifecycle import FAILED
+from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import FIXED, Backoff, Note
 from holdfast.errors import NotFoundError
 from holdfast.testing.conformance.harness import Capability, needs
@@ -132,23 +132,23 @@ class TestFeeding:
         with pytest.raises(NotFoundError):
             await soon(place.feed.feed(1 << 60))
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY)
     async def test_history_tells_all_that_happened_to_a_job(self, place: Workplace) -> None:
         """Submit, grant, loss, another grant and the end, in order, and what others did is not in it."""
         job_id = await place.submit()
-        await place.submit_many(3)
         lost = await place.worker("lost")
         await lost.take()
         await lost.session.close()
         hand = await place.worker("kept")
         (lease,) = await hand.take()
         await hand.done(lease)
+        await place.run(hand)
         history = await place.feed.history(job_id)
         assert [entry.what for entry in history] == ["submitted", "granted", "lease lost", "granted", "finished"]
         assert {entry.job_id for entry in history} == {job_id}
         assert [entry.worker for entry in history if entry.what == "granted"] == [lost.worker_id, hand.worker_id]
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY)
     async def test_history_has_the_traceback_of_every_failed_attempt(self, place: Workplace) -> None:
         """The traceback of an attempt that is retried stays in the history, as the last one's does."""
         job_id = await place.submit(max_attempts=2, backoff=Backoff(FIXED, 0, 0))
@@ -178,7 +178,37 @@ class TestFeeding:
         assert ("log", "a line") in said
         assert any(what == "progress" and "half" in words for what, words in said)
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY)
+    async def test_history_tells_of_cancels(self, place: Workplace) -> None:
+        """A job that waits is canceled at once; one that runs is asked to stop first. The reason is told with both."""
+        waiting = await place.submit()
+        await place.jobs.cancel(waiting, "not needed")
+        asked = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        await place.jobs.cancel(asked, "not needed")
+        await hand.report(ReportRow(asked, lease.token, CANCELED))
+        ended = await place.feed.history(waiting)
+        assert [(entry.what, entry.state) for entry in ended] == [("submitted", "QUEUED"), ("canceled", "CANCELED")]
+        assert ended[-1].reason == "not needed"
+        stopped = await place.feed.history(asked)
+        assert [entry.what for entry in stopped] == ["submitted", "granted", "cancel requested", "finished"]
+        assert [entry.state for entry in stopped] == ["QUEUED", "RUNNING", "RUNNING", "CANCELED"]
+        assert stopped[2].reason == "not needed"
+
+    @needs(Capability.HISTORY)
+    async def test_history_of_a_job_that_runs_ends_with_its_grant(self, place: Workplace) -> None:
+        """What is not over yet is told as far as it has come, with worker and token."""
+        job_id = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        submitted, granted = await place.feed.history(job_id)
+        assert (submitted.what, submitted.worker, submitted.token) == ("submitted", "", 0)
+        assert (granted.what, granted.worker, granted.token) == ("granted", hand.worker_id, lease.token)
+        assert submitted.position < granted.position
+        await hand.done(lease)
+
+    @needs(Capability.HISTORY)
     async def test_history_of_a_job_that_never_was_is_not_found(self, place: Workplace) -> None:
         """The journal says nothing about it."""
         with pytest.raises(NotFoundError):

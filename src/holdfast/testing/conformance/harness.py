@@ -20,7 +20,8 @@ class Capability(Enum):
     """What a backend, or the way in which it is reached, may lack."""
 
     ADMIN = "it has no administration"
-    FEED = "it has neither feed nor history"
+    FEED = "it has no feed"
+    HISTORY = "it has no history"
     SCHEDULES = "it has no schedules"
     NOTES = "it keeps no notes of running attempts"
     RESTART = "it keeps nothing over a restart"
@@ -66,7 +67,7 @@ class Harness(Protocol):
 
     @property
     def feed(self) -> FeedApi:
-        """For those who listen, with `Capability.FEED`."""
+        """For those who listen, with `Capability.FEED`; with `Capability.HISTORY` alone, only for histories."""
         ...
 
     @property

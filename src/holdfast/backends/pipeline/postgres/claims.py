@@ -82,11 +82,12 @@ class PostgresClaims:
         await self._database.ask(cut_off)
         return await self._database.transact(work)
 
-    async def retire(self, count: int, retain_ms: int) -> int:
+    async def retire(self, count: int, *, retain_ms: int, retain_failed_ms: int) -> int:
         """With all that is kept of them; also keeps the counts short."""
+        arguments = {"count": count, "retain_ms": retain_ms, "retain_failed_ms": retain_failed_ms}
 
         async def ask(connection: Connection) -> int:
-            cursor = await connection.execute(_SQL["retire"], {"count": count, "retain_ms": retain_ms})
+            cursor = await connection.execute(_SQL["retire"], arguments)
             (retired,) = await cursor.fetchone() or (0,)
             await connection.execute(_SQL["count_up"], {"kept": _TALLIES_KEPT})
             return int(retired)

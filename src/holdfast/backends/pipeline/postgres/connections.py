@@ -4,6 +4,7 @@ Invariants:
 - A transaction ends within its deadline: the server is told to give up first, and a connection that says nothing even
   then is cut. Its outcome is unknown, so only what may be repeated is repeated.
 - Nothing of psycopg leaves: every error is one of ours.
+- Transitions are logged after their commit, by whoever made it. If the answer to a commit is lost, they are not.
 """
 
 import asyncio
@@ -23,10 +24,23 @@ from holdfast.backends.pipeline.postgres.arrays import Packed, PackedDumper
 from holdfast.backends.pipeline.postgres.failures import UNDONE, in_our_words, meaning_of
 from holdfast.backends.pipeline.postgres.migrating import known_migrations, migrate
 from holdfast.backends.pipeline.postgres.synced_cursor import SyncedCursor
+from holdfast.core.state_change import LogChanges, StateChange
 from holdfast.errors import InvalidArgumentError
 
 T = TypeVar("T")
-Connection = AsyncConnection[tuple[Any, ...]]
+
+
+class Connection(AsyncConnection[tuple[Any, ...]]):
+    """A connection that collects the changes of state of its transaction, to be logged after the commit."""
+
+    #: Whether they are logged at all.
+    keeps_changes = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - as psycopg has them
+        super().__init__(*arguments, **options)
+        self.changed: list[StateChange] = []
+
+
 Work = Callable[[Connection], Awaitable[T]]
 
 #: How long a caller waits for a connection, and how long one may take to be made.
@@ -62,13 +76,17 @@ _CONNECTING: dict[str, Any] = {
 class Database:
     """Connections to one database."""
 
-    def __init__(self, url: str, *, pool_size: int, name: str, statement_ms: int = 5_000) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int, name: str, statement_ms: int = 5_000, log: LogChanges | None = None
+    ) -> None:
+        """`log` is given the transitions of each commit."""
         options = " ".join(f"-c {setting}" for setting in (f"statement_timeout={statement_ms}", *_SETTINGS))
         try:
             self._url = make_conninfo(url, application_name=name, options=options, **_CONNECTING)
         except psycopg.Error as error:
             message = f"expected the database to be a URL like postgresql://user@host/name: {error}".strip()
             raise InvalidArgumentError(message, reason="DATABASE_URL_INVALID") from None
+        self._log = log
         self._silence_s = _SILENCE * statement_ms / 1_000
         self._clock_ms = 0
         self._clock_until_s = -1.0
@@ -76,13 +94,14 @@ class Database:
         logging.getLogger("psycopg").addHandler(logging.NullHandler())
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             self._url,
+            connection_class=Connection,
             kwargs={"autocommit": True, "prepare_threshold": 0, "cursor_factory": SyncedCursor},
             min_size=1,
             max_size=pool_size,
             timeout=_ACQUIRE_S,
             # Not by itself, with ever longer pauses, but whenever somebody wants a connection.
             reconnect_timeout=0,
-            configure=configure,
+            configure=self._configure,
             open=False,
         )
 
@@ -100,10 +119,14 @@ class Database:
         """Ends every connection."""
         await self._pool.close()
 
+    async def _configure(self, connection: Connection) -> None:
+        await configure(connection)
+        connection.keeps_changes = self._log is not None
+
     async def connect(self) -> Connection:
         """A connection of its own, for who listens; the caller closes it."""
         with in_our_words():
-            connection = await AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=0)
+            connection = await Connection.connect(self._url, autocommit=True, prepare_threshold=0)
         await configure(connection)
         return connection
 
@@ -158,8 +181,9 @@ class Database:
     async def _once(self, work: Work[T]) -> T:
         async with self._pool.connection() as connection:
             silence = asyncio.get_running_loop().call_later(self._silence_s, cut_off, connection)
+            connection.changed = []
             try:
-                return await work(connection)
+                done = await work(connection)
             except UNDONE:
                 raise
             except psycopg.Error as error:
@@ -168,6 +192,10 @@ class Database:
                 raise
             finally:
                 silence.cancel()
+            changed = connection.changed
+        if self._log is not None and changed:
+            self._log(changed)
+        return done
 
 
 class _CutError(Exception):

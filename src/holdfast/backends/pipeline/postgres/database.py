@@ -10,6 +10,7 @@ from holdfast.backends.pipeline.postgres.queue_book import PostgresQueueBook
 from holdfast.backends.pipeline.postgres.rows import PostgresRows
 from holdfast.backends.pipeline.postgres.runs import PostgresRuns
 from holdfast.backends.pipeline.postgres.telling import Teller
+from holdfast.core.state_change import LogChanges
 
 
 class PostgresStore:
@@ -52,9 +53,17 @@ class PostgresStore:
 
 
 async def open_store(
-    url: str, *, pool_size: int = 8, name: str = "holdfast", statement_ms: int = 5_000
+    url: str,
+    *,
+    pool_size: int = 8,
+    name: str = "holdfast",
+    statement_ms: int = 5_000,
+    log: LogChanges | None = None,
 ) -> PostgresStore:
-    """Connects, migrates and begins; `name` is what operators see in `pg_stat_activity`."""
-    database = Database(url, pool_size=pool_size, name=name, statement_ms=statement_ms)
+    """Connects, migrates and begins; `name` is what operators see in `pg_stat_activity`.
+
+    `log` is given the transitions of each commit.
+    """
+    database = Database(url, pool_size=pool_size, name=name, statement_ms=statement_ms, log=log)
     await database.open()
     return PostgresStore(database)

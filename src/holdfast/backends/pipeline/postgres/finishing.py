@@ -11,7 +11,9 @@ from holdfast.backends.pipeline.postgres.connections import Connection
 from holdfast.backends.pipeline.postgres.reading import BIGINT_MAX, possible_ids, storable
 from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.core.outcomes import is_success, success_of
+from holdfast.core.state_change import changes
 
 _SQL = statements("leases")["finish"]
 
@@ -35,4 +37,7 @@ async def finish(connection: Connection, worker: str, rows: Sequence[ReportRow])
         "runtimes": [max(0, min(result.runtime_ms, BIGINT_MAX)) for result in results],
     }
     cursor = await connection.execute(_SQL, arguments, binary=True)
-    return {row[0] for row in await cursor.fetchall()}
+    ended = await cursor.fetchall()
+    if connection.keeps_changes:
+        connection.changed += changes(ended, old=RUNNING, new=DONE, worker=worker)
+    return {job_id for job_id, *_ in ended}

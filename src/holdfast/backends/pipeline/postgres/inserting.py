@@ -4,7 +4,7 @@ Invariants: unique indexes decide which of two submissions at the same time is t
 statement, so that it may be repeated after a lost answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,8 +24,9 @@ from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.backends.pipeline.postgres.telling import tell
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import draining, is_same_submission, reused
-from holdfast.core.lifecycle import TERMINAL
+from holdfast.core.lifecycle import NOWHERE, QUEUED, TERMINAL
 from holdfast.core.model import Job, NewJob, Template
+from holdfast.core.state_change import changes
 
 _SQL = statements("rows")
 
@@ -100,6 +101,7 @@ class Intake:
         if count:
             self.at_ms = at_ms
             self.ids = {at: job.id for at, job in self._jobs.items()}
+            self._keep_changes(connection, self._jobs)
 
     async def _make(self, connection: Connection) -> bool:
         """Whether any was made."""
@@ -109,15 +111,15 @@ class Intake:
         if not count:
             return False
         self.at_ms = at_ms
-        if count == len(wanted):
-            self.ids |= {at: job.id for at, job in wanted.items()}
-            return True
-        made = set(ids or ())
-        for at, job in wanted.items():  # of twins, the first one was made
-            if job.id in made:
-                made.discard(job.id)
-                self.ids[at] = job.id
+        made = wanted if count == len(wanted) else _made(wanted, set(ids or ()))
+        self.ids |= {at: job.id for at, job in made.items()}
+        self._keep_changes(connection, made)
         return True
+
+    def _keep_changes(self, connection: Connection, made: Mapping[int, New]) -> None:
+        if connection.keeps_changes:
+            marks = [(job.id, self.at_ms, 0, self._templates[job.template].priority) for job in made.values()]
+            connection.changed += changes(marks, old=NOWHERE, new=QUEUED)
 
     def _arguments(self, jobs: Sequence[New]) -> dict[str, Any]:
         templates = self._templates
@@ -190,6 +192,16 @@ class Intake:
         """The answer to all `count` drafts."""
         ids = [self.ids.get(at, "") for at in range(count)]
         return Submitted(ids, self.at_ms or now_ms, self.refusals, frozenset(self.existing))
+
+
+def _made(wanted: Mapping[int, New], ids: set[str]) -> dict[int, New]:
+    """Those whose ids are there; of twins, the first one was made."""
+    made: dict[int, New] = {}
+    for at, job in wanted.items():
+        if job.id in ids:
+            ids.discard(job.id)
+            made[at] = job
+    return made
 
 
 class _Known:

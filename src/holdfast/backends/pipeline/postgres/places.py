@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.settling import lock_held, revoked, settle
 from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.backends.pipeline.store import Kind, Place
 from holdfast.errors import NotFoundError
@@ -27,6 +28,7 @@ class PostgresPlaces:
                 "slots": place.slots,
                 "places": list(place.queues),
                 "is_draining": place.is_draining,
+                "heard_ms_ago": place.heard_ms_ago,
             }
             for place in sorted(places, key=lambda place: place.worker)
         ]
@@ -44,6 +46,21 @@ class PostgresPlaces:
             await connection.execute(_SQL["remove_places"], {"workers": sorted(workers)})
 
         await self._database.ask(ask)
+
+    async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
+        """One transaction under the lock of the worker's place."""
+
+        async def work(connection: Connection) -> bool:
+            cursor = await connection.execute(_SQL["lock_place"], {"worker": worker, "silent_ms": silent_ms})
+            if await cursor.fetchone() != (session, False):
+                return False
+            jobs = await lock_held(connection, worker)
+            if jobs:
+                await settle(connection, [revoked(job, "disconnected", is_spent=True) for job in jobs], jobs[0].now_ms)
+            await connection.execute(_SQL["remove_places"], {"workers": [worker]})
+            return True
+
+        return await self._database.transact(work)
 
     async def all(self) -> list[Place]:
         """As last written."""

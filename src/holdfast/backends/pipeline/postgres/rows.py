@@ -5,6 +5,7 @@ from typing import Any
 
 from holdfast.backends.ledger.minting import RandomPool
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
+from holdfast.backends.pipeline.postgres.history import history_of
 from holdfast.backends.pipeline.postgres.inserting import Intake, New
 from holdfast.backends.pipeline.postgres.listening import listen
 from holdfast.backends.pipeline.postgres.reading import (
@@ -21,6 +22,7 @@ from holdfast.backends.pipeline.postgres.telling import Teller
 from holdfast.backends.pipeline.store import Standing
 from holdfast.backends.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.core.commands import CancelReply, Refusal, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import CANCELED, TERMINAL, State
 from holdfast.core.model import NewJob, QueueMode, Template
 from holdfast.core.owner import mint
@@ -96,6 +98,18 @@ class PostgresRows:
         """State and result at one instant."""
         state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
         return _result(State(state), output, summary or failure_reason, runtime_ms)
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """At one instant."""
+        known_id(job_id)
+
+        async def ask(connection: Connection) -> list[Row]:
+            return list(await (await connection.execute(_SQL["history"], {"id": job_id}, binary=True)).fetchall())
+
+        rows = await self._database.ask(ask)
+        if not rows:
+            raise no_job(job_id)
+        return history_of(rows)
 
     async def standing(self, job_id: str) -> Standing:
         """The job and what is around it, at two instants right after each other."""

@@ -23,9 +23,12 @@ from holdfast.core.commands import Heard, ReportRow
 from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Extra
 from holdfast.core.outcomes import result_of
+from holdfast.core.state_change import changes
 
 _SQL = statements("leases")
 _NO_EXTRA = Extra()
+#: Columns of the statement `start`.
+_ATTEMPT, _PRIORITY, _STARTED_MS = 4, 9, 10
 
 
 class PostgresRuns:
@@ -34,10 +37,13 @@ class PostgresRuns:
     def __init__(self, database: Database, teller: Teller) -> None:
         self._database, self._teller = database, teller
 
-    async def arrive(self, worker: str, held: Mapping[int, str], lease_ms: int, *, is_spent: bool = True) -> list[int]:
+    async def arrive(
+        self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
+    ) -> list[int]:
         """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
 
         async def work(connection: Connection) -> list[int]:
+            await connection.execute(_SQL["begin_session"], {"worker": worker, "session": session})
             jobs = await lock_held(connection, worker)
             kept = [job.token for job in jobs if held.get(job.token) == job.id]
             lost = [job for job in jobs if job.token not in kept]
@@ -56,7 +62,11 @@ class PostgresRuns:
 
         async def ask(connection: Connection) -> list[Assignment]:
             cursor = await connection.execute(_SQL["start"], arguments, binary=True)
-            return [_assignment(row) for row in await cursor.fetchall()]
+            rows = await cursor.fetchall()
+            if connection.keeps_changes:
+                marks = [(row[1], row[_STARTED_MS], row[_ATTEMPT], row[_PRIORITY]) for row in rows]
+                connection.changed += changes(marks, old=QUEUED, new=RUNNING, worker=worker)
+            return [_assignment(row) for row in rows]
 
         # Repeated, it would find its own rows taken, and nobody would run them until their leases are over.
         runs = await self._database.ask(ask, is_repeatable=False)
@@ -127,7 +137,7 @@ class PostgresRuns:
 
 
 def _assignment(row: Row) -> Assignment:
-    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, retries_left = row
+    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, retries_left, *_ = row
     extra = extra_of(packed) or _NO_EXTRA
     return Assignment(
         token,

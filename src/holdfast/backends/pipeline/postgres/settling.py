@@ -14,9 +14,12 @@ from holdfast.backends.pipeline.postgres.reading import BIGINT_MAX, TEMPLATE_END
 from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.backends.pipeline.postgres.telling import tell
 from holdfast.core.commands import CancelReply
-from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL, State, check
+from holdfast.core.failure import traceback_of
+from holdfast.core.history import loss_text
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL, State, check
 from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
+from holdfast.core.state_change import StateChange
 
 _SQL = statements("leases")
 
@@ -55,6 +58,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     lost: int = 0
     not_before_ms: int = 0
     is_canceled: bool = False
+    #: Why the lease was taken back; empty: the attempt was reported.
+    loss: str = ""
 
 
 def _locked(row: Row) -> Locked:
@@ -107,6 +112,7 @@ def revoked(job: Locked, why: str, *, is_spent: bool) -> Outcome:
         lost=int(revocation.is_spent),
         not_before_ms=job.not_before_ms,
         is_canceled=job.cancel_requested,
+        loss=loss_text(why, is_spent=revocation.is_spent),
     )
 
 
@@ -139,10 +145,23 @@ async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: in
         "tokens": [job.token for job in jobs],
         "workers": [job.worker for job in jobs],
         "started": [job.started_ms for job in jobs],
+        "details": [storable(traceback_of(result.output)) if result.state != DONE else "" for result in results],
+        "losses": [outcome.loss for outcome in outcomes],
     }
     await connection.execute(_SQL["settle"], arguments)
+    if connection.keeps_changes:
+        connection.changed += [_change(outcome, now_ms) for outcome in outcomes]
     if tells:
         await tell(connection, arguments["ids"], is_due=QUEUED in arguments["states"])
+
+
+def _change(outcome: Outcome, now_ms: int) -> StateChange:
+    job, result = outcome.job, outcome.result
+    # As `job_views` counts them.
+    ended = result.state in TERMINAL and result.token > 0
+    attempt = job.failures + outcome.failed + job.losses + outcome.lost + ended
+    reason = outcome.loss or result.failure_reason or (result.summary if job.state == QUEUED else "")
+    return StateChange(now_ms, [job.id], job.state, result.state, attempt, job.template.priority, job.worker, reason)
 
 
 async def cancel_one(connection: Connection, job_id: str, reason: str) -> CancelReply | None:
@@ -157,6 +176,10 @@ async def cancel_one(connection: Connection, job_id: str, reason: str) -> Cancel
         return CancelReply(CANCELED, was_terminal=False, token=job.token)
     if not job.cancel_requested:
         await connection.execute(_SQL["mark"], {"id": job_id, "reason": storable(reason)})
+        if connection.keeps_changes:
+            attempt, priority = job.failures + job.losses + 1, job.template.priority
+            asked = StateChange(job.now_ms, [job_id], RUNNING, RUNNING, attempt, priority, job.worker, reason)
+            connection.changed.append(asked)
         await tell(connection, [job_id], is_due=False)
     return CancelReply(RUNNING, was_terminal=False, token=job.token)
 

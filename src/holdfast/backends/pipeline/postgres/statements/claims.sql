@@ -117,12 +117,19 @@ SELECT count(*) FROM (
 ) c;
 
 -- name: retire
--- Forgets what ended long ago, with all that is kept of it.
-WITH gone AS MATERIALIZED (
+-- Forgets what ended long ago, with all that is kept of it; what FAILED has a time of its own.
+WITH ended AS MATERIALIZED (
     SELECT id FROM holdfast.jobs
-    WHERE state > 2 AND finished_ms <= (SELECT holdfast.now_ms()) - %(retain_ms)b::bigint
+    WHERE state > 2 AND state <> 4 AND finished_ms <= (SELECT holdfast.now_ms()) - %(retain_ms)b::bigint
     ORDER BY finished_ms LIMIT %(count)b::bigint
     FOR UPDATE SKIP LOCKED
+), failed AS MATERIALIZED (
+    SELECT id FROM holdfast.jobs
+    WHERE state = 4 AND finished_ms <= (SELECT holdfast.now_ms()) - %(retain_failed_ms)b::bigint
+    ORDER BY finished_ms LIMIT %(count)b::bigint - (SELECT count(*) FROM ended)
+    FOR UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    SELECT id FROM ended UNION ALL SELECT id FROM failed
 ), results AS (
     DELETE FROM holdfast.completed WHERE job_id IN (SELECT id FROM gone)
 ), failures AS (

@@ -31,7 +31,7 @@ WITH moment AS MATERIALIZED (
 )
 SELECT
     s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue,
-    s.max_attempts - s.failures - 1
+    s.max_attempts - s.failures - 1, s.priority, s.started_ms
 FROM started s ORDER BY s.number;
 
 -- name: extend
@@ -107,10 +107,10 @@ WITH rows AS MATERIALIZED (
         %(not_before)b::bigint[], %(visible)b::bigint[], %(failed)b::bigint[], %(lost)b::bigint[],
         %(result_tokens)b::bigint[], %(cancels)b::boolean[], %(outputs)b::bytea[], %(summaries)b::text[],
         %(reasons)b::text[], %(runtimes)b::bigint[], %(tokens)b::bigint[], %(workers)b::text[],
-        %(started)b::bigint[]
+        %(started)b::bigint[], %(details)b::text[], %(losses)b::text[]
     ) AS r(
         id, state, before, queue, not_before_ms, visible_ms, failed, lost, result_token, cancel_requested,
-        output, summary, reason, runtime_ms, token, worker, started_ms
+        output, summary, reason, runtime_ms, token, worker, started_ms, detail, loss
     )
 ), moved AS (
     UPDATE holdfast.jobs j SET
@@ -133,8 +133,14 @@ WITH rows AS MATERIALIZED (
     INSERT INTO holdfast.failed (job_id, finished_ms, runtime_ms, state, failure_reason, summary, output)
     SELECT id, %(now)b::bigint, runtime_ms, state, reason, summary, output FROM rows WHERE state > 3
 ), tried AS (
-    INSERT INTO holdfast.executions (job_id, token, worker, started_ms, ended_ms, outcome, reason, runtime_ms)
-    SELECT id, token, worker, started_ms, %(now)b::bigint, state, reason, runtime_ms FROM rows WHERE before = 2
+    INSERT INTO holdfast.executions (
+        job_id, token, worker, started_ms, ended_ms, outcome, reason, runtime_ms, summary, detail, loss
+    )
+    SELECT
+        id, token, worker, started_ms, %(now)b::bigint, state, reason, runtime_ms,
+        -- That of a job's end is kept with its result.
+        CASE WHEN state = 1 THEN summary ELSE '' END, detail, loss
+    FROM rows WHERE before = 2
 ), counted AS (
     INSERT INTO holdfast.tallies (queue, state, jobs)
     SELECT c.queue, c.state, sum(c.jobs)
@@ -170,7 +176,9 @@ WITH moment AS MATERIALIZED (
         version = j.version + 1
     FROM held h, moment m
     WHERE j.id = h.id
-    RETURNING j.id, j.token, j.started_ms, j.finished_ms, j.queue, h.output, h.summary, h.runtime_ms
+    RETURNING
+        j.id, j.token, j.started_ms, j.finished_ms, j.queue, j.priority, j.failures + j.losses + 1 AS attempt,
+        h.output, h.summary, h.runtime_ms
 ), done AS (
     INSERT INTO holdfast.completed (job_id, finished_ms, runtime_ms, summary, output)
     SELECT id, finished_ms, runtime_ms, summary, output FROM moved
@@ -181,16 +189,25 @@ WITH moment AS MATERIALIZED (
     INSERT INTO holdfast.tallies (queue, state, jobs)
     SELECT m.queue, v.state, sum(v.jobs) FROM moved m, (VALUES (2, -1), (3, 1)) v(state, jobs) GROUP BY 1, 2
 )
-SELECT id::text FROM moved;
+SELECT id::text, finished_ms, attempt, priority FROM moved;
 
 -- name: mark
 -- A running job is asked to stop.
-UPDATE holdfast.jobs SET cancel_requested = true, cancel_reason = %(reason)s::text, version = version + 1
+UPDATE holdfast.jobs SET
+    cancel_requested = true, cancel_reason = %(reason)s::text, cancel_ms = holdfast.now_ms(), version = version + 1
 WHERE id = %(id)s::uuid;
 
 -- name: live
 UPDATE holdfast.assignments SET heard_ms = holdfast.now_ms()
 WHERE worker = %(worker)s::text AND session = %(session)s::text;
+
+-- name: begin_session
+-- Whoever was asked to drain in an earlier session is gone.
+UPDATE holdfast.assignments SET
+    session = %(session)s::text,
+    is_draining = is_draining AND session = %(session)s::text,
+    heard_ms = holdfast.now_ms()
+WHERE worker = %(worker)s::text;
 
 -- name: keep
 UPDATE holdfast.jobs SET lease_until_ms = holdfast.now_ms() + %(lease_ms)b::bigint

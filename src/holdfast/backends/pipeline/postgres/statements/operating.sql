@@ -101,7 +101,10 @@ WITH before AS MATERIALIZED (
 INSERT INTO holdfast.assignments AS a
     (worker, session, routes, job_queues, slots, places, is_draining, heard_ms)
 VALUES
-    (%(worker)s, %(session)s, %(routes)b, %(job_queues)b, %(slots)b, %(places)b, %(is_draining)b, holdfast.now_ms())
+    (
+        %(worker)s, %(session)s, %(routes)b, %(job_queues)b, %(slots)b, %(places)b, %(is_draining)b,
+        holdfast.now_ms() - %(heard_ms_ago)b::bigint
+    )
 ON CONFLICT (worker) DO UPDATE SET
     session = excluded.session,
     routes = excluded.routes,
@@ -110,11 +113,17 @@ ON CONFLICT (worker) DO UPDATE SET
     places = excluded.places,
     -- Who was asked to drain goes on draining, whatever its coordinator knew when it wrote this.
     is_draining = excluded.is_draining OR (a.is_draining AND a.session = excluded.session),
-    heard_ms = excluded.heard_ms
+    -- The worker may have said so itself since its coordinator heard of it.
+    heard_ms = greatest(a.heard_ms, excluded.heard_ms)
 )
 SELECT pg_notify('holdfast_due', '') WHERE NOT EXISTS (
     SELECT FROM before b WHERE b.routes = %(routes)b::text[] AND b.job_queues = %(job_queues)b::text[]
 );
+
+-- name: lock_place
+-- A session that begins waits for this lock, and then finds its worker's leases taken back.
+SELECT session, heard_ms > holdfast.now_ms() - %(silent_ms)b::bigint FROM holdfast.assignments
+WHERE worker = %(worker)s FOR UPDATE;
 
 -- name: remove_places
 DELETE FROM holdfast.assignments WHERE worker = ANY(%(workers)b::text[]);

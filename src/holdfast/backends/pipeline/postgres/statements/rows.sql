@@ -106,6 +106,19 @@ LEFT JOIN holdfast.completed c ON c.job_id = j.id
 LEFT JOIN holdfast.failed f ON f.job_id = j.id
 WHERE j.id = %(id)s::uuid;
 
+-- name: history
+-- The job, once with each of its attempts.
+SELECT
+    j.id::text, j.type, j.queue, j.priority, j.created_ms, j.state, j.token, j.worker, j.started_ms, j.finished_ms,
+    j.cancel_ms, j.cancel_reason, coalesce(c.summary, f.summary, ''),
+    e.token, e.worker, e.started_ms, e.ended_ms, e.outcome, e.reason, e.summary, e.detail, e.loss
+FROM holdfast.jobs j
+LEFT JOIN holdfast.completed c ON c.job_id = j.id
+LEFT JOIN holdfast.failed f ON f.job_id = j.id
+LEFT JOIN holdfast.executions e ON e.job_id = j.id
+WHERE j.id = %(id)s::uuid
+ORDER BY e.token;
+
 -- name: ended
 SELECT
     v.*, coalesce(c.output, f.output, ''::bytea), coalesce(c.summary, f.summary, ''),

@@ -1,0 +1,222 @@
+"""Workers of the pipeline that die, stand still, or lose their coordinator: real processes, real connections.
+
+Leases and heartbeats last for minutes here, so that nothing but a dropped connection can explain a second attempt.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.backends.pipeline.postgres.connections import Connection
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.backends.pipeline.store import Kind, Place
+from holdfast.backends.ports import JobDraft, JobView
+from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING
+from holdfast.core.model import Extra, Template
+from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+from tests.integration.pipeline.store_work import running
+
+MINUTES_MS = 600_000
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Processes that end with the test."""
+    with fleet_in(tmp_path) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def here(store: PostgresStore) -> AsyncIterator[PipelineHere]:
+    """A pipeline whose coordinator and watcher would notice nothing by time."""
+    pipeline = PipelineHere(store, normal=1, high=0)
+    pipeline.heartbeat_ms = MINUTES_MS
+    async with pipeline as here:
+        here.add_watcher()
+        yield here
+
+
+async def worker_process(fleet: Fleet, here: PipelineHere, database: str, name: str) -> Program:
+    """A worker of one slot."""
+    program = fleet.start(
+        *("pipeline", "worker", "--port", "0", "--coordinator", here.coordinator_address, "--worker-id", name),
+        *("--concurrency", "1", "--lease-ms", str(MINUTES_MS)),
+        HOLDFAST_DATABASE=database,
+    )
+    await asyncio.to_thread(program.ready)
+    return program
+
+
+async def long_job(here: PipelineHere, worker: str, work_ms: int = MINUTES_MS) -> str:
+    """The id of a job that this worker runs."""
+    draft = JobDraft(extra=Extra(work_duration_ms=work_ms))
+    (job_id,) = (await here.store.rows.insert([Template("long", simulated=True)], [draft])).job_ids
+    await happens(lambda: here.store.rows.get(job_id), lambda view: view.state == RUNNING and view.worker == worker)
+    return job_id
+
+
+async def test_job_of_a_killed_worker_runs_elsewhere_although_its_lease_lasts(
+    here: PipelineHere, fleet: Fleet, database: str
+) -> None:
+    """The dropped connection gives the job back, as a loss, and the queue processes of the dead go to the living."""
+    killed = await worker_process(fleet, here, database, "killed")
+    job_id = await long_job(here, "killed")
+    killed.kill()
+    ran = Ran()
+    async with here.worker("living", ran.handlers("sim")):
+        (view,) = await here.ended([job_id])
+    assert (view.state, view.losses, ran.job_ids) == (DONE, 1, [job_id])
+    assert (await here.coordinator_stats())["workers_lost"] == 1
+
+
+async def test_worker_that_stands_still_is_not_lost(here: PipelineHere, fleet: Fleet, database: str) -> None:
+    """While a killed worker is found out beside it, a stopped one keeps its job, and ends it in its first attempt."""
+    stopped = await worker_process(fleet, here, database, "stopped")
+    kept = await long_job(here, "stopped", work_ms=6_000)
+    stopped.signal(signal.SIGSTOP)
+    killed = await worker_process(fleet, here, database, "killed")
+    lost = await long_job(here, "killed")
+    killed.kill()
+    await happens(lambda: here.store.rows.get(lost), lambda view: view.losses == 1)
+    assert await standing(here, kept) == (RUNNING, "stopped", 0)
+    stopped.signal(signal.SIGCONT)
+    await happens(lambda: here.store.rows.get(kept), lambda view: view.state == DONE)
+    assert (await here.store.rows.get(kept)).losses == 0
+
+
+async def test_worker_that_stops_in_order_loses_nothing(here: PipelineHere, fleet: Fleet, database: str) -> None:
+    """What it hands back costs no loss, and the coordinator counts nobody as lost."""
+    stopped = await worker_process(fleet, here, database, "stopped")
+    job_id = await long_job(here, "stopped")
+    for _ in range(2):
+        stopped.signal(signal.SIGTERM)
+    await asyncio.to_thread(stopped.wait)
+    assert await standing(here, job_id) == (QUEUED, "", 0)
+    assert (await here.coordinator_stats())["workers_lost"] == 0
+
+
+async def test_coordinator_that_restarts_loses_nobody(here: PipelineHere, fleet: Fleet, database: str) -> None:
+    """The worker returns, keeps its job, and is noticed by the new coordinator when it dies."""
+    worker = await worker_process(fleet, here, database, "w-1")
+    job_id = await long_job(here, "w-1")
+    await here.stop_coordinator()
+    await here.start_coordinator()
+    await happens(lambda: connections(here), lambda count: count == 1)
+    assert await standing(here, job_id) == (RUNNING, "w-1", 0)
+    worker.kill()
+    await happens(lambda: here.store.rows.get(job_id), lambda view: view.losses == 1)
+
+
+async def test_connection_that_drops_alone_loses_nobody(here: PipelineHere) -> None:
+    """A worker whose process lives returns at once, and keeps what it runs."""
+    ran = Ran()
+    ran.go.clear()
+    async with here.worker("w-1", ran.handlers()):
+        (job_id,) = await here.submit()
+        await happens(lambda: here.store.rows.get(job_id), lambda view: view.state == RUNNING)
+        await happens(lambda: connections(here), lambda count: count == 1)
+        here.drop("/coordinator/presence")
+        await happens(lambda: connections(here), lambda count: count == 0)
+        await happens(lambda: connections(here), lambda count: count == 1)
+        ran.go.set()
+        (view,) = await here.ended([job_id])
+    assert (view.state, view.losses, len(ran.job_ids)) == (DONE, 0, 1)
+
+
+async def connections(here: PipelineHere) -> int:
+    """How many workers keep one."""
+    return len(here.coordinator._presence)
+
+
+async def standing(here: PipelineHere, job_id: str) -> tuple[int, str, int]:
+    """Its state, who has it, and how often it was lost."""
+    view: JobView = await here.store.rows.get(job_id)
+    return view.state, view.worker, view.losses
+
+
+PLACE = Place("w", "s", Kind(("echo",)), 1, ())
+
+
+async def test_store_takes_the_leases_of_a_lost_session_back(store: PostgresStore) -> None:
+    """All of them, each as a loss by the rules of the core; the last loss that a job may have ends it."""
+    await store.places.save([PLACE])
+    jobs = [
+        await running(store),
+        await running(store, Template("echo", max_losses=0)),
+        await running(store, worker="v"),
+    ]
+    assert await store.places.lose("w", "s", 0)
+    views = [await store.rows.get(job.job_id) for job in jobs]
+    assert [(view.state, view.losses) for view in views] == [(QUEUED, 1), (FAILED, 1), (RUNNING, 0)]
+    assert await store.places.all() == []
+    assert (await store.runs.extend("w", [jobs[0].token], MINUTES_MS)).held == []
+
+
+@pytest.mark.parametrize("session", ["s", "later"])
+async def test_store_loses_nobody_that_was_heard_of(store: PostgresStore, session: str) -> None:
+    """A worker that said itself that it lives, or has come back in another session, keeps what it has."""
+    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    job = await running(store)
+    if session == "s":
+        await store.runs.live("w", "s")
+    else:
+        await store.runs.arrive("w", {job.token: job.job_id}, MINUTES_MS, session=session)
+    assert not await store.places.lose("w", "s", MINUTES_MS // 2)
+    assert (await store.rows.get(job.job_id)).state == RUNNING
+
+
+async def test_what_a_coordinator_heard_long_ago_is_no_sign_of_life(store: PostgresStore) -> None:
+    """A place that is written down late says when its worker was heard of, and never less than the worker did."""
+    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    (place,) = await store.places.all()
+    assert place.heard_ms_ago >= MINUTES_MS
+    await store.runs.live("w", "s")
+    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    (place,) = await store.places.all()
+    assert place.heard_ms_ago < MINUTES_MS
+
+
+async def test_drain_that_was_asked_for_ends_with_its_session(store: PostgresStore) -> None:
+    """A process that comes back under the name of a draining one works."""
+    await store.places.save([PLACE])
+    await store.places.ask_to_drain("w")
+    await store.runs.arrive("w", {}, MINUTES_MS, session="later")
+    (place,) = await store.places.all()
+    assert (place.session, place.is_draining) == ("later", False)
+
+
+async def test_worker_that_hands_back_slowly_keeps_its_connection_meanwhile(here: PipelineHere, database: str) -> None:
+    """A database that takes its time makes no lost worker of one that stops in order."""
+    ran = Ran()
+    ran.go.clear()
+    async with (
+        await psycopg.AsyncConnection.connect(database) as other,
+        here.worker("w-1", ran.handlers()) as worker,
+    ):
+        (job_id,) = await here.submit()
+        await happens(lambda: here.store.rows.get(job_id), lambda view: view.state == RUNNING)
+        await other.execute("SELECT FROM holdfast.jobs WHERE id = %s FOR UPDATE", (job_id,))
+        for _ in range(2):
+            worker.worker.stop()
+        await happens(lambda: waiting(here), bool)
+        assert await connections(here) == 1
+        await other.rollback()
+    assert await standing(here, job_id) == (QUEUED, "", 0)
+
+
+async def waiting(here: PipelineHere) -> int:
+    """How many transactions wait for a lock."""
+
+    async def ask(connection: Connection) -> int:
+        (count,) = await (await connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")).fetchone() or (
+            0,
+        )
+        return int(count)
+
+    return await here.store.database.ask(ask)

@@ -1,0 +1,92 @@
+"""Histories, as the database tells them from the rows of jobs and of their attempts."""
+
+import msgspec
+import pytest
+
+from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.core.failure import Failure
+from holdfast.core.history import attempts
+from holdfast.core.lifecycle import CANCELED, FAILED
+from holdfast.core.model import FIXED, Backoff, Template
+from tests.integration.pipeline.store_work import LEASE_MS, insert, report, running, start
+
+AT_ONCE = Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0, 0))
+
+
+async def told(store: PostgresStore, job_id: str) -> list[tuple[str, str, str]]:
+    """What happened, the state afterwards, and the reason."""
+    return [(entry.what, entry.state, entry.reason) for entry in (await store.rows.history(job_id))[1:]]
+
+
+async def test_failed_attempts_keep_what_they_said(store: PostgresStore) -> None:
+    """Reason, summary and traceback of an attempt that is retried are those that its worker reported."""
+    run = await running(store, AT_ONCE)
+    for number in (1, 2):
+        output = msgspec.json.encode(Failure("ValueError", "bad", f"Traceback {number}\0"))
+        await report(store, run, FAILED, output=output, failure_reason=f"reason {number}", summary="said")
+        run = await start(store, run.job_id)
+    assert await report(store, run) == ""
+    assert await told(store, run.job_id) == [
+        ("granted", "RUNNING", ""),
+        ("to be retried", "QUEUED", "reason 1: said"),
+        ("granted", "RUNNING", ""),
+        ("to be retried", "QUEUED", "reason 2: said"),
+        ("granted", "RUNNING", ""),
+        ("finished", "DONE", ""),
+    ]
+    history = await store.rows.history(run.job_id)
+    assert [entry.position for entry in history] == list(range(1, 8))
+    assert [one.detail for one in attempts(history)] == ["Traceback 1\ufffd", "Traceback 2\ufffd", ""]
+
+
+@pytest.mark.parametrize(
+    ("is_spent", "why"), [(True, "disconnected, a loss"), (False, "released, not counted")], ids=["spent", "unspent"]
+)
+async def test_lost_leases_say_whether_they_counted(store: PostgresStore, is_spent: bool, why: str) -> None:  # noqa: FBT001 - a parameter
+    """A lease that is taken back is told apart from a report, with the reason."""
+    run = await running(store)
+    await store.runs.release("w", [run.token], is_spent=is_spent)
+    assert (await told(store, run.job_id))[-1] == ("lease lost", "QUEUED", why)
+
+
+async def test_last_loss_ends_the_history(store: PostgresStore) -> None:
+    """The job has FAILED, and its last entry says that the lease ran out."""
+    run = await running(store, Template("echo", max_losses=0), lease_ms=0)
+    assert await store.claims.expire(10) == 1
+    assert (await told(store, run.job_id))[-1] == ("lease lost", "FAILED", "expired, a loss")
+
+
+async def test_cancel_stands_where_it_was_asked_for(store: PostgresStore) -> None:
+    """Between the grant and the end of the attempt that ran then, although other attempts came before."""
+    run = await running(store, AT_ONCE)
+    await report(store, run, FAILED, failure_reason="first")
+    run = await start(store, run.job_id, lease_ms=LEASE_MS)
+    await store.rows.cancel(run.job_id, "enough")
+    expected = [
+        ("granted", "RUNNING", ""),
+        ("to be retried", "QUEUED", "first"),
+        ("granted", "RUNNING", ""),
+        ("cancel requested", "RUNNING", "enough"),
+    ]
+    assert await told(store, run.job_id) == expected
+    await report(store, run, CANCELED)
+    assert await told(store, run.job_id) == [*expected, ("finished", "CANCELED", "enough")]
+
+
+async def test_job_that_is_canceled_between_attempts_says_so(store: PostgresStore) -> None:
+    """The end is an entry of its own, after that of the attempt."""
+    run = await running(store, Template("echo", max_attempts=2, backoff=Backoff(FIXED, 3_600_000, 3_600_000)))
+    await report(store, run, FAILED, failure_reason="first")
+    await store.rows.cancel(run.job_id, "enough")
+    assert (await told(store, run.job_id))[1:] == [
+        ("to be retried", "QUEUED", "first"),
+        ("canceled", "CANCELED", "enough"),
+    ]
+
+
+async def test_job_that_waits_was_submitted(store: PostgresStore) -> None:
+    """Nothing else is known of it."""
+    job_id = await insert(store)
+    (entry,) = await store.rows.history(job_id)
+    assert (entry.what, entry.state, entry.job_id) == ("submitted", "QUEUED", job_id)
+    assert entry.reason == "type echo, queue default, priority 5"

@@ -1,0 +1,74 @@
+"""Which workers the pipeline's coordinator finds absent, look by look."""
+
+from holdfast.pipeline.presence import Presence
+
+WORKER = ("w-1", "s-1")
+
+
+def looks(presence: Presence, count: int) -> list[tuple[str, str]]:
+    """What the last of so many looks finds."""
+    found: list[tuple[str, str]] = []
+    for _ in range(count):
+        found = presence.look()
+    return found
+
+
+def test_worker_that_keeps_its_connection_is_never_absent() -> None:
+    """However long a worker stands still, its connection counts and not its silence."""
+    presence = Presence(grace_looks=3)
+    presence.open(WORKER)
+    assert looks(presence, 100) == []
+    assert presence.since_s(WORKER) is None
+
+
+def test_worker_is_absent_once_its_grace_is_over() -> None:
+    """The grace is a number of looks after the connection dropped."""
+    presence = Presence(grace_looks=3)
+    presence.open(WORKER)
+    presence.drop(WORKER, 10.0)
+    assert looks(presence, 2) == []
+    assert presence.look() == [WORKER]
+    assert presence.since_s(WORKER) == 10.0
+
+
+def test_worker_that_returns_is_there() -> None:
+    """A new connection of the same session ends the absence."""
+    presence = Presence(grace_looks=2)
+    presence.open(WORKER)
+    presence.drop(WORKER, 10.0)
+    presence.look()
+    presence.open(WORKER)
+    assert looks(presence, 10) == []
+
+
+def test_one_of_two_connections_is_enough() -> None:
+    """A worker that has made its new connection before the old one is found dropped is not absent."""
+    presence = Presence(grace_looks=1)
+    presence.open(WORKER)
+    presence.open(WORKER)
+    presence.drop(WORKER, 10.0)
+    assert presence.look() == []
+    presence.drop(WORKER, 11.0)
+    assert presence.look() == [WORKER]
+
+
+def test_word_of_an_absent_worker_begins_its_grace_anew() -> None:
+    """A heartbeat counts only for the session that sent it."""
+    presence = Presence(grace_looks=2)
+    presence.open(WORKER)
+    presence.drop(WORKER, 10.0)
+    presence.look()
+    presence.hear(("w-1", "another"), 11.0)
+    presence.hear(WORKER, 12.0)
+    assert presence.look() == []
+    assert presence.since_s(WORKER) == 12.0
+    assert presence.look() == [WORKER]
+
+
+def test_worker_that_said_goodbye_is_not_absent() -> None:
+    """Its connection drops, too, and costs nothing."""
+    presence = Presence(grace_looks=1)
+    presence.open(WORKER)
+    presence.drop(WORKER, 10.0)
+    presence.forget(WORKER)
+    assert presence.look() == []
