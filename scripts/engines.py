@@ -85,7 +85,11 @@ CONTAINERS = Engine(
 CHROMIUM = Engine(
     "Chromium",
     "chromium",
-    (Part(("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),),
+    (
+        Part(("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),
+        # Playwright's driver is linked against it.
+        Part(("/usr/lib/*/libatomic.so.1", "/usr/lib*/libatomic.so.1"), ("libatomic1",)),
+    ),
 )
 POSTGRES = Engine("PostgreSQL", "postgres", (Part(("/usr/lib/postgresql/*/bin/postgres",), ("postgresql",)), SETPRIV))
 ZOOKEEPER = Engine(
@@ -113,24 +117,20 @@ def install_command(engines: Sequence[Engine]) -> str:
     return " ".join(["make", *dict.fromkeys(engine.target for engine in engines)])
 
 
-def missing_of(engines: Sequence[Engine]) -> list[Engine]:
-    """Those of these engines that are not installed, or not wholly."""
-    return [engine for engine in engines if engine.missing_packages()]
-
-
 def can_install() -> bool:
     """Whether this process may install Debian packages."""
     return os.environ.get("APT") != "no" and os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def install(engine: Engine) -> None:
-    """Installs what is missing of an engine, and prints one line; a second one if that fails."""
+    """Install what is missing of an engine, and print one line; another one if that fails."""
     packages = engine.missing_packages()
+    if not packages:
+        return
     print(f"engines: installing {engine.name} ({' '.join(packages)})", flush=True)
     done = subprocess.run([_APT_INSTALL, *packages], capture_output=True, text=True, check=False)  # noqa: S603 - our own
     if done.returncode != 0:
-        last = (done.stderr.strip() or "it printed no reason").splitlines()[-1]
-        print(f"engines: apt could not install {engine.name}: {last}", flush=True)
+        print(f"engines: {engine.name} could not be installed: {done.stderr.strip()}", flush=True)
 
 
 def main(targets: Sequence[str]) -> int:
@@ -140,9 +140,9 @@ def main(targets: Sequence[str]) -> int:
         return 2
     wanted = [engine for engine in ENGINES if (engine.target in targets if targets else not engine.obstacle())]
     if can_install():
-        for engine in missing_of(wanted):
+        for engine in wanted:
             install(engine)
-    missing = missing_of(wanted)
+    missing = [engine for engine in wanted if engine.missing_packages()]
     if missing:
         names = ", ".join(engine.name for engine in missing)
         print(f"engines: not installed: {names}. On Debian, as root: {install_command(missing)}")

@@ -49,10 +49,14 @@ def report(reasons: Iterable[str]) -> list[str]:
         return []
     missing = [engine for engine in ENGINES if counts[_missing(engine)]]
     return [
-        f"{counts.total()} tests were skipped because an engine was missing:",
+        f"{_tests(counts.total())} skipped because an engine was missing or could not run:",
         *(f"{count:6}  {claim}" for claim, count in counts.most_common()),
         *([f"To install what is missing, run as root: {install_command(missing)}"] if missing else []),
     ]
+
+
+def _tests(count: int) -> str:
+    return "1 test was" if count == 1 else f"{count} tests were"
 
 
 def _claims(reason: str) -> Iterator[str]:
