@@ -15,8 +15,10 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
 PIPELINE_ARGS ?=
+# APT=no: nothing is installed with apt, whoever runs make.
+export APT ?= yes
 
-.PHONY: help setup demo check fmt test fuzz kills engine chromium postgres zookeeper torture sim bench bench-peers bench-pipeline proto docs clean
+.PHONY: help setup demo check fmt test fuzz kills engines engine chromium postgres zookeeper tools torture sim bench bench-peers bench-pipeline proto docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +48,7 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check ## what CI runs: check, then the whole test suite (WORKERS=2, PYTEST_ARGS=)
+test: engines check ## what CI runs: set up everything, check, run the whole test suite (APT=no, WORKERS=2, PYTEST_ARGS=)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 fuzz: $(FUZZ_STAMP) ## try inputs that nobody should send (MINUTES=5 for all together; TARGET=name, SEED=n)
@@ -63,17 +65,17 @@ kills: $(STAMP) ## kill -9 every role of every design, and what they stand on, u
 	  tests/e2e/test_monolith_kills.py tests/e2e/test_ensemble_kills.py tests/e2e/test_zookeeper_faults.py \
 	  tests/e2e/test_pipeline_kills.py
 
+# A missing engine is an error in CI alone: elsewhere its tests are skipped.
+engines: $(STAMP) ## install whatever tests need and pip cannot install, if this is root with apt
+	@$(BIN)/python -m scripts.engines || [ -z "$${CI:-}" ]
+
 engine: ## install a container engine from Debian's packages, as root, for tests/deploy (nothing if it is there)
-	@scripts/install_engine
-
 chromium: ## install Debian's Chromium, as root, for tests/browser (nothing if it is there)
-	@scripts/install_chromium
-
 postgres: ## install Debian's PostgreSQL, as root, for the pipeline's tests; starts nothing (nothing if it is there)
-	@scripts/install_postgres
-
 zookeeper: ## install Debian's ZooKeeper, as root, for the tests of bidding; starts nothing (nothing if it is there)
-	@scripts/install_zookeeper
+tools: ## install strace and others from Debian's packages, as root, for tests of faults (nothing if they are there)
+engine chromium postgres zookeeper tools:
+	@"$$(scripts/find_python)" -B -m scripts.engines $@
 
 torture: $(STAMP) ## break real processes of every topology under load (MINUTES=10 each; TOPOLOGY=, SEED=, FAULTS=all)
 	@trap 'exit 130' INT; worst=0; for topology in $(or $(TOPOLOGY),embedded microservices monolith pipeline zookeeper); do \

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.engines import pytest_sessionfinish
 from tests.postgres import bare_database, database, postgres, template
 from tests.zookeeper import ensemble, lone_zookeeper, shared_ensemble, zookeeper
 
@@ -19,6 +20,7 @@ __all__ = [
     "ensemble",
     "lone_zookeeper",
     "postgres",
+    "pytest_sessionfinish",
     "shared_ensemble",
     "template",
     "zookeeper",

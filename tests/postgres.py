@@ -2,18 +2,16 @@
 
 import asyncio
 import itertools
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from holdfast.backends.pipeline.postgres.database import open_store
-from holdfast.errors import FailedPreconditionError
-from holdfast.topology.postgres_programs import INSTALLED, find_programs
 from holdfast.topology.private_postgres import PrivatePostgres
+from scripts.engines import POSTGRES
+from tests.engines import require
 
 #: Tests kill the server, never the machine.
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
@@ -21,14 +19,9 @@ QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
 _numbers = itertools.count(1)
 
 
-def require_postgres(installed: Path = INSTALLED) -> None:
-    """Skips where there is no PostgreSQL; in continuous integration that is a failure."""
-    try:
-        find_programs(Path("/nowhere"), installed)
-    except FailedPreconditionError as error:
-        if os.environ.get("CI"):
-            pytest.fail(error.message)
-        pytest.skip(error.message)
+def require_postgres() -> None:
+    """Skip or fail the current test where there is no PostgreSQL."""
+    require(POSTGRES)
 
 
 @pytest.fixture(scope="session")

@@ -5,16 +5,15 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from holdfast.errors import FailedPreconditionError
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
-from holdfast.topology.zookeeper_programs import INSTALLED, find_programs
+from scripts.engines import ZOOKEEPER
+from tests.engines import require
 
 #: Servers look at their sessions this often, and take no shorter ones than twice that.
 TICK_MS = 100
@@ -29,14 +28,9 @@ class Place(NamedTuple):
     root: str
 
 
-def require_zookeeper(installed: Path = INSTALLED) -> None:
-    """Skips where there is no ZooKeeper; in continuous integration that is a failure."""
-    try:
-        find_programs(installed)
-    except FailedPreconditionError as error:
-        if os.environ.get("CI"):
-            pytest.fail(error.message)
-        pytest.skip(error.message)
+def require_zookeeper() -> None:
+    """Skip or fail the current test where there is no ZooKeeper."""
+    require(ZOOKEEPER)
 
 
 def fresh_root(name: str = "") -> str:

@@ -1,17 +1,17 @@
 """A real Chromium, and a page that remembers everything that went wrong in it."""
 
-import os
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from scripts.engines import CHROMIUM
+from tests.engines import require
 
 #: Only a failing test ever waits this long.
 PATIENCE_MS = 60_000
@@ -61,12 +61,10 @@ class Watched:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser for the length of a block."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        give_up("no Chromium here (`make chromium` installs it)")
+    require(CHROMIUM)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         program = Path(folder) / "chromium"
-        program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, str(_UNDISTURBED), path])} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, str(_UNDISTURBED), CHROMIUM.path()])} "$@"\n')
         program.chmod(0o700)
         # Its own sandbox needs rights that containers rarely have; it opens nothing but our pages.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -85,10 +83,3 @@ def watched(browser: Browser, **options: Any) -> Iterator[Watched]:  # noqa: ANN
         yield Watched(context.new_page())
     finally:
         context.close()
-
-
-def give_up(reason: str) -> NoReturn:
-    """Where tests must run, that they cannot is a failure; elsewhere they are skipped."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)

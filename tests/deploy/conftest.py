@@ -1,6 +1,5 @@
-"""An engine with the image in it; where there can be none, these tests fail in CI and are skipped elsewhere."""
+"""An engine with the image in it."""
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,18 +7,15 @@ import pytest
 
 from scripts import service_tokens
 from tests.deploy import images
-from tests.deploy.engine import Engine, NoEngineError, engine_running, give_up
+from tests.deploy.engine import Engine, engine_running
 from tests.deploy.stack import Stack, stack_up
+from tests.engines import unavailable
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """A real engine of this session's own."""
-    with contextlib.ExitStack() as afterwards:
-        try:
-            engine = afterwards.enter_context(engine_running())
-        except NoEngineError as error:
-            give_up(error)
+    with engine_running() as engine:
         yield engine
 
 
@@ -28,8 +24,8 @@ def checkout(engine: Engine, root: Path, tmp_path_factory: pytest.TempPathFactor
     """A clean checkout with credentials, from which the image has been built."""
     try:
         wheels = images.wheelhouse(root, images.import_base(engine))
-    except NoEngineError as error:
-        give_up(error)
+    except images.NoImageError as error:
+        unavailable(f"the image cannot be made: {error}")
     checkout = images.clean_checkout(root, tmp_path_factory.mktemp("checkout"), wheels)
     assert service_tokens.main([str(checkout / "deploy/.env")]) == 0
     Stack(engine, checkout, "microservices").compose("build", "gateway")

@@ -12,14 +12,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
-
+from scripts.engines import CONTAINERS
 from tests.e2e.waiting import eventually
+from tests.engines import cannot_run, require
 
-#: What must be installed; `make engine` does that.
-TOOLS = ("dockerd", "docker", "docker-compose", "debootstrap", "unshare", "nsenter", "setpriv", "ip")
 # Programs of the system are not in everybody's path.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 #: Long enough for a loaded machine; only what hangs ever takes this long.
@@ -35,10 +33,6 @@ _ALONE = (
     *("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"),
     *("sh", "-c", 'mount -t tmpfs tmpfs /run && ip link set lo up && exec "$@"', "sh"),
 )
-
-
-class NoEngineError(Exception):
-    """There can be no engine here, and why."""
 
 
 class _Line(http.client.HTTPConnection):
@@ -120,10 +114,14 @@ class Engine:
     def log(self) -> str:
         return (self.folder / "engine.log").read_text(errors="replace")
 
+    def last_words(self) -> str:
+        """The last line of its log, which says why it ended."""
+        return (self.log().strip().splitlines() or ["it logged nothing"])[-1]
+
     def answers(self) -> bool:
-        """Whether it is up; raises when it has ended instead."""
+        """Whether it is up; the current test is skipped when it has ended instead."""
         if self._popen.poll() is not None:
-            raise NoEngineError(f"dockerd ended: {self.log()[-2_000:]}")
+            cannot_run(CONTAINERS, f"dockerd ended: {self.last_words()}")
         return _listens(self._socket)
 
     def end(self) -> None:
@@ -144,27 +142,10 @@ def _listens(path: Path) -> bool:
     return False
 
 
-def give_up(error: NoEngineError) -> NoReturn:
-    """Where tests must run, that they cannot is a failure; elsewhere they are skipped."""
-    reason = f"no container engine here: {error}"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def missing() -> str:
-    """What is missing for an engine here; empty if nothing is."""
-    absent = [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]
-    if absent:
-        return f"not installed: {', '.join(absent)} (`make engine` does that)"
-    return "" if os.geteuid() == 0 else "an engine needs root"
-
-
 @contextlib.contextmanager
 def engine_running() -> Iterator[Engine]:
-    """An engine with nothing in it, which is gone afterwards; `NoEngineError` where there can be none."""
-    if problem := missing():
-        raise NoEngineError(problem)
+    """An empty engine that is gone afterwards; the current test is skipped where no engine can run."""
+    require(CONTAINERS)
     # Not the test's own folder: names of sockets must be short.
     folder = Path(tempfile.mkdtemp(prefix="holdfast-engine-"))
     with (folder / "engine.log").open("wb") as log:

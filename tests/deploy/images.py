@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.deploy.engine import PATH, Engine, NoEngineError
+from tests.deploy.engine import PATH, Engine
 
 BASE = "holdfast-test-base"
 _PACKAGES = ("python3", "python3-venv")
@@ -34,6 +34,10 @@ tar "$@" -C "$folder" -cf "$packed" .
 # pip takes only what it is told when it looks for another Python than its own.
 _MANYLINUX = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
 _MAKING_S = 600.0
+
+
+class NoImageError(Exception):
+    """The image cannot be made here, and why."""
 
 
 def cache() -> Path:
@@ -69,7 +73,7 @@ def _mirror(release: str) -> str:
     listed = _made_by("apt-get", "indextargets", "--format", form, "Created-By: Packages")
     found = [uri for uri, *which in map(str.split, listed.splitlines()) if which == [release, "main"]]
     if not found:
-        raise NoEngineError("apt has no source of this machine's release to make a base image from")
+        raise NoImageError("apt has no source of this machine's release to make a base image from")
     return found[0]
 
 
@@ -125,5 +129,5 @@ def _made_by(*command: str) -> str:
     environment = os.environ | {"PATH": PATH}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_MAKING_S, check=False)
     if done.returncode != 0:
-        raise NoEngineError(f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2_000:]}")
+        raise NoImageError(f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2_000:]}")
     return done.stdout

@@ -3,9 +3,7 @@
 import contextlib
 from pathlib import Path
 
-import pytest
-
-from tests.deploy.engine import Engine, NoEngineError, engine_running, give_up, missing
+from tests.deploy.engine import Engine, engine_running
 
 
 def processes_of(engine: Engine) -> list[int]:
@@ -26,8 +24,6 @@ def traces_of(engine: Engine) -> list[Path]:
 
 def test_an_engine_leaves_nothing() -> None:
     """Its network and its mounts are never the machine's, and its processes and files end with it."""
-    if problem := missing():
-        give_up(NoEngineError(problem))
     with engine_running() as engine:
         network = engine.docker("network", "create", "of-its-own")
         assert not Path(f"/sys/class/net/br-{network[:12]}").exists()
@@ -36,17 +32,3 @@ def test_an_engine_leaves_nothing() -> None:
         assert traces_of(engine)
     assert processes_of(engine) == []
     assert traces_of(engine) == []
-
-
-def test_without_an_engine_ci_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With CI set, tests that need an engine fail where there is none, and say why."""
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="no container engine here: out of order"):
-        give_up(NoEngineError("out of order"))
-
-
-def test_without_an_engine_others_skip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without CI, tests that need an engine are skipped where there is none, and say why."""
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no container engine here: out of order"):
-        give_up(NoEngineError("out of order"))

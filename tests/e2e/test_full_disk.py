@@ -12,31 +12,26 @@ import pytest
 
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
+from scripts.engines import MOUNT
 from tests.e2e.fleet import Fleet
 from tests.e2e.history import checked
 from tests.e2e.wire import Refused, Wire, refusal
-
-MOUNT, UMOUNT = "/bin/mount", "/bin/umount"
+from tests.engines import cannot_run, require
 
 
 @contextlib.contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A file system in memory; skips where it cannot be mounted, but fails in CI as root."""
+    """A file system in memory; the current test is skipped where it cannot be mounted."""
+    require(MOUNT)
     folder.mkdir()
-    command = [MOUNT, "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        problem = done.stderr if done.returncode else ""
-    except FileNotFoundError:
-        problem = "there is no mount command"
-    if problem:
-        if os.environ.get("CI") == "true" and os.geteuid() == 0:
-            pytest.fail(f"a tmpfs cannot be mounted in CI: {problem}")
-        pytest.skip(f"a tmpfs cannot be mounted: {problem}")
+    command = ["/bin/mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        cannot_run(MOUNT, done.stderr.strip())
     try:
         yield folder
     finally:
-        subprocess.run([UMOUNT, "--lazy", str(folder)], check=True)
+        subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -2,17 +2,17 @@
 
 import configparser
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.cli.main import app
+from scripts.engines import SYSTEMD_ANALYZE
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_metrics import page
+from tests.engines import require
 
 _METRIC = re.compile(r"\b(?:holdfast|process)_[a-z_]+(?=[`{\[ )/]|$)")
 _UNIT = re.compile(r"^```text\n(\[Unit\].*?)^```$", re.MULTILINE | re.DOTALL)
@@ -70,13 +70,12 @@ def test_unit_of_the_document_is_one_that_systemd_takes(root: Path, tmp_path: Pa
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(found[1])
     assert unit["Service"]["ExecStart"].split()[1] == "server"
-    if (analyze := shutil.which("systemd-analyze")) is None:
-        pytest.skip("there is no systemd-analyze here")
+    require(SYSTEMD_ANALYZE)
     program = tmp_path / "holdfast"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     path = tmp_path / "holdfast.service"
     path.write_text(found[1].replace("/opt/holdfast/bin/holdfast", str(program)))
-    done = subprocess.run([analyze, "verify", str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([SYSTEMD_ANALYZE.path(), "verify", str(path)], capture_output=True, text=True, check=False)
     about = [line for line in done.stderr.splitlines() if "holdfast.service" in line]
     assert about == []

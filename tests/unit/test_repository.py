@@ -2,7 +2,9 @@
 
 import ast
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,23 +71,44 @@ def test_missing_python_is_explained(root: Path, tmp_path: Path) -> None:
     """Where no fitting Python can be found, setup says what to install."""
     (tmp_path / "bash").symlink_to("/bin/bash")
     (tmp_path / "cat").symlink_to("/bin/cat")
-    script = (root / "scripts/find_python").read_text().replace("/usr/bin/python3", "")
-    done = subprocess.run(
-        [tmp_path / "bash", "-c", script],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = find_python(root, tmp_path)
     assert done.returncode == 1
     assert "apt-get install python3 python3-venv" in done.stderr
 
 
+def test_missing_python_is_installed_by_root(root: Path, tmp_path: Path) -> None:
+    """Root with apt gets Debian's Python and its venv, and one line that says so, unless APT=no forbids it."""
+    for tool in ("bash", "tail", "cat", "ln"):
+        (tmp_path / tool).symlink_to(f"/bin/{tool}")
+    for name, line in (
+        ("id", "echo 0"),
+        ("apt-get", f'[[ "$*" == *"python3 python3-venv" ]] && ln -s {sys.executable} {tmp_path}/python3'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    assert find_python(root, tmp_path, APT="no").returncode == 1
+    done = find_python(root, tmp_path)
+    assert done.stdout.strip() == str(tmp_path / "python3")
+    assert done.stderr == "setup: installing python3 and python3-venv\n"
+
+
+def find_python(root: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the script with nothing in its path but what is in a folder."""
+    scripts = folder / "scripts"
+    shutil.copytree(root / "scripts", scripts, dirs_exist_ok=True)
+    script = scripts / "find_python"
+    script.write_text(script.read_text().replace("/usr/bin/python3", ""))
+    return subprocess.run(
+        ["/bin/bash", script], env={"PATH": str(folder), **variables}, capture_output=True, text=True, check=False
+    )
+
+
 def test_ci_runs_what_people_run(root: Path) -> None:
-    """The CI entry is executable and calls `make test`."""
+    """The CI entry is executable and runs `make test` and nothing else."""
     entry = root / ".ci/run"
     assert entry.stat().st_mode & 0o111
-    assert entry.read_text().rstrip().endswith("\nmake test")
+    commands = [line for line in entry.read_text().splitlines() if not line.startswith("#")]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', 'export CI="${CI:-1}"', "make test"]
 
 
 def test_readme_fits_on_a_screen(root: Path) -> None:

@@ -165,16 +165,6 @@ def test_missing_postgres_is_explained(tmp_path: Path) -> None:
         PrivatePostgres(tmp_path / "pg").start()
 
 
-def test_missing_service_fails_in_continuous_integration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without PostgreSQL its tests are skipped, but not where everything must run."""
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="apt-get install postgresql"):
-        require_postgres(tmp_path)
-    monkeypatch.setenv("CI", "1")
-    with pytest.raises(pytest.fail.Exception, match="apt-get install postgresql"):
-        require_postgres(tmp_path)
-
-
 def test_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
     """A path that no client could connect to is refused before anything is made."""
     with pytest.raises(InvalidArgumentError, match="short enough"):

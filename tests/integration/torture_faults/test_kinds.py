@@ -11,6 +11,8 @@ from holdfast.lab.torture.faults import FAULTS, watching
 from holdfast.lab.torture.faults.disks import SmallDisk
 from holdfast.lab.torture.faults.targets import state
 from holdfast.lab.torture.ports import NotNowError
+from scripts.engines import MOUNT, STRACE
+from tests.engines import require
 from tests.integration.torture_faults.fake_arena import (
     FakeEngine,
     FullArena,
@@ -30,6 +32,7 @@ KINDS = {
 ROADS = {"delay", "cut", "cut-after-send", "duplicate", "swallow-to-server", "swallow-to-client"}
 #: What needs more than processes.
 NEEDY = KINDS - {"kill", "kill-starting", "kill-many", "stop", "stop-short", "slow-disk"}
+ENGINES = {"full-disk": MOUNT, "slow-disk": STRACE}
 
 
 class Hasty(random.Random):
@@ -71,6 +74,8 @@ def test_all_kinds_are_there() -> None:
 @pytest.mark.parametrize("kind", sorted(FAULTS))
 async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str) -> None:
     """It says whom it hit, and leaves everything as it was: nobody stopped, nothing full, the clock true."""
+    if kind in ENGINES:
+        require(ENGINES[kind])
     if reason := FAULTS[kind].lacking(arena):
         pytest.skip(reason)
     assert await FAULTS[kind].fire(arena, Hasty(5))

@@ -20,7 +20,9 @@ from holdfast.lab.torture.faults.namespaces import Namespace
 from holdfast.lab.torture.faults.proxy import TcpProxy
 from holdfast.lab.torture.faults.surroundings import FullDisk, SlowDisk
 from holdfast.lab.torture.ports import NotNowError
+from scripts.engines import IPROUTE, MOUNT, STRACE
 from tests.e2e.waiting import eventually
+from tests.engines import cannot_run, require
 from tests.integration.conftest import Start
 from tests.integration.torture_faults.fake_arena import BareArena, Seat, seated, syncing
 from tests.integration.torture_faults.talking import DEADLINE_S, Server, serving, until
@@ -52,12 +54,25 @@ input()
 """
 
 
-def skip_if(reason: str) -> None:
-    """As root on a machine of CI, nothing of this may be missing."""
-    if reason and os.environ.get("CI") == "true" and os.geteuid() == 0:
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+def require_disk(disk: SmallDisk) -> None:
+    """Skip the test where no small file system can be mounted."""
+    require(MOUNT)
+    if disk.no_filling:
+        cannot_run(MOUNT, disk.no_filling)
+
+
+def require_tracing() -> None:
+    """Skip the test where no process can be traced."""
+    require(STRACE)
+    if reason := tracing.lacking():
+        cannot_run(STRACE, reason)
+
+
+def require_namespaces() -> None:
+    """Skip the test where no network namespace can be made."""
+    require(IPROUTE)
+    if reason := namespaces.lacking():
+        cannot_run(IPROUTE, reason)
 
 
 # -- clocks
@@ -111,7 +126,7 @@ async def test_server_decides_by_the_stepped_clock(
 def test_small_disk_is_full_and_heals(tmp_path: Path) -> None:
     """New bytes are refused, what was reserved can be written, and afterwards there is room; nothing stays mounted."""
     with SmallDisk(tmp_path / "small", 4 << 20) as disk:
-        skip_if(disk.no_filling)
+        require_disk(disk)
         with (disk.path / "journal").open("wb", buffering=0) as journal:
             os.posix_fallocate(journal.fileno(), 0, 1 << 20)
             for _ in range(2):
@@ -132,7 +147,7 @@ async def test_full_disk_that_nobody_feels_is_not_fired(tmp_path: Path, monkeypa
     monkeypatch.setattr(surroundings, "_USED_UP_S", 0.01)
     arena = BareArena(tmp_path, [])
     with SmallDisk(tmp_path / "small", 1 << 20) as disk:
-        skip_if(disk.no_filling)
+        require_disk(disk)
         arena.disk = disk
         with pytest.raises(NotNowError):
             await FullDisk().fire(arena, random.Random(7))
@@ -142,7 +157,7 @@ async def test_full_disk_that_nobody_feels_is_not_fired(tmp_path: Path, monkeypa
 def test_disk_that_is_still_in_use_is_unmounted(tmp_path: Path) -> None:
     """Whoever keeps a file open after a failure does not keep the mount."""
     disk = SmallDisk(tmp_path / "small", 1 << 20)
-    skip_if(disk.no_filling)
+    require_disk(disk)
     with (disk.path / "open").open("wb"):
         disk.close()
         assert not os.path.ismount(disk.path)
@@ -163,7 +178,7 @@ def ended_pid() -> int:
 
 async def test_syncs_of_a_process_are_held_up(tmp_path: Path) -> None:
     """The tracer counts each sync that it delays; afterwards the process runs on, untraced."""
-    skip_if(tracing.lacking())
+    require_tracing()
     arena = BareArena(tmp_path, [Seat("server", "s-1", syncing(tmp_path))])
     try:
         await until(lambda: arena.seats[0].is_ready() and (tmp_path / "journal").exists())
@@ -179,7 +194,7 @@ async def test_syncs_of_a_process_are_held_up(tmp_path: Path) -> None:
 
 async def test_only_those_who_write_data_have_a_slow_disk(tmp_path: Path) -> None:
     """Who keeps no file of the arena open is not traced, and nobody at all is not now."""
-    skip_if(tracing.lacking())
+    require_tracing()
     async with seated(tmp_path, "worker") as arena:
         await until(arena.seats[0].is_ready)
         with pytest.raises(NotNowError):
@@ -188,7 +203,7 @@ async def test_only_those_who_write_data_have_a_slow_disk(tmp_path: Path) -> Non
 
 async def test_process_that_is_gone_cannot_be_traced() -> None:
     """The fault was not fired then."""
-    skip_if(tracing.lacking())
+    require_tracing()
     with pytest.raises(NotNowError):
         async with tracing.slow_syncs([ended_pid()], 0.01):
             pass
@@ -212,7 +227,7 @@ async def speaker(namespace: Namespace, proxy: TcpProxy) -> AsyncIterator[asynci
 
 async def test_network_loses_one_direction_and_then_the_other() -> None:
     """What is sent in a lost direction comes after the mending, on the same connection; the other works meanwhile."""
-    skip_if(namespaces.lacking())
+    require_namespaces()
     with Namespace() as namespace:
         async with serving() as server:
             proxy = await TcpProxy.open("127.0.0.1", server.port, host=namespace.outside)
@@ -255,7 +270,7 @@ async def _directions(namespace: Namespace, server: Server, process: asyncio.sub
 
 def test_namespaces_leave_nothing_behind() -> None:
     """Several can be at a time, each with addresses of its own; afterwards neither names nor devices are left."""
-    skip_if(namespaces.lacking())
+    require_namespaces()
     with Namespace() as one, Namespace() as two:
         assert len({one.outside, one.inside, two.outside, two.inside}) == 4
         names = [one.name, two.name]
@@ -274,7 +289,7 @@ def owning() -> subprocess.Popen[bytes]:
 
 def test_what_a_killed_owner_left_is_taken_away_by_the_next() -> None:
     """A namespace outlives the process that made it, and not the making of another one; those in use stay."""
-    skip_if(namespaces.lacking())
+    require_namespaces()
     with Namespace() as ours, owning() as owner:
         assert owner.stdout is not None
         left = Path("/run/netns") / owner.stdout.readline().decode().strip()
@@ -288,7 +303,7 @@ def test_what_a_killed_owner_left_is_taken_away_by_the_next() -> None:
 
 def test_process_inside_is_the_command_itself() -> None:
     """A signal for the pid that was started reaches the command, and its status is the command's."""
-    skip_if(namespaces.lacking())
+    require_namespaces()
     with Namespace() as namespace:
         command = namespace.command([sys.executable, "-c", "import os; print(os.getpid()); raise SystemExit(7)"])
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -4,7 +4,10 @@ import pytest
 
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.compare.topologies import SLOTS, TOPOLOGIES, Topology, started
+from scripts.engines import POSTGRES, ZOOKEEPER
+from tests.engines import require
 
+ENGINES = {"pipeline": POSTGRES, "zookeeper": ZOOKEEPER}
 DESIGNS = pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=list(TOPOLOGIES))
 
 
@@ -25,6 +28,8 @@ def slots_of(command: list[str]) -> int:
 @DESIGNS
 async def test_topologies_are_comparable(topology: Topology) -> None:
     """Six slots in all, in one worker, in three, or one in each of six nodes; no process has a directory for jobs."""
+    if topology.name in ENGINES:
+        require(ENGINES[topology.name])
     found = await commands(topology)
     slots = [count for command in found if (count := slots_of(command))]
     assert sum(slots) == SLOTS

@@ -1,0 +1,118 @@
+"""A test run on a machine without engines: what pytest prints last, and what make and CI make of it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = """
+from tests.engines import pytest_sessionfinish
+__all__ = ["pytest_sessionfinish"]
+"""
+TESTS = """
+import pytest
+from scripts.engines import CHROMIUM, ZOOKEEPER
+from tests.engines import require
+
+@pytest.fixture(scope="session")
+def browser():
+    require(CHROMIUM)
+
+@pytest.mark.parametrize("number", range(3))
+def test_needs_a_browser(browser, number):
+    pass
+
+@pytest.mark.parametrize("number", range(2))
+def test_needs_zookeeper(number):
+    require(ZOOKEEPER)
+
+def test_needs_nothing():
+    pass
+"""
+LAST_LINES = [
+    "5 tests were skipped because an engine was missing or could not run:",
+    "     3  Chromium is not installed",
+    "     2  ZooKeeper is not installed",
+    "To install what is missing, run as root: make chromium zookeeper",
+]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, root: Path) -> dict[str, str]:
+    """One in which no program is found but a shell."""
+    path = tmp_path / "programs"
+    path.mkdir()
+    (path / "bash").symlink_to("/usr/bin/bash")
+    return {"PATH": str(path), "PYTHONPATH": str(root), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A few tests, most of which need an engine."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_engines.py").write_text(TESTS)
+    return folder
+
+
+def pytest_in(folder: Path, environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options], folder, environment)
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
+def test_last_lines_say_what_missing_engines_cost(
+    project: Path, environment: dict[str, str], options: tuple[str, ...]
+) -> None:
+    """Nothing failed, so the exit code is 0, and the report is the end of the output, once, with workers too."""
+    done = pytest_in(project, environment, *options)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-4:] == LAST_LINES
+    assert done.stdout.count(LAST_LINES[0]) == 1
+
+
+def test_missing_engine_is_an_error_in_ci(project: Path, environment: dict[str, str]) -> None:
+    """With CI set to any value the run fails, and no test is skipped."""
+    done = pytest_in(project, {**environment, "CI": "yes"})
+    assert done.returncode == 1, done.stdout
+    assert "2 failed, 1 passed, 3 errors" in done.stdout
+    assert "Chromium is not installed (make chromium installs chromium fonts-dejavu-core" in done.stdout
+
+
+def test_comparison_of_topologies_needs_their_engines(root: Path, environment: dict[str, str]) -> None:
+    """Without Java, the test that starts every topology skips the one over ZooKeeper."""
+    file = "tests/unit/lab/test_fairness.py"
+    done = pytest_in(root, environment, "-q", "-k", "zookeeper", file)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-3:] == [
+        "1 test was skipped because an engine was missing or could not run:",
+        "     1  ZooKeeper is not installed",
+        "To install what is missing, run as root: make zookeeper",
+    ]
+
+
+@pytest.mark.parametrize(("ci", "status"), [("", 0), ("anything", 2)])
+def test_engines_that_cannot_be_installed_stop_make_in_ci_alone(
+    root: Path, environment: dict[str, str], ci: str, status: int
+) -> None:
+    """`make engines`, the first step of `make test`, goes on without them elsewhere, and APT=no installs nothing."""
+    make = shutil.which("make")
+    assert make is not None
+    witness = Path(environment["HOME"]) / "called"
+    apt_get = Path(environment["PATH"]) / "apt-get"
+    apt_get.write_text(f"#!/bin/bash\ntouch {witness}\n")
+    apt_get.chmod(0o755)
+    # The environment of this run is ready; make need not look whether it is.
+    options = ["-o", ".venv/.installed", "APT=no", f"BIN={Path(sys.executable).parent}"]
+    done = run([make, *options, "engines"], root, {**environment, "CI": ci})
+    assert done.returncode == status, done.stdout + done.stderr
+    assert " Chromium, " in done.stdout
+    assert not witness.exists()
