@@ -16,7 +16,7 @@ from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
 from holdfast.sdk.lifetimes import OPEN
 from holdfast.sdk.locating import path_of
-from holdfast.sdk.opening import opener, without_secrets
+from holdfast.sdk.opening import default_url, opener, without_secrets
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.scheduling import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
@@ -43,17 +43,18 @@ class Holdfast(SchedulingFaces):
 
     def __init__(
         self,
-        url: str | os.PathLike[str] = "./holdfast-data",
+        url: str | os.PathLike[str] | None = None,
         *,
         token: str = "",
         settings: Mapping[str, object] | None = None,
         clock: "Clock | None" = None,
     ) -> None:
-        """A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN).
+        """Without a `url`, HOLDFAST_CONNECT says where the jobs are, else they are in `./holdfast-data`.
 
-        `settings` are those of a server, for a directory or memory; a `clock` of one's own is for tests.
+        A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN). `settings` are those of a server, for a
+        directory or memory; a `clock` of one's own is for tests.
         """
-        given = os.fspath(url)
+        given = default_url() if url is None else os.fspath(url)
         #: Where the jobs are, without what is secret.
         self.url = without_secrets(given)
         self._connection = Connection(opener(given, dict(settings or {}), clock, token))

@@ -10,12 +10,13 @@ import typer
 
 from holdfast.cli.connecting import access_to, place_of
 from holdfast.cli.text import say
+from holdfast.cli.work_source import is_same_directory, source_of
 from holdfast.errors import PermissionDeniedError, UnimplementedError
 from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import ScheduleSpec, WorkApi
+    from holdfast.backends.ports import ScheduleSpec
     from holdfast.worker.config import WorkerConfig
     from holdfast.worker.handlers import Handler
     from holdfast.worker.loading import App
@@ -78,14 +79,16 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
         lifeline()
     settings = loaded.settings
     found, handlers = load_handlers(settings.app)
-    api, where = _work_api(loaded, found)
-    _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or where)
+    source = source_of(loaded, found, may_serve=not has_lifeline)
+    _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or source.where)
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         with exporting(os.environ, "holdfast-worker"):
-            return run_to_the_end(run_worker(api, handlers, _config(settings), where, _scheduling(loaded, found)))
+            prepare = _scheduling(loaded, found)
+            return run_to_the_end(run_worker(source.api, handlers, _config(settings), source.where, prepare))
     finally:
+        source.close()
         if found is not None and hasattr(found, "close"):
             found.close()
         stream.close()
@@ -113,32 +116,6 @@ def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
         return None, BUILTIN
     app = load_app(app_path)
     return app, {**BUILTIN, **app.handlers()}
-
-
-def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkApi, str]":
-    """Where jobs come from, and how to call it: what was said here, else where the app keeps its jobs."""
-    from holdfast.worker.loading import ConnectedApp
-
-    target = loaded.settings.connect
-    if isinstance(app, ConnectedApp) and loaded.origins["connect"] == "default":
-        return app.work_api(), str(getattr(app, "url", loaded.settings.app))
-    place = place_of(target)
-    if isinstance(place, str):
-        from holdfast.client.work_stream import StreamWork
-
-        return StreamWork(place, access_to(loaded.settings)), place
-    if isinstance(place, list):
-        from holdfast.client.routed_work import RoutedWork
-        from holdfast.topology.routed import tell
-
-        return RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place)
-    if isinstance(place, Path):
-        from holdfast.client.socket_work import SocketWork
-
-        return SocketWork(place.absolute()), target
-    from holdfast.topology.bidding_jobs import bid_work
-
-    return bid_work(place), place.url
 
 
 def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
@@ -186,7 +163,7 @@ async def _set_at(settings: WorkerSettings, specs: "Sequence[ScheduleSpec]") -> 
 def _warn_of_another_place(app: str, url: str, where: str) -> None:
     """An app that keeps its jobs in one directory, run by a worker of another, would wait for them for ever."""
     are_elsewhere = any(place.startswith(ENSEMBLE) or addresses_of(place) for place in (url, where))
-    if not url or are_elsewhere or Path(url).resolve() == Path(where).resolve():
+    if not url or are_elsewhere or is_same_directory(url, where):
         return
     say(
         f"holdfast: {app} submits to {url!r}, while this worker runs the jobs of {where!r}; name the same place in both"

@@ -10,8 +10,8 @@ from holdfast.backends.ports import Introduction, WorkApi, WorkSession
 from holdfast.errors import (
     AbortedError,
     FailedPreconditionError,
+    HoldfastError,
     PermissionDeniedError,
-    UnavailableError,
     UnimplementedError,
 )
 from holdfast.sdk.connection import Connection
@@ -21,6 +21,9 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 
+#: The worker ends instead of trying again.
+_FINAL_REASONS = frozenset({"APP_CLOSED", "DATA_UNUSABLE", "NODE_MISMATCH", "NODE_UNREADABLE", "TOPOLOGY_MISMATCH"})
+
 
 class AppWork:
     """A `WorkApi` over an app's connection, for a worker on any loop."""
@@ -29,11 +32,14 @@ class AppWork:
         self._connection = connection
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """A session with whoever answers now, which may turn out to be this process; none of an app that is closed."""
+        """A session with the process that serves now, which may turn out to be this one.
+
+        `AbortedError` where no later try can succeed: the app is closed, or the directory is not one for jobs.
+        """
         try:
             work: WorkApi = await self._connection.portal().arun(self._connection.work)
-        except UnavailableError as error:
-            if error.reason == "APP_CLOSED":  # for good: there is nothing to wait for
+        except HoldfastError as error:
+            if error.reason in _FINAL_REASONS:
                 raise AbortedError(error.message, reason=error.reason) from error
             raise
         return await work.open(introduction)
