@@ -54,10 +54,12 @@ class AppWorker:
         handlers: Mapping[str, Handler],
         config: WorkerConfig,
         prepare: Callable[[], Awaitable[object]],
+        report: Callable[[], Awaitable[None]],
     ) -> None:
-        """`prepare` is done once somebody is reached, and must succeed: it sets the schedules of the app."""
+        """Once the worker is attached, it has to `prepare`, which sets the schedules of the app, and then `report`s."""
         self._connection = connection
         self._prepare = prepare
+        self._report = report
         self._handlers = handlers
         self._config = config
         self._portal: Portal | None = None
@@ -107,6 +109,7 @@ class AppWorker:
             await self._prepare()
         except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
             warnings.warn(f"the schedules of this app are not set: {error.message}", RuntimeWarning, stacklevel=1)
+        await self._report()
 
     def start(self) -> Self:
         """Works in the background; returns once jobs can be run."""
