@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from holdfast import limits
@@ -11,12 +12,12 @@ from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.codec import Codec, encode
 from holdfast.sdk.connection import Connection
-from holdfast.sdk.declaring import Declaration, Decorator, exceptions, is_redefinition, type_name
+from holdfast.sdk.declaring import Declaration, Decorator, alias_names, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
 from holdfast.sdk.lifetimes import OPEN
 from holdfast.sdk.locating import path_of
-from holdfast.sdk.opening import opener, without_secrets
+from holdfast.sdk.opening import default_url, opener, without_secrets
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.scheduling import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
@@ -43,22 +44,25 @@ class Holdfast(SchedulingFaces):
 
     def __init__(
         self,
-        url: str | os.PathLike[str] = "./holdfast-data",
+        url: str | os.PathLike[str] | None = None,
         *,
         token: str = "",
         settings: Mapping[str, object] | None = None,
         clock: "Clock | None" = None,
     ) -> None:
-        """A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN).
+        """Without a `url`, HOLDFAST_CONNECT says where the jobs are, else they are in `./holdfast-data`.
 
-        `settings` are those of a server, for a directory or memory; a `clock` of one's own is for tests.
+        A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN). `settings` are those of a server, for a
+        directory or memory; a `clock` of one's own is for tests.
         """
-        given = os.fspath(url)
+        given = default_url() if url is None else os.fspath(url)
         #: Where the jobs are, without what is secret.
         self.url = without_secrets(given)
         self._connection = Connection(opener(given, dict(settings or {}), clock, token))
         self._submitter = Submitter(self._connection)
+        #: By every type that it runs: its name and its aliases.
         self._functions: dict[str, FunctionInfo] = {}
+        self._included: list[str] = []
         self._declared: dict[Callable[..., Any], JobFunction[Any, Any, Any]] = {}
         self._calendar = Calendar()
         OPEN.add(self._connection)
@@ -83,9 +87,13 @@ class Holdfast(SchedulingFaces):
         """Makes a function's calls submittable as jobs; the function stays an ordinary one.
 
         `@app.job` or `@app.job(queue=..., priority=..., max_attempts=..., max_losses=..., timeout_s=..., backoff=...,
-        no_retry=(ValueError,), isolation="thread" or "process", name=...)`.
+        no_retry=(ValueError,), isolation="thread" or "process", name=..., aliases=[...])`.
+
+        The function also runs jobs of the types in `aliases`: names that it had before, and that jobs and schedules
+        still have.
         """
         declared = dict(declaration)
+        aliases = alias_names(declared.pop("aliases", ()))
         name, isolation = str(declared.pop("name", "") or ""), str(declared.pop("isolation", "thread"))
         no_retry = exceptions(declared.pop("no_retry", ()))
         options = changed(JobOptions(), declared)
@@ -94,9 +102,10 @@ class Holdfast(SchedulingFaces):
             if not callable(function):
                 raise InvalidArgumentError(f"expected a function, got {function!r}", reason="ARGUMENTS_INVALID")
             if isinstance(function, JobFunction):  # made by `schedule` below this decorator, which says more
-                self._functions.pop(function.name, None)
+                self._forget(function.info)
                 function = function.info.function
-            return self._declare(FunctionInfo(function, name or type_name(function), no_retry, isolation), options)
+            info = FunctionInfo(function, name or type_name(function), no_retry, isolation, aliases)
+            return self._declare(info, options)
 
         return decorate(*functions) if functions else Decorator(decorate)
 
@@ -116,8 +125,32 @@ class Holdfast(SchedulingFaces):
 
         return ScheduleDecorator(decorate)
 
+    def include(self, *modules: str) -> None:
+        """Name the modules that define more jobs of this app: `app.include("shop.emails", "shop.images")`.
+
+        A worker imports them when it starts, and so does whatever else asks the app for its functions. Nothing is
+        imported here, so that these modules can import the app.
+        """
+        for name in modules:
+            if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+                message = f"expected the whole name of a module such as 'shop.emails', got {name!r}"
+                raise InvalidArgumentError(message, reason="MODULE_INVALID")
+        self._included.extend(modules)
+
+    def _import_included(self) -> None:
+        from holdfast.worker.loading import import_included
+
+        for name in self._included:
+            import_included(name)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """The types that functions were renamed from, each with the name of its function."""
+        return {alias: name for alias, info in self._functions.items() if (name := info.name) != alias}
+
     def declared_schedules(self) -> list[ScheduleSpec]:
         """What `@app.schedule` says, as workers of this app set it."""
+        self._import_included()
         return list(self._calendar.specs(self._kept))
 
     def _kept(self, function: Callable[..., Any]) -> tuple[Template, Callable[[], Codec]]:
@@ -125,21 +158,26 @@ class Holdfast(SchedulingFaces):
         return declared.plan.template, declared.info.codec
 
     def _declare(self, info: FunctionInfo, options: JobOptions) -> JobFunction[Any, Any, Any]:
-        known = self._functions.get(info.name)
-        if known is not None and not is_redefinition(known.function, info.function):
-            raise InvalidArgumentError(
-                f"two functions of this app are called {info.name!r}; give one of them another name=",
-                reason="JOB_NAME_TAKEN",
-            )
+        types = (info.name, *info.aliases)
+        taken = [self._functions[name] for name in types if name in self._functions]
+        for known in taken:
+            if not is_redefinition(known.function, info.function):
+                raise _two_functions(known, info)
         declared: JobFunction[Any, Any, Any] = JobFunction(self._submitter, info, options)
-        self._functions[info.name] = info
+        for known in taken:
+            self._forget(known)
+        self._functions.update(dict.fromkeys(types, info))
         self._declared[info.function] = declared
         return declared
+
+    def _forget(self, info: FunctionInfo) -> None:
+        self._functions = {name: known for name, known in self._functions.items() if known is not info}
 
     def handlers(self) -> "dict[str, Handler]":
         """What a worker of this app can run, by type; the built-in types included."""
         from holdfast.worker.builtin import BUILTIN
 
+        self._import_included()
         return {**BUILTIN, **{name: info.handler() for name, info in self._functions.items()}}
 
     # -- jobs by name and by id
@@ -251,9 +289,11 @@ class Holdfast(SchedulingFaces):
         from holdfast.sdk.worker import AppWorker
         from holdfast.worker.config import WorkerConfig
         from holdfast.worker.naming import fresh_name
+        from holdfast.worker.start_report import Reads, declared_by, report_start
 
         if not 1 <= slots <= limits.SLOTS_MAX:
             raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")
+        handlers = self.handlers()
         config = WorkerConfig(
             worker_id or fresh_name(),
             slots,
@@ -261,7 +301,10 @@ class Holdfast(SchedulingFaces):
             drain_ms=max(0, round(drain_s * 1_000)),
             app_path=app_path or path_of(self, [info.function.__module__ for info in self._functions.values()]),
         )
-        return AppWorker(self._connection, self.handlers(), config, self.aset_schedules)
+        declared = declared_by(self, repr(self), handlers.keys())
+        reads = Reads(self.aqueues, self.aworkers, self.aschedules)
+        report = partial(report_start, declared, reads)
+        return AppWorker(self._connection, handlers, config, self.aset_schedules, report)
 
     def work_api(self) -> "WorkApi":
         """Where a worker of this app gets its work, on whatever loop it runs."""
@@ -296,6 +339,18 @@ class Holdfast(SchedulingFaces):
 
     def _portal(self) -> "Portal":
         return self._connection.portal()
+
+
+def _two_functions(known: FunctionInfo, info: FunctionInfo) -> InvalidArgumentError:
+    if known.name == info.name:
+        message = f"two functions of this app are called {info.name!r}; give one of them another name="
+    else:
+        both = sorted({known.name, *known.aliases} & {info.name, *info.aliases})
+        message = (
+            f"the functions {known.name!r} and {info.name!r} of this app would both run jobs of the type {both[0]!r};"
+            " say it in the aliases= of one of them, and let no other function have it as its name"
+        )
+    return InvalidArgumentError(message, reason="JOB_NAME_TAKEN")
 
 
 def _item(type_name: str, arguments: object, options: OptionChanges) -> Item:

@@ -69,6 +69,36 @@ def test_a_paused_queue_is_a_finding(site: Site, page: Page) -> None:
     expect(health).not_to_contain_text("archive")
 
 
+def test_a_type_that_no_worker_knows_is_a_finding(site: Site, page: Page) -> None:
+    """The first page and the page of the job say that no worker knows its type."""
+    job_id = site.submit("renamed.long.ago")
+    page.goto(site.url)
+    health = page.get_by_label("Health")
+    expect(health).to_contain_text("1 job waits of a type that no connected worker knows: renamed.long.ago (1).")
+    expect(health).to_contain_text("Needs attention")
+    page.goto(f"{site.url}#/jobs/{job_id}")
+    expect(page.get_by_label("Facts")).to_contain_text("No worker knows the type 'renamed.long.ago'")
+    site.ask("POST", f"/jobs/{job_id}/cancel", {})
+    page.goto(f"{site.url}#/")
+    expect(health).not_to_contain_text("renamed.long.ago")
+
+
+def test_slots_that_are_all_busy_are_not_called_healthy(
+    browser: Browser, loaded: LoadedProgram, tmp_path: Path
+) -> None:
+    """Where every slot is taken and a job waits, the first page says both instead of that all is well."""
+    with site_in(tmp_path, program=loaded) as site, watched(browser) as tab:
+        site.worker(slots=2)
+        gate = {"path": str(tmp_path / "never")}
+        for job_id in [site.submit("gate", gate), site.submit("gate", gate)]:
+            site.until(job_id, "RUNNING")
+        site.submit("gate", gate)
+        tab.page.goto(site.url)
+        health = tab.page.get_by_label("Health")
+        expect(health).to_contain_text("All 2 slots are busy and 1 job waits, the oldest for")
+        expect(health).not_to_contain_text("Healthy")
+
+
 def test_a_server_that_goes_away_is_noticed(browser: Browser, loaded: LoadedProgram, tmp_path: Path) -> None:
     """Without its server the page says so; when it is back, the page goes on by itself."""
     port = str(stable_port())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -279,3 +280,17 @@ def test_several_nodes_keep_each_schedule_at_its_owner(loaded: LoadedProgram, fl
     assert shell.run("job", "result", beat["last_job_id"]).stdout.startswith('"beat 20')
     job_id = shell.run("schedule", "trigger", "nightly").stdout.strip()
     assert shell.run("job", "result", job_id).stdout == '"x"'
+
+
+def test_described_schedule_is_previewed_without_a_server(tmp_path: Path, loaded: LoadedProgram) -> None:
+    """The ticks of a cron expression are printed, and its mistakes told, where no server answers."""
+    alone = LoadedShell(loaded, tmp_path, "127.0.0.1:1")
+    daily = ("schedule", "preview", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--after", "2026-03-28T12:00")
+    done = alone.run(*daily, "-n", "2", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [tick["utc"] for tick in json.loads(done.stdout)["ticks"]] == [
+        "2026-03-29T01:00:00Z",
+        "2026-03-30T00:30:00Z",
+    ]
+    wrong = alone.run("schedule", "preview", "--cron", "61 * * * *")
+    assert (wrong.returncode, "expected cron to be" in wrong.stderr) == (2, True)

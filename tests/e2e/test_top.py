@@ -9,7 +9,7 @@ import signal
 import struct
 import termios
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -48,6 +48,48 @@ def test_top_is_printed_once_where_there_is_no_terminal(loaded: LoadedProgram, f
     assert seen["states"]["FAILED"] == 3
     assert seen["queues"][0]["ready"] == 2
     assert seen["rates_per_s"]["done"] == 0
+
+
+PARENTS = """
+import time
+from pathlib import Path
+
+from holdfast import Holdfast
+
+app = Holdfast("./data")
+
+
+@app.job
+def child() -> None: ...
+
+
+@app.job
+def parent() -> None:
+    while not Path("all-parents-run").exists():
+        time.sleep(0.01)
+    child.submit().result()
+"""
+
+
+def test_top_tells_of_slots_whose_jobs_wait_for_jobs(loaded: LoadedProgram, fleet: Fleet) -> None:
+    """Where every slot runs a parent that waits for its child, top says so, and does not call the system healthy."""
+    (fleet.folder / "family.py").write_text(PARENTS)
+    fleet.worker("./data", "-A", "family:app", "--slots", "2", "--drain-ms", "0")
+    shell = LoadedShell(loaded, fleet.folder, "data")
+    for _ in range(2):
+        assert shell.run("job", "submit", "parent").returncode == 0
+
+    def seen() -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(shell.run("top", "--json", "--interval", "0.2").stdout)
+        return told
+
+    eventually(seen, lambda one: one["workers"][0]["running"] == 2, what="two parents that run")
+    (fleet.folder / "all-parents-run").touch()
+    full = eventually(seen, lambda one: one["queues"] and one["queues"][0]["ready"] == 2 and one["findings"])
+    assert not full["health"].startswith("healthy")
+    assert full["findings"][0]["text"].startswith("all 2 slots are busy and 2 jobs wait, the oldest for ")
+    stalled = eventually(seen, lambda one: one["health"] == "have a look", what="jobs that have waited for long")
+    assert "no job has ended in the last" in stalled["findings"][0]["text"]
 
 
 def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(

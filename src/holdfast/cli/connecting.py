@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
 
-from holdfast.cli.places import holds_journal, nearby
+from holdfast.cli.places import nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, ClientSettings, WorkerSettings, addresses_of, masked
@@ -51,16 +51,19 @@ _EVER_MS, _ALL_JOBS, _ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
 class Connection:
     """One server for the length of a command, which may ask it several things."""
 
-    def __init__(self, connect: str | None) -> None:
-        """`connect` is the option as it was given; nothing is opened before the first question."""
+    def __init__(self, connect: str | None, *, may_create: bool = False) -> None:
+        """`connect` is the option as it was given; nothing is opened before the first question.
+
+        A command that writes `may_create` a directory that does not exist yet, as an app and a worker do.
+        """
         import asyncio
 
         loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd())
         self._is_told = loaded.origins["connect"] != "default"
-        self._place = place_of(loaded.settings.connect)
+        self._place = place_of(loaded.settings.connect, may_create=may_create)
         self._access = access_to(loaded.settings)
-        if isinstance(self._place, Path) and not holds_journal(self._place.parent):
-            raise _no_jobs(self._place.parent)
+        if isinstance(self._place, Path):
+            _check_directory(self._place.parent, may_create=may_create)
         # One loop for all questions: gRPC does not bear a second one in its process.
         self._runner = asyncio.Runner()
         self._client: Client | None = None
@@ -150,9 +153,9 @@ class Connection:
             await serving.close()
 
 
-def ask(connect: str | None, call: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
+def ask(connect: str | None, call: "Callable[[Client], Coroutine[Any, Any, T]]", *, may_create: bool = False) -> T:
     """What the server answers to the one question of a command."""
-    with Connection(connect) as connection:
+    with Connection(connect, may_create=may_create) as connection:
         return connection.ask(call)
 
 
@@ -175,17 +178,34 @@ def _not_served(folder: Path) -> UnavailableError:
     return UnavailableError(message, reason=_UNREACHABLE)
 
 
-def _no_jobs(folder: Path) -> UnavailableError:
-    from holdfast.topology.whose_directory import holds_database
+def _check_directory(folder: Path, *, may_create: bool) -> None:
+    """Refuse a directory of another topology, and one without jobs unless the command may make them there."""
+    from holdfast.topology.whose_directory import topology_of
 
-    if holds_database(folder):
-        message = (
-            f"the jobs of {str(folder)!r} are in its PostgreSQL: ask their gateway, for example --connect"
-            f" {DEFAULT_CONNECT}, after `holdfast up --topology pipeline --data {folder}`"
-        )
-        return UnavailableError(message, reason=_UNREACHABLE)
-    example = f"; there are some in {found!r}: --connect {found}" if (found := nearby()) else ""
-    message = f"nobody serves the directory {str(folder)!r}, and there are no jobs in it{example}"
+    topology = topology_of(folder)
+    if topology == "embedded":
+        return
+    if topology:
+        raise _other_topology(folder, topology)
+    if not may_create:
+        example = f"; there are some in {found!r}: --connect {found}" if (found := nearby()) else ""
+        message = f"no process serves the directory {str(folder)!r}, and there are no jobs in it{example}"
+        raise UnavailableError(message, reason=_UNREACHABLE)
+    if not folder.exists():
+        say_created(folder)
+
+
+def say_created(folder: Path) -> None:
+    """Tell the user that a directory is made: the name may be a host whose port was forgotten."""
+    say(f"holdfast: making the directory {str(folder)!r} for jobs; a server would be named with its port, as HOST:PORT")
+
+
+def _other_topology(folder: Path, topology: str) -> UnavailableError:
+    message = (
+        f"{str(folder)!r} is the data directory of the topology {topology}, whose own processes serve its jobs: start"
+        f" them with `holdfast up --topology {topology} --data {folder}`, and name their address, for example --connect"
+        f" {DEFAULT_CONNECT}"
+    )
     return UnavailableError(message, reason=_UNREACHABLE)
 
 
@@ -209,8 +229,11 @@ def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
     return access_of(settings.connect, fallback=settings.token)
 
 
-def place_of(target: str) -> "str | list[str] | Path | Ensemble":
-    """A server's address, those of several nodes, the socket of a directory, or an ensemble; else an error."""
+def place_of(target: str, *, may_create: bool = False) -> "str | list[str] | Path | Ensemble":
+    """A server's address, those of several nodes, the socket of a directory, or an ensemble; else an error.
+
+    The directory must exist unless the caller `may_create` it.
+    """
     if target.startswith(ENSEMBLE):
         from holdfast.topology.ensemble_url import ensemble_of
 
@@ -218,13 +241,18 @@ def place_of(target: str) -> "str | list[str] | Path | Ensemble":
     addresses = addresses_of(target)
     if addresses:
         return addresses if len(addresses) > 1 else addresses[0]
-    if "://" not in target and Path(target).is_dir():
+    if "://" not in target and (Path(target).is_dir() or (may_create and _can_be_new(target))):
         from holdfast.gateway.socket import SOCKET_NAME
 
         return Path(target) / SOCKET_NAME
     missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
         "expected --connect to be host:port, holdfast://host:port, several of them with commas, each once,"
-        f" the directory of a server, or zk://host:port/path, got {masked(target)!r}{missing}",
+        f" a directory of jobs, or zk://host:port/path, got {masked(target)!r}{missing}",
         reason="ADDRESS_INVALID",
     )
+
+
+def _can_be_new(target: str) -> bool:
+    """Whether a directory may be made of it: what looks like an address with a mistake in it is none."""
+    return not Path(target).exists() and ("/" in target or ":" not in target)

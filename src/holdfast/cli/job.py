@@ -110,7 +110,7 @@ def submit(
         extra=kept,
         id=str(uuid.uuid4()),
     )
-    with Connection(connect) as server:
+    with Connection(connect, may_create=True) as server:
         job_id = server.ask(lambda client: _submit(client, template, draft))
         if not wait:
             _print_id(job_id, as_json=as_json)

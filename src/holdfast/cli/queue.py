@@ -153,4 +153,5 @@ def _fields(one: "QueueView") -> dict[str, object]:
         "delayed": one.delayed,
         "running": one.running,
         "oldest_age_ms": one.oldest_age_ms,
+        "types": one.types,
     }

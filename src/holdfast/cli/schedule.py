@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -118,7 +119,7 @@ def create(
         jitter_ms=span_ms(jitter, "--jitter"),
     )
     spec = _timed(described, cron, every, at, tz)
-    _tell(ask(connect, lambda client: client.schedules.set(spec)), as_json=as_json)
+    _tell(ask(connect, lambda client: client.schedules.set(spec), may_create=True), as_json=as_json)
 
 
 def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -> "ScheduleSpec":
@@ -164,25 +165,45 @@ def preview(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Show when a schedule would fire: one that is there, or one that is only described. Nothing is made."""
-    from holdfast.cli.moments import local_ms
+    """Show when a schedule would fire: one that is there, or one that is only described.
+
+    Nothing is made, and no server is needed for one that is described.
+    """
     from holdfast.core.model import ScheduleSpec, Template
 
     if name and (cron or every or at):
         raise InvalidArgumentError("say the name of a schedule, or --cron, --every or --at; not both")
-    with Connection(connect) as server:
-        if name:
+    if name:
+        with Connection(connect) as server:
             spec = server.ask(lambda client: client.schedules.get(name)).spec
-        else:
-            spec = _timed(ScheduleSpec("preview", Template("preview")), cron, every, at, tz)
-        after_ms = local_ms(after, spec.timezone, "--after") if after else 0
-        ticks = server.ask(lambda client: client.schedules.preview(spec, after_ms, count))
+            after_ms = _after_ms(after, spec)
+            ticks = server.ask(lambda client: client.schedules.preview(spec, after_ms, count))
+    else:
+        spec = _timed(ScheduleSpec("preview", Template("preview")), cron, every, at, tz)
+        ticks = _described_ticks(spec, _after_ms(after, spec), count)
     from holdfast.cli.schedule_views import print_ticks, tick_json
 
     if as_json:
         print_json({"timezone": spec.timezone, "ticks": [tick_json(tick, spec.timezone) for tick in ticks]})
     else:
         print_ticks(ticks, spec.timezone)
+
+
+def _after_ms(after: str, spec: "ScheduleSpec") -> int:
+    from holdfast.cli.moments import local_ms
+
+    return local_ms(after, spec.timezone, "--after") if after else 0
+
+
+def _described_ticks(spec: "ScheduleSpec", after_ms: int, count: int) -> list[int]:
+    """The ticks of a schedule that is only described: no server is needed for them."""
+    from holdfast.core import ticks
+    from holdfast.core.commands import Refusal
+
+    found = ticks.preview(spec, time.time_ns() // 1_000_000, after_ms, count)
+    if isinstance(found, Refusal):
+        raise found.error()
+    return found
 
 
 @app.command()

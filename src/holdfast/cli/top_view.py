@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.backends.ports import JobView, QueueView, WorkerView
+from holdfast.cli.health import Finding, findings, verdict
 from holdfast.cli.text import as_clock, as_span, printable
-from holdfast.cli.top_numbers import Finding, Group, Look, Trend, findings, grouped, verdict
+from holdfast.cli.top_numbers import Group, Look, Trend, grouped
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode
 

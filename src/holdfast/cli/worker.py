@@ -3,19 +3,20 @@
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.connecting import access_to, place_of
 from holdfast.cli.text import say
-from holdfast.errors import PermissionDeniedError, UnimplementedError
+from holdfast.errors import HoldfastError, PermissionDeniedError, UnimplementedError
 from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import ScheduleSpec, WorkApi
+    from holdfast.backends.ports import ScheduleSpec
+    from holdfast.cli.work_source import WorkSource
     from holdfast.worker.config import WorkerConfig
     from holdfast.worker.handlers import Handler
     from holdfast.worker.loading import App
@@ -78,14 +79,18 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
         lifeline()
     settings = loaded.settings
     found, handlers = load_handlers(settings.app)
-    api, where = _work_api(loaded, found)
-    _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or where)
+    from holdfast.cli.work_source import source_of
+
+    source = source_of(loaded, found, may_serve=not has_lifeline)
+    _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or source.where)
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         with exporting(os.environ, "holdfast-worker"):
-            return run_to_the_end(run_worker(api, handlers, _config(settings), where, _scheduling(loaded, found)))
+            prepare = _preparing(loaded, found, handlers, source)
+            return run_to_the_end(run_worker(source.api, handlers, _config(settings), source.where, prepare))
     finally:
+        source.close()
         if found is not None and hasattr(found, "close"):
             found.close()
         stream.close()
@@ -115,30 +120,24 @@ def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
     return app, {**BUILTIN, **app.handlers()}
 
 
-def _work_api(loaded: Loaded[WorkerSettings], app: "App | None") -> "tuple[WorkApi, str]":
-    """Where jobs come from, and how to call it: what was said here, else where the app keeps its jobs."""
-    from holdfast.worker.loading import ConnectedApp
+def _preparing(
+    loaded: Loaded[WorkerSettings], app: "App | None", handlers: "Mapping[str, Handler]", source: "WorkSource"
+) -> Callable[[], Awaitable[None]]:
+    """What is done once the worker is attached: the schedules of the app are set, and the start report is logged."""
+    from holdfast.cli.work_source import reads_of
+    from holdfast.worker.start_report import declared_by, report_start
 
-    target = loaded.settings.connect
-    if isinstance(app, ConnectedApp) and loaded.origins["connect"] == "default":
-        return app.work_api(), str(getattr(app, "url", loaded.settings.app))
-    place = place_of(target)
-    if isinstance(place, str):
-        from holdfast.client.work_stream import StreamWork
+    set_schedules = _scheduling(loaded, app)
+    declared = declared_by(app, loaded.settings.app, handlers.keys())
 
-        return StreamWork(place, access_to(loaded.settings)), place
-    if isinstance(place, list):
-        from holdfast.client.routed_work import RoutedWork
-        from holdfast.topology.routed import tell
+    async def prepare() -> None:
+        if set_schedules is not None:
+            await set_schedules()
+        with suppress(HoldfastError):  # the report is no reason not to run jobs
+            async with reads_of(source, loaded.settings) as reads:
+                await report_start(declared, reads)
 
-        return RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place)
-    if isinstance(place, Path):
-        from holdfast.client.socket_work import SocketWork
-
-        return SocketWork(place.absolute()), target
-    from holdfast.topology.bidding_jobs import bid_work
-
-    return bid_work(place), place.url
+    return prepare
 
 
 def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
@@ -162,31 +161,19 @@ def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[
 
 
 async def _set_at(settings: WorkerSettings, specs: "Sequence[ScheduleSpec]") -> None:
-    from holdfast.client.grpc_carrier import GrpcCarrier
-    from holdfast.client.remote import RemoteJobs
-    from holdfast.client.routed import RoutedJobs
-    from holdfast.client.socket_carrier import SocketCarrier
-    from holdfast.topology.bidding_jobs import BiddingJobs
+    from holdfast.cli.work_source import client_at
 
-    place, access = place_of(settings.connect), access_to(settings)
-    client: RemoteJobs | RoutedJobs | BiddingJobs
-    if isinstance(place, list):
-        client = RoutedJobs(place, access)
-    elif isinstance(place, str):
-        client = RemoteJobs(GrpcCarrier(place, access))
-    elif isinstance(place, Path):
-        client = RemoteJobs(await SocketCarrier.connect(place))
-    else:
-        client = BiddingJobs(place)
-    async with client:
+    async with await client_at(settings) as client:
         for spec in specs:
             await client.schedules.set(spec)
 
 
 def _warn_of_another_place(app: str, url: str, where: str) -> None:
     """An app that keeps its jobs in one directory, run by a worker of another, would wait for them for ever."""
+    from holdfast.cli.work_source import is_same_directory
+
     are_elsewhere = any(place.startswith(ENSEMBLE) or addresses_of(place) for place in (url, where))
-    if not url or are_elsewhere or Path(url).resolve() == Path(where).resolve():
+    if not url or are_elsewhere or is_same_directory(url, where):
         return
     say(
         f"holdfast: {app} submits to {url!r}, while this worker runs the jobs of {where!r}; name the same place in both"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from holdfast.backends.ports import QueueView, Stats, WorkerView
 from holdfast.core.model import QueueMode
+from holdfast.core.overview import most_common
 
 #: Of two modes that nodes have of one queue, what is told is the one that holds more back.
 _SEVERITY = {QueueMode.OPEN: 0, QueueMode.DRAINING: 1, QueueMode.PAUSED: 2}
@@ -28,6 +29,7 @@ def _queue(same: Sequence[QueueView]) -> QueueView:
         sum(queue.delayed for queue in same),
         sum(queue.running for queue in same),
         max(queue.oldest_age_ms for queue in same),
+        most_common(sum((Counter(queue.types) for queue in same), Counter())),
     )
 
 

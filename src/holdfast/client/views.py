@@ -182,7 +182,8 @@ def entry_of(entry: pb.Entry) -> Entry:
 def queue_view(queue: pb.Queue) -> QueueView:
     """One queue."""
     mode = QueueMode(queue.mode)
-    return QueueView(queue.name, mode, queue.reason, queue.ready, queue.delayed, queue.running, queue.oldest_age_ms)
+    counts = (queue.ready, queue.delayed, queue.running, queue.oldest_age_ms)
+    return QueueView(queue.name, mode, queue.reason, *counts, dict(queue.types))
 
 
 def worker_view(worker: pb.Worker) -> WorkerView:

@@ -1,10 +1,12 @@
 """The whole system at one position: how many jobs in which state, what waits in which queue, who holds what."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast import limits
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Closure, QueueMode
 
@@ -18,6 +20,8 @@ class QueueView(msgspec.Struct, frozen=True):
     """One queue: its mode, jobs that could be granted, jobs not due yet, jobs that run, and the oldest wait.
 
     The oldest wait is counted from when a job could first have been granted, and looks at the next job of each lane.
+    `types` says of how many jobs that could be granted a worker must know which type: at most `QUEUE_TYPES_MAX` types,
+    those with the most jobs; a backend that has to count rows stops at `TYPE_JOBS_COUNTED_MAX` of a type and priority.
     """
 
     name: str
@@ -27,6 +31,7 @@ class QueueView(msgspec.Struct, frozen=True):
     delayed: int
     running: int
     oldest_age_ms: int
+    types: dict[str, int] = {}
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -84,9 +89,11 @@ def queue_stats(ledger: "Ledger", now_ms: int) -> list[QueueView]:
     book = ledger.book
     book.ready.promote(now_ms)
     ready: Counter[str] = Counter()
+    types: defaultdict[str, Counter[str]] = defaultdict(Counter)
     waited_ms: dict[str, int] = {}
-    for (queue, _, _), lane in book.ready.lanes.items():
+    for (queue, route, _), lane in book.ready.lanes.items():
         ready[queue] += lane.ready
+        types[queue][route] += lane.ready
         head = next(lane.in_order())
         age_ms = now_ms - max(head.created_ms, head.not_before_ms)
         waited_ms[queue] = max(age_ms, waited_ms.get(queue, 0))
@@ -101,6 +108,12 @@ def queue_stats(ledger: "Ledger", now_ms: int) -> list[QueueView]:
             delayed.get(name, 0),
             running[name],
             waited_ms.get(name, 0),
+            most_common(types[name]),
         )
         for name in names
     ]
+
+
+def most_common(types: Mapping[str, int]) -> dict[str, int]:
+    """The types with the most jobs, as many as one view may have."""
+    return dict(Counter(types).most_common(limits.QUEUE_TYPES_MAX))

@@ -9,6 +9,7 @@ over is counted. A tick later than `LATE_MS` was missed: nobody was there, or th
 
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -17,6 +18,7 @@ from holdfast.core import cron
 from holdfast.core.commands import Refusal
 from holdfast.core.model import SCHEDULE, SCHEDULED_FOR, Extra, NewJob, Schedule, ScheduleSpec
 from holdfast.core.schedule_checks import check_spec
+from holdfast.core.validation import invalid
 from holdfast.errors import Code
 
 LATE_MS = 60_000
@@ -178,6 +180,14 @@ def ticks_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> Iterator[i
     """The ticks later than this, one after the other."""
     while after_ms := tick_after(spec, anchor_ms, after_ms):
         yield after_ms
+
+
+def preview(spec: ScheduleSpec, now_ms: int, after_ms: int, count: int) -> list[int] | Refusal:
+    """The next ticks after this instant (0: now) of a schedule that would be made now."""
+    if not 0 < count <= limits.PREVIEW_TICKS_MAX:
+        rule = f"from 1 to {limits.PREVIEW_TICKS_MAX}"
+        return invalid("COUNT_INVALID", f"expected the number of ticks to be {rule}, got {count}")
+    return check_spec(spec, now_ms) or list(islice(ticks_after(spec, now_ms, after_ms or now_ms), count))
 
 
 def last_tick(schedule: Schedule, until_ms: int) -> int:

@@ -10,6 +10,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Job, Now, QueueMode
 from holdfast.core.outcomes import end_text
+from holdfast.core.unknown_types import unknown_type_text
 from holdfast.core.workers import WorkerInfo
 
 Answer = tuple[str, str]
@@ -63,8 +64,7 @@ def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
     knowing = [worker for worker in workers if template.route in worker.routes]
     if not knowing:
-        hint = f"{len(workers)} connected; start one whose app defines it"
-        return "TYPE_UNKNOWN", f"no worker knows the type {template.route!r} ({hint})"
+        return "TYPE_UNKNOWN", unknown_type_text(template.route, len(workers))
     if not any(not worker.queues or template.queue in worker.queues for worker in knowing):
         return "QUEUE_UNSERVED", f"no worker that knows {template.route!r} serves the queue {template.queue!r}"
     if all(worker.is_draining for worker in knowing):

@@ -3,10 +3,18 @@
 from holdfast.errors import HoldfastError, InternalError
 from holdfast.logs import get_logger
 
+#: How callers over the socket of a directory are named: processes of the same user.
+SOCKET_PEER = "unix"
+
 
 def log_refusal(error: HoldfastError, method: str, peer: str, job_id: str = "") -> None:
-    """One line for each request that is refused."""
-    get_logger().warning(
+    """Log one line for each request that is refused.
+
+    A request over the socket of a directory is logged at info: the program that serves the directory may be a user's
+    own, or the command that made the request, and the caller is told of the error anyway.
+    """
+    log = get_logger().info if peer == SOCKET_PEER else get_logger().warning
+    log(
         "refused",
         method=method,
         grpc_code=error.code.value,

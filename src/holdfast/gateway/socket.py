@@ -17,7 +17,8 @@ from holdfast import limits
 from holdfast.errors import FailedPreconditionError, HoldfastError, UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import Table, table
-from holdfast.gateway.talks import PEER, CallTalk, Talk, WorkTalk
+from holdfast.gateway.refusing import SOCKET_PEER
+from holdfast.gateway.talks import CallTalk, Talk, WorkTalk
 from holdfast.logs import get_logger
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import CONVERSATION, WORKER, FramedProtocol, MalformedFrameError
@@ -147,7 +148,7 @@ class _Connection(FramedProtocol):
 
     def spoiled(self, error: MalformedFrameError) -> None:
         """Said once for each connection."""
-        get_logger().warning("connection_dropped", peer=PEER, message=str(error))
+        get_logger().warning("connection_dropped", peer=SOCKET_PEER, message=str(error))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It may send its first byte."""

@@ -6,12 +6,10 @@ from typing import Protocol
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.gateway.calls import Table
 from holdfast.gateway.conversation import Conversation
-from holdfast.gateway.refusing import log_refusal
+from holdfast.gateway.refusing import SOCKET_PEER, log_refusal
 from holdfast.gateway.work_session import ServedSession
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import FramedProtocol
-
-PEER = "unix"
 
 
 class Talk(Protocol):
@@ -35,7 +33,7 @@ class CallTalk:
 
     def __init__(self, table: Table, line: FramedProtocol) -> None:
         self._line = line
-        self._conversation = Conversation(table, self, PEER)
+        self._conversation = Conversation(table, self, SOCKET_PEER)
 
     def take(self, message: bytes) -> None:
         """Starts a call."""
@@ -94,7 +92,7 @@ class WorkTalk:
         if not self._line.is_open:
             return
         if error is not None:
-            log_refusal(error, "Work", PEER)
+            log_refusal(error, "Work", SOCKET_PEER)
             ending = pb.Ending(code=error.code.value, reason=error.reason, message=error.message)
             self._line.send(pb.CoordinatorMessage(ending=ending).SerializeToString())
         else:

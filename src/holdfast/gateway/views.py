@@ -100,6 +100,7 @@ def queue_message(view: QueueView) -> pb.Queue:
         delayed=view.delayed,
         running=view.running,
         oldest_age_ms=view.oldest_age_ms,
+        types=view.types,
     )
 
 

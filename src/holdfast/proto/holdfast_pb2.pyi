@@ -419,7 +419,14 @@ class ListQueuesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "mode", "reason", "ready", "delayed", "running", "oldest_age_ms")
+    __slots__ = ("name", "mode", "reason", "ready", "delayed", "running", "oldest_age_ms", "types")
+    class TypesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -427,6 +434,7 @@ class Queue(_message.Message):
     DELAYED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     OLDEST_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
     name: str
     mode: QueueMode
     reason: str
@@ -434,7 +442,8 @@ class Queue(_message.Message):
     delayed: int
     running: int
     oldest_age_ms: int
-    def __init__(self, name: _Optional[str] = ..., mode: _Optional[_Union[QueueMode, str]] = ..., reason: _Optional[str] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., running: _Optional[int] = ..., oldest_age_ms: _Optional[int] = ...) -> None: ...
+    types: _containers.ScalarMap[str, int]
+    def __init__(self, name: _Optional[str] = ..., mode: _Optional[_Union[QueueMode, str]] = ..., reason: _Optional[str] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., running: _Optional[int] = ..., oldest_age_ms: _Optional[int] = ..., types: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ListQueuesResponse(_message.Message):
     __slots__ = ("queues",)

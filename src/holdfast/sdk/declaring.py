@@ -1,7 +1,7 @@
 """What a decorator says of a function and its jobs."""
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import limits
@@ -19,6 +19,7 @@ class Declaration(SharedOptions, total=False):
     name: str | None
     no_retry: tuple[type[BaseException], ...]
     isolation: str
+    aliases: Sequence[str]
 
 
 class Decorator:
@@ -38,7 +39,7 @@ class Decorator:
 def type_name(function: Callable[..., Any]) -> str:
     """The function's name as a type; what stands around it is not part of it."""
     name = getattr(function, "__name__", type(function).__name__)
-    if not re.fullmatch(limits.NAME_PATTERN, name):
+    if not _is_type(name):
         raise InvalidArgumentError(f"{name!r} cannot be the type of a job; give a name=", reason="JOB_TYPE_INVALID")
     return name
 
@@ -49,6 +50,20 @@ def exceptions(given: object) -> tuple[type[BaseException], ...]:
     if not all(isinstance(one, type) and issubclass(one, BaseException) for one in some):
         raise InvalidArgumentError(f"expected no_retry to be classes of exceptions, got {given!r}")
     return some
+
+
+def alias_names(given: object) -> tuple[str, ...]:
+    """What `aliases` names, checked."""
+    some: list[Any] = [*given] if isinstance(given, Iterable) and not isinstance(given, str) else [None]
+    if not all(map(_is_type, some)):
+        raise InvalidArgumentError(
+            f'expected aliases to be a list of job types such as ["old_name"], got {given!r}', reason="OPTION_INVALID"
+        )
+    return tuple(dict.fromkeys(some))
+
+
+def _is_type(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch(limits.NAME_PATTERN, name) is not None
 
 
 def is_redefinition(old: Callable[..., Any], new: Callable[..., Any]) -> bool:

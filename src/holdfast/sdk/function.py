@@ -26,10 +26,15 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 class FunctionInfo:
     """What all variants of one job function share."""
 
-    __slots__ = ("_codec", "function", "isolation", "name", "no_retry")
+    __slots__ = ("_codec", "aliases", "function", "isolation", "name", "no_retry")
 
     def __init__(
-        self, function: Callable[..., Any], name: str, no_retry: tuple[type[BaseException], ...], isolation: str
+        self,
+        function: Callable[..., Any],
+        name: str,
+        no_retry: tuple[type[BaseException], ...],
+        isolation: str,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         if isolation not in ("thread", "process"):
             raise InvalidArgumentError(
@@ -42,6 +47,8 @@ class FunctionInfo:
             )
         self.function = function
         self.name = name
+        #: Other types whose jobs it runs: names that it had before.
+        self.aliases = aliases
         self.no_retry = no_retry
         self.isolation = isolation
         self._codec: Codec | None = None

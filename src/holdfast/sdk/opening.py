@@ -19,6 +19,18 @@ MEMORY = "memory://"
 _SERVERS = ("holdfast://", "holdfasts://")
 _ENSEMBLE = "zk://"
 _TOKEN = "HOLDFAST_TOKEN"  # noqa: S105 - the name of a variable
+_CONNECT = "HOLDFAST_CONNECT"
+_DIRECTORY = "./holdfast-data"
+
+
+def default_url() -> str:
+    """Where jobs are when the program does not say: what commands and workers are told by the environment, too."""
+    named = os.environ.get(_CONNECT, "")
+    if not named:
+        return _DIRECTORY
+    from holdfast.settings import addresses_of
+
+    return f"holdfast://{named}" if "://" not in named and addresses_of(named) else named
 
 
 def opener(url: str, settings: Mapping[str, object], clock: "Clock | None", token: str = "") -> "Callable[[], Link]":

@@ -148,7 +148,7 @@ def _sentence(text: str, given: Mapping[str, object]) -> str:
 
 _PLACE = re.compile(r" - at `\$\.(?P<name>\w+)")
 #: What a function is declared with, and its jobs do not change.
-_DECLARED = ("name", "no_retry", "isolation")
+_DECLARED = ("name", "aliases", "no_retry", "isolation")
 #: What other queues call it.
 _ELSEWHERE = {
     "countdown": "delay_s",

@@ -10,8 +10,8 @@ from holdfast.backends.ports import Introduction, WorkApi, WorkSession
 from holdfast.errors import (
     AbortedError,
     FailedPreconditionError,
+    HoldfastError,
     PermissionDeniedError,
-    UnavailableError,
     UnimplementedError,
 )
 from holdfast.sdk.connection import Connection
@@ -21,6 +21,9 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 
+#: The worker ends instead of trying again.
+_FINAL_REASONS = frozenset({"APP_CLOSED", "DATA_UNUSABLE", "NODE_MISMATCH", "NODE_UNREADABLE", "TOPOLOGY_MISMATCH"})
+
 
 class AppWork:
     """A `WorkApi` over an app's connection, for a worker on any loop."""
@@ -29,11 +32,14 @@ class AppWork:
         self._connection = connection
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """A session with whoever answers now, which may turn out to be this process; none of an app that is closed."""
+        """A session with the process that serves now, which may turn out to be this one.
+
+        `AbortedError` where no later try can succeed: the app is closed, or the directory is not one for jobs.
+        """
         try:
             work: WorkApi = await self._connection.portal().arun(self._connection.work)
-        except UnavailableError as error:
-            if error.reason == "APP_CLOSED":  # for good: there is nothing to wait for
+        except HoldfastError as error:
+            if error.reason in _FINAL_REASONS:
                 raise AbortedError(error.message, reason=error.reason) from error
             raise
         return await work.open(introduction)
@@ -48,10 +54,12 @@ class AppWorker:
         handlers: Mapping[str, Handler],
         config: WorkerConfig,
         prepare: Callable[[], Awaitable[object]],
+        report: Callable[[], Awaitable[None]],
     ) -> None:
-        """`prepare` is done once somebody is reached, and must succeed: it sets the schedules of the app."""
+        """Once the worker is attached, it has to `prepare`, which sets the schedules of the app, and then `report`s."""
         self._connection = connection
         self._prepare = prepare
+        self._report = report
         self._handlers = handlers
         self._config = config
         self._portal: Portal | None = None
@@ -101,6 +109,7 @@ class AppWorker:
             await self._prepare()
         except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
             warnings.warn(f"the schedules of this app are not set: {error.message}", RuntimeWarning, stacklevel=1)
+        await self._report()
 
     def start(self) -> Self:
         """Works in the background; returns once jobs can be run."""

@@ -84,6 +84,24 @@ def load_app(path: str) -> App:
     return found
 
 
+def import_included(name: str) -> None:
+    """Import a module that an app names as part of itself; `InvalidArgumentError` says what is wrong."""
+    if name in sys.modules:
+        return
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _broken(name, error) from None  # the module is there; something that it imports is not
+        raise InvalidArgumentError(
+            f"app.include({name!r}): there is no module {error.name!r} here or in what is installed; name it as an"
+            " import statement would, and start the program in the folder that holds it, or set PYTHONPATH",
+            reason="MODULE_NOT_FOUND",
+        ) from None
+    except BaseException as error:  # noqa: BLE001 - a module may even exit when it is imported
+        raise _broken(name, error) from None
+
+
 def _apps_of(module: ModuleType) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, App) and not isinstance(value, type)]
     return f"its apps are: {', '.join(apps)}" if apps else "name the variable that holds Holdfast(...)"

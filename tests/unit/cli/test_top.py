@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from holdfast.backends.ports import JobView, QueueView, Stats, WorkerView
-from holdfast.cli.top_numbers import Look, Trend, findings, grouped, verdict
+from holdfast.cli.health import findings, verdict
+from holdfast.cli.top_numbers import Look, Trend, grouped
 from holdfast.cli.top_view import Frame, lines, screen
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode, Template
@@ -104,6 +105,51 @@ def test_queues_that_need_somebody(queue: dict[str, object], text: str, is_bad: 
     seen = look(queues=(msgspec.structs.replace(QUEUE, **queue),))
     (found,) = findings(seen, trend())
     assert (found.text, found.is_bad) == (text, is_bad)
+
+
+FULL = msgspec.structs.replace(WORKER, running=4)
+
+
+@pytest.mark.parametrize(
+    ("done", "age_ms", "word", "ended"),
+    [
+        (100, 30_000, "have a look", "no job has ended in the last 20 s"),
+        (100, 2_000, "busy", "no job has ended in the last 20 s"),
+        (101, 30_000, "busy", "1 job has ended in the last 20 s"),
+        (300, 30_000, "busy", "200 jobs have ended in the last 20 s"),
+        (300, 700_000, "needs attention", "200 jobs have ended in the last 20 s"),
+    ],
+)
+def test_slots_that_are_all_busy_while_jobs_wait_are_never_healthy(
+    done: int, age_ms: int, word: str, ended: str
+) -> None:
+    """The verdict says how many jobs wait for how long, and asks for a look where no job ends any more."""
+    waiting = msgspec.structs.replace(QUEUE, oldest_age_ms=age_ms)
+    seen = look(queues=(waiting,), workers=(FULL,), states={"QUEUED": 7, "RUNNING": 4, "DONE": done})
+    found = findings(seen, trend(STATS, later(20_000, DONE=done)))
+    assert verdict(seen, found) == word
+    assert any(
+        one.text.startswith("all 4 slots are busy and 5 jobs wait, the oldest for") and one.text.endswith(ended)
+        for one in found
+    )
+
+
+def test_one_free_slot_is_enough_for_a_healthy_system() -> None:
+    """A worker with more leases than slots does not make up for another one that is idle."""
+    idle = msgspec.structs.replace(WORKER, worker_id="bob", running=0)
+    overfull = msgspec.structs.replace(WORKER, running=8)
+    seen = look(queues=(QUEUE,), workers=(overfull, idle), slots=8, leases=8, states={"QUEUED": 7, "RUNNING": 8})
+    assert verdict(seen, findings(seen, trend())) == "healthy"
+
+
+def test_types_that_no_worker_knows_are_bad() -> None:
+    """Their jobs wait for ever, however many workers there are; a paused queue waits on purpose."""
+    queue = msgspec.structs.replace(QUEUE, types={"resize": 2, "old.name": 3})
+    seen = look(queues=(queue,))
+    assert texts(seen) == ["3 jobs wait of a type that no connected worker knows: old.name (3)"]
+    assert verdict(seen, findings(seen, trend())) == "needs attention"
+    paused = look(queues=(msgspec.structs.replace(queue, mode=QueueMode.PAUSED),))
+    assert texts(paused) == ["queue images is paused and holds 7 jobs"]
 
 
 def test_failures_count_by_their_share() -> None:

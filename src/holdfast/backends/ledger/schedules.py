@@ -1,20 +1,17 @@
 """`ScheduleApi` over a coordinator in this process."""
 
 from collections.abc import Callable
-from itertools import islice
 from typing import cast
 
-from holdfast import limits
 from holdfast.backends.ledger.calling import Caller
 from holdfast.backends.ledger.views import schedule_view
 from holdfast.backends.ports import ScheduleSpec, ScheduleView
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.core import commands
+from holdfast.core.commands import Refusal
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
-from holdfast.core.schedule_checks import check_spec
-from holdfast.core.ticks import ticks_after, unknown_schedule
-from holdfast.errors import InvalidArgumentError
+from holdfast.core.ticks import preview, unknown_schedule
 
 
 class LedgerSchedules:
@@ -63,11 +60,7 @@ class LedgerSchedules:
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
         """Computed here and now; nothing is decided."""
-        if not 0 < count <= limits.PREVIEW_TICKS_MAX:
-            message = f"expected the number of ticks to be from 1 to {limits.PREVIEW_TICKS_MAX}, got {count}"
-            raise InvalidArgumentError(message, reason="COUNT_INVALID")
-        now_ms = self._coordinator.time.now().log_ms
-        refusal = check_spec(spec, now_ms)
-        if refusal is not None:
-            raise refusal.error()
-        return list(islice(ticks_after(spec, now_ms, after_ms or now_ms), count))
+        ticks = preview(spec, self._coordinator.time.now().log_ms, after_ms, count)
+        if isinstance(ticks, Refusal):
+            raise ticks.error()
+        return ticks

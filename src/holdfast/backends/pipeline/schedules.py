@@ -1,13 +1,9 @@
 """`ScheduleApi` over a store."""
 
-from itertools import islice
-
-from holdfast import limits
 from holdfast.backends.pipeline.store import Plans
 from holdfast.backends.ports import ScheduleSpec, ScheduleView
-from holdfast.core.schedule_checks import check_spec
-from holdfast.core.ticks import ticks_after
-from holdfast.errors import InvalidArgumentError
+from holdfast.core.commands import Refusal
+from holdfast.core.ticks import preview
 
 
 class PipelineSchedules:
@@ -42,11 +38,7 @@ class PipelineSchedules:
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
         """Computed here, by the store's clock; nothing is decided."""
-        if not 0 < count <= limits.PREVIEW_TICKS_MAX:
-            message = f"expected the number of ticks to be from 1 to {limits.PREVIEW_TICKS_MAX}, got {count}"
-            raise InvalidArgumentError(message, reason="COUNT_INVALID")
-        now_ms = await self._plans.now_ms()
-        refusal = check_spec(spec, now_ms)
-        if refusal is not None:
-            raise refusal.error()
-        return list(islice(ticks_after(spec, now_ms, after_ms or now_ms), count))
+        ticks = preview(spec, await self._plans.now_ms(), after_ms, count)
+        if isinstance(ticks, Refusal):
+            raise ticks.error()
+        return ticks

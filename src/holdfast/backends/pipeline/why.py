@@ -6,6 +6,7 @@ from holdfast.backends.pipeline.store import Place, Standing
 from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.model import QueueMode
 from holdfast.core.outcomes import end_text
+from holdfast.core.unknown_types import unknown_type_text
 
 Answer = tuple[str, str]
 
@@ -54,8 +55,7 @@ def _without_worker(standing: Standing, places: Sequence[Place]) -> Answer | Non
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
     knowing = [place for place in places if template.route in place.kind.routes]
     if not knowing:
-        hint = f"{len(places)} connected; start one whose app defines it"
-        return "TYPE_UNKNOWN", f"no worker knows the type {template.route!r} ({hint})"
+        return "TYPE_UNKNOWN", unknown_type_text(template.route, len(places))
     if not any(not place.kind.queues or template.queue in place.kind.queues for place in knowing):
         return "QUEUE_UNSERVED", f"no worker that knows {template.route!r} serves the queue {template.queue!r}"
     if all(place.is_draining for place in knowing):

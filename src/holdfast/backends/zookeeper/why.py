@@ -8,6 +8,7 @@ from holdfast.backends.zookeeper.paths import BACK, bucket_name, posting_named
 from holdfast.backends.zookeeper.records import Record
 from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.outcomes import end_text
+from holdfast.core.unknown_types import unknown_type_text
 
 Answer = tuple[str, str]
 
@@ -51,8 +52,7 @@ async def _without_worker(connection: Connection, record: Record) -> Answer | No
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
     knowing = [kind for kind in kinds if template.route in kind.types]
     if not knowing:
-        hint = f"{len(kinds)} connected; start one whose app defines it"
-        return "TYPE_UNKNOWN", f"no worker knows the type {template.route!r} ({hint})"
+        return "TYPE_UNKNOWN", unknown_type_text(template.route, len(kinds))
     if not any(not kind.queues or template.queue in kind.queues for kind in knowing):
         return "QUEUE_UNSERVED", f"no worker that knows {template.route!r} serves the queue {template.queue!r}"
     return None

@@ -29,7 +29,10 @@ _SUMMARIES = {
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """One queue: jobs that could be granted, jobs not due yet, jobs that run, and the oldest wait."""
+    """One queue: jobs that could be granted, jobs not due yet, jobs that run, and the oldest wait.
+
+    `types` has the jobs that could be granted by the type that a worker must know: the types with the most jobs.
+    """
 
     name: str
     mode: Mode
@@ -38,6 +41,7 @@ class Queue(msgspec.Struct, frozen=True):
     delayed: int
     running: int
     oldest_age_ms: int
+    types: dict[str, int]
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -143,7 +147,8 @@ def _worker_shape(view: WorkerView) -> Worker:
 
 def queue_shape(view: QueueView) -> Queue:
     """One queue."""
-    return Queue(view.name, _NAMES[view.mode], view.reason, view.ready, view.delayed, view.running, view.oldest_age_ms)
+    counts = (view.ready, view.delayed, view.running, view.oldest_age_ms)
+    return Queue(view.name, _NAMES[view.mode], view.reason, *counts, view.types)
 
 
 def routes(queues: QueueRoutes) -> list[Route]:

@@ -53,6 +53,18 @@ class TestAdministering:
         assert (view.mode, view.ready, view.delayed, view.running) == (QueueMode.OPEN, 2, 1, 1)
 
     @needs(Capability.ADMIN)
+    async def test_queue_counts_what_waits_by_type(self, place: Workplace) -> None:
+        """Each type has the number of its jobs that could be granted, of whatever priority; others are not counted."""
+        other = place.name("other")
+        await place.submit_many(2, priority=7)
+        await place.submit_many(1)
+        await place.submit_many(2, type=other)
+        await place.submit_draft(JobDraft(delay_ms=3_600_000), type=other)
+        view = await queue(place)
+        assert view is not None
+        assert view.types == {place.type: 3, other: 2}
+
+    @needs(Capability.ADMIN)
     async def test_queue_without_jobs_is_not_listed(self, place: Workplace) -> None:
         """A queue exists by its jobs or by its mode."""
         assert await queue(place) is None

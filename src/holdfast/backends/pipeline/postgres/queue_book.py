@@ -5,7 +5,8 @@ answered. Counts are sums of what every change of a state adds, and are never co
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from holdfast import limits
 from holdfast.backends.pipeline.postgres.connections import Connection, Database
@@ -14,7 +15,7 @@ from holdfast.backends.pipeline.postgres.settling import lock_waiting, queued_ca
 from holdfast.backends.pipeline.postgres.statements import statements
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode
-from holdfast.core.overview import QueueView
+from holdfast.core.overview import QueueView, most_common
 from holdfast.core.validation import check_queue, check_reason
 from holdfast.errors import ResourceExhaustedError, UnavailableError
 
@@ -35,8 +36,9 @@ class PostgresQueueBook:
         """From sums and from the heads of lanes."""
 
         async def ask(connection: Connection) -> list[QueueView]:
-            rows = await (await connection.execute(_SQL["queues"], binary=True)).fetchall()
-            return [QueueView(name, QueueMode(mode), *rest) for name, mode, *rest in rows]
+            counted = {"counted_max": limits.TYPE_JOBS_COUNTED_MAX}
+            rows = await (await connection.execute(_SQL["queues"], counted, binary=True)).fetchall()
+            return [*map(_view, rows)]
 
         return await self._database.ask(ask)
 
@@ -104,6 +106,11 @@ class PostgresQueueBook:
         while count := await self._database.transact(work):
             canceled += count
         return canceled
+
+
+def _view(row: Sequence[Any]) -> QueueView:
+    name, mode, reason, ready, delayed, running, oldest_age_ms, types = row
+    return QueueView(name, QueueMode(mode), reason, ready, delayed, running, oldest_age_ms, most_common(types))
 
 
 async def _close(connection: Connection, queue: str, mode: QueueMode, reason: str) -> None:

@@ -28,7 +28,7 @@ from holdfast.core.state_change import changes
 _SQL = statements("leases")
 _NO_EXTRA = Extra()
 #: Columns of the statement `start`.
-_ATTEMPT, _PRIORITY, _STARTED_MS = 4, 9, 10
+_ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11
 
 
 class PostgresRuns:

@@ -1,11 +1,15 @@
-// Is it healthy? A few rules over the numbers; each finding says what is wrong and where to look.
+// Is it healthy? A few rules over the numbers; each finding says what is wrong and where to look. `holdfast top` has the
+// same rules, in cli/health.py.
 
-import { plural, span } from "./format.js";
+import { count, plural, span } from "./format.js";
 
 const MINUTE_MS = 60_000;
 const SILENT_MS = 20_000;
 const OLD_MS = 60_000;
 const VERY_OLD_MS = 600_000;
+/** Jobs that have waited this long behind busy slots, while none ended, are no passing burst. */
+const STALLED_MS = 5_000;
+const TYPES_SHOWN = 8;
 
 /** `{level, word, findings}`; levels are good, idle, unknown, warn and bad. */
 export function health({ able, live, stats, queues, workers, series }) {
@@ -13,9 +17,14 @@ export function health({ able, live, stats, queues, workers, series }) {
   if (live.trouble) return troubled(live);
   if (!able.has("administration")) return without(able);
   if (stats === null || queues === null) return { level: "idle", word: "Looking", findings: [] };
-  const findings = [...waiting(queues, stats), ...closed(queues), ...failing(series), ...silent(workers, series)];
+  const open = queues.filter((queue) => queue.mode !== "PAUSED" && queue.ready > 0);
+  const findings = [
+    ...withoutWorker(open, stats, workers), ...saturated(open, workers, series), ...old(open, stats),
+    ...closed(queues), ...failing(series), ...silent(workers, series),
+  ];
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", word: "Needs attention", findings };
-  if (findings.length) return { level: "warn", word: "Have a look", findings };
+  if (findings.some((finding) => finding.level === "warn")) return { level: "warn", word: "Have a look", findings };
+  if (findings.length) return { level: "good", word: "Busy", findings };
   const isIdle = !stats.states.RUNNING && !stats.states.QUEUED;
   return { level: isIdle ? "idle" : "good", word: isIdle ? "Healthy, idle" : "Healthy", findings };
 }
@@ -35,22 +44,62 @@ function lost(live) {
   return { level: "bad", word: "No connection", findings: [{ level: "bad", text, href: "#/" }] };
 }
 
-function* waiting(queues, stats) {
-  const open = queues.filter((queue) => queue.mode !== "PAUSED" && queue.ready > 0);
-  const ready = open.reduce((sum, queue) => sum + queue.ready, 0);
-  if (ready && !stats.workers) {
-    yield { level: "bad", text: `${plural(ready, "job waits", "jobs wait")} and no worker is connected.`, href: "#/workers" };
+/** Jobs that would wait for ever: no worker is there, or none that knows their types. */
+function* withoutWorker(open, stats, workers) {
+  if (open.length && !stats.workers) {
+    yield { level: "bad", text: `${plural(ready(open), "job waits", "jobs wait")} and no worker is connected.`, href: "#/workers" };
     return;
   }
+  if (!workers) return;
+  const known = new Set(workers.flatMap((worker) => worker.types));
+  const types = new Map();
+  for (const queue of open)
+    for (const [name, jobs] of Object.entries(queue.types ?? {}))
+      if (!known.has(name)) types.set(name, (types.get(name) ?? 0) + jobs);
+  if (!types.size) return;
+  const ranked = [...types].sort((one, two) => two[1] - one[1]);
+  const shown = ranked.slice(0, TYPES_SHOWN).map(([name, jobs]) => `${name} (${count(jobs)})`).join(", ");
+  const more = ranked.length > TYPES_SHOWN ? ` and ${ranked.length - TYPES_SHOWN} more` : "";
+  const jobs = ranked.reduce((sum, [, number]) => sum + number, 0);
+  yield {
+    level: "bad",
+    text: `${plural(jobs, "job waits", "jobs wait")} of ${ranked.length === 1 ? "a type" : "types"} that no connected worker knows: ${shown}${more}.`,
+    href: `#/jobs?status=QUEUED&type=${encodeURIComponent(ranked[0][0])}`,
+  };
+}
+
+/** Every slot is taken and jobs wait: a note while jobs end, and more than that where none does. */
+function* saturated(open, workers, series) {
+  const slotted = (workers ?? []).filter((worker) => worker.slots);
+  if (!open.length || !slotted.length || slotted.some((worker) => worker.running < worker.slots)) return;
+  const oldest = open.reduce((best, queue) => (queue.oldest_age_ms > best.oldest_age_ms ? queue : best));
+  const ended = series.grown("done", MINUTE_MS) + series.grown("failed", MINUTE_MS);
+  const within = series.spanned(MINUTE_MS);
+  const slots = slotted.reduce((sum, worker) => sum + worker.slots, 0);
+  const taken = slots === 1 ? "The only slot is" : `All ${count(slots)} slots are`;
+  const since = ended ? `${plural(ended, "job has", "jobs have")} ended` : "no job has ended";
+  const wait = `${plural(ready(open), "job waits", "jobs wait")}, the oldest for ${span(oldest.oldest_age_ms)} in queue ${oldest.name}`;
+  yield {
+    level: !ended && oldest.oldest_age_ms >= Math.max(STALLED_MS, within) ? "warn" : "good",
+    text: `${taken} busy and ${wait}; ${since} in the last ${span(within)}.`,
+    href: "#/jobs?status=RUNNING&oldest_first=true",
+  };
+}
+
+function* old(open, stats) {
+  if (!stats.workers) return;
   for (const queue of open) {
     if (queue.oldest_age_ms < OLD_MS) continue;
-    const slots = stats.slots && stats.leases >= stats.slots ? "; every slot is busy" : "";
     yield {
       level: queue.oldest_age_ms >= VERY_OLD_MS ? "bad" : "warn",
-      text: `In queue ${queue.name} a job has waited for ${span(queue.oldest_age_ms)}${slots}.`,
+      text: `In queue ${queue.name} a job has waited for ${span(queue.oldest_age_ms)}.`,
       href: `#/jobs?status=QUEUED&queue=${encodeURIComponent(queue.name)}&oldest_first=true`,
     };
   }
+}
+
+function ready(queues) {
+  return queues.reduce((sum, queue) => sum + queue.ready, 0);
 }
 
 function* closed(queues) {

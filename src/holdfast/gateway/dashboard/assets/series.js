@@ -61,6 +61,12 @@ export class Series {
     return before === null ? 0 : Math.max(0, now[name] - before[name]);
   }
 
+  /** How many milliseconds lie between the newest sample and the first one within so many milliseconds before it. */
+  spanned(withinMs) {
+    const [before, now] = this.#pair(this.samples.length - 1, withinMs);
+    return before === null ? 0 : now.at - before.at;
+  }
+
   /** The time below which this share of jobs stayed, of those of the last half minute. */
   quantile(kind, share, index = this.samples.length - 1) {
     const [before, now] = this.#pair(index, LATENCY_MS);

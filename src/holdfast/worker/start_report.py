@@ -1,0 +1,121 @@
+"""What a worker warns of when it starts: jobs and schedules that would wait or fire for ever in silence.
+
+The warnings follow from what the backend can tell: without administration nothing is known of waiting types, and
+without schedules nothing of them. No read may stop or delay the worker: one that fails or takes long is left out.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.backends.ports import QueueView, ScheduleSpec, ScheduleView, WorkerView
+from holdfast.core.unknown_types import unknown_types, unknown_types_text
+from holdfast.errors import HoldfastError
+from holdfast.logs import get_logger
+from holdfast.worker.builtin import BUILTIN
+from holdfast.worker.loading import App, schedules_of
+
+T = TypeVar("T")
+
+_READ_S = 2.0
+_SHOWN_MAX = 8
+_REMEDY = "start a worker whose app defines them; a renamed function keeps its old name with @app.job(aliases=[...])"
+
+
+class Reads(NamedTuple):
+    """Where a worker reads what waits, which workers are connected, and which schedules there are."""
+
+    queues: Callable[[], Awaitable[list[QueueView]]]
+    workers: Callable[[], Awaitable[list[WorkerView]]]
+    schedules: Callable[[], Awaitable[list[ScheduleView]]]
+
+
+class Declared(NamedTuple):
+    """What the app of a worker declares: the types it runs, names of renamed functions, and schedules."""
+
+    app: str
+    types: Collection[str]
+    aliases: Mapping[str, str]
+    schedules: Sequence[ScheduleSpec]
+
+
+class StartWarning(NamedTuple):
+    """A stable name, a sentence, and fields for programs."""
+
+    event: str
+    message: str
+    fields: Mapping[str, Any]
+
+
+def declared_by(app: App | None, path: str, types: Collection[str]) -> Declared:
+    """What an app declares; `path` is how people call it, and is empty where a worker has no app."""
+    return Declared(path, types, getattr(app, "aliases", {}), schedules_of(app))
+
+
+async def report_start(declared: Declared, reads: Reads) -> None:
+    """Log a warning for everything that no worker will run, once the worker is attached."""
+    for one in [*_without_functions(declared), *await _waiting_for_ever(declared, reads)]:
+        get_logger().warning(one.event, message=one.message, **one.fields)
+
+
+async def _waiting_for_ever(declared: Declared, reads: Reads) -> list[StartWarning]:
+    workers = await _read(reads.workers)
+    if workers is None:  # then the worker may not read the rest either
+        return []
+    known = {*declared.types, *(name for worker in workers for name in worker.types)}
+    queues, schedules = await _read(reads.queues) or [], await _read(reads.schedules) or []
+    return [
+        *_unknown_jobs(known, queues),
+        *_unknown_schedules(known, schedules),
+        *_repeated_schedules(declared, schedules),
+    ]
+
+
+async def _read(read: Callable[[], Awaitable[list[T]]]) -> list[T] | None:
+    try:
+        async with asyncio.timeout(_READ_S):
+            return await read()
+    except (HoldfastError, TimeoutError):
+        return None
+
+
+def _without_functions(declared: Declared) -> Iterator[StartWarning]:
+    if declared.app and not set(declared.types) - BUILTIN.keys():
+        message = (
+            f"{declared.app} has no job functions, so this worker runs the built-in types alone: decorate functions"
+            ' with @app.job, and name the modules that hold them with app.include("module")'
+        )
+        yield StartWarning("no_job_functions", message, {"app": declared.app})
+
+
+def _unknown_jobs(known: Collection[str], queues: Sequence[QueueView]) -> Iterator[StartWarning]:
+    types = unknown_types(queues, known)
+    if types:
+        yield StartWarning("unknown_types", f"{unknown_types_text(types)}; {_REMEDY}", {"types": types})
+
+
+def _unknown_schedules(known: Collection[str], schedules: Sequence[ScheduleView]) -> Iterator[StartWarning]:
+    firing = [view.spec for view in schedules if view.next_ms and not view.is_paused]
+    types = {spec.name: spec.template.type for spec in firing if spec.template.route not in known}
+    if types:
+        shown = ", ".join(f"{name} (type {kind})" for name, kind in [*types.items()][:_SHOWN_MAX])
+        more = f" and {len(types) - _SHOWN_MAX} more" if len(types) > _SHOWN_MAX else ""
+        message = (
+            f"schedules make jobs of types that no connected worker knows: {shown}{more}; {_REMEDY};"
+            " `holdfast schedule delete NAME` ends a schedule"
+        )
+        yield StartWarning("unknown_schedules", message, {"schedules": types})
+
+
+def _repeated_schedules(declared: Declared, schedules: Sequence[ScheduleView]) -> Iterator[StartWarning]:
+    """The schedule of a function that was renamed stays beside the one of its new name, and both fire."""
+    names = {spec.name for spec in declared.schedules}
+    types = {spec.template.type for spec in declared.schedules}
+    for view in schedules:
+        name, kind = view.spec.name, view.spec.template.type
+        if declared.aliases.get(kind) in types and name not in names and view.next_ms and not view.is_paused:
+            message = (
+                f"the schedule {name} still makes jobs of {kind}, the old name of {declared.aliases[kind]}, which has a"
+                f" schedule of its own: both fire; `holdfast schedule delete {name}` ends the old one"
+            )
+            yield StartWarning("repeated_schedule", message, {"schedule": name})
