@@ -7,13 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Self
 
 from holdfast.backends.ports import Introduction, WorkApi, WorkSession
-from holdfast.errors import (
-    AbortedError,
-    FailedPreconditionError,
-    PermissionDeniedError,
-    UnavailableError,
-    UnimplementedError,
-)
+from holdfast.errors import AbortedError, FailedPreconditionError, PermissionDeniedError, UnavailableError
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.portal import Portal, new_loop
 from holdfast.topology.signals import on_stop
@@ -99,7 +93,7 @@ class AppWorker:
             return
         try:
             await self._prepare()
-        except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
+        except PermissionDeniedError as error:  # no reason not to run jobs
             warnings.warn(f"the schedules of this app are not set: {error.message}", RuntimeWarning, stacklevel=1)
 
     def start(self) -> Self:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast.backends.ports import FeedPart
+from holdfast.core.capabilities import Capability
 from holdfast.core.history import Entry
 from holdfast.core.model import Note
 from holdfast.errors import NotFoundError
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, soon
 
 
@@ -128,7 +129,7 @@ class TestFeeding:
         with pytest.raises(NotFoundError):
             await soon(place.feed.feed(1 << 60))
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY, Capability.ORDER)
     async def test_history_tells_all_that_happened_to_a_job(self, place: Workplace) -> None:
         """Submit, grant, loss, another grant and the end, in order, and what others did is not in it."""
         job_id = await place.submit()
@@ -144,7 +145,7 @@ class TestFeeding:
         assert {entry.job_id for entry in history} == {job_id}
         assert [entry.worker for entry in history if entry.what == "granted"] == [lost.worker_id, hand.worker_id]
 
-    @needs(Capability.FEED, Capability.NOTES)
+    @needs(Capability.HISTORY, Capability.NOTES)
     async def test_history_keeps_what_attempts_said(self, place: Workplace) -> None:
         """Progress and log lines are part of a job's history, after its end too."""
         job_id = await place.submit()
@@ -156,13 +157,13 @@ class TestFeeding:
         assert ("log", "a line") in said
         assert any(what == "progress" and "half" in words for what, words in said)
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY)
     async def test_history_of_a_job_that_never_was_is_not_found(self, place: Workplace) -> None:
         """The journal says nothing about it."""
         with pytest.raises(NotFoundError):
             await place.feed.history("00000000-0000-4000-8000-000000000000")
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY)
     async def test_refused_report_is_part_of_the_history(self, place: Workplace) -> None:
         """What a worker said too late is kept as evidence, with the reason why it did not count."""
         job_id = await place.submit()
