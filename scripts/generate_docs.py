@@ -9,7 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # document -> module whose to_markdown() writes it
-DOCUMENTS = {"docs/lifecycle.md": "holdfast.core.lifecycle", "docs/reference.md": "scripts.reference"}
+DOCUMENTS = {
+    "docs/lifecycle.md": "holdfast.core.lifecycle",
+    "docs/reference.md": "scripts.reference",
+    "docs/topologies/capabilities.md": "scripts.capability_reference",
+}
 
 
 def render(module_name: str) -> str | None:

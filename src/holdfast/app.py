@@ -26,6 +26,7 @@ from holdfast.sdk.submitting import Item, Submitter
 if TYPE_CHECKING:
     from holdfast.backends.ports import WorkApi
     from holdfast.coordinator.ports import Clock
+    from holdfast.core.capabilities import Capabilities
     from holdfast.sdk.portal import Portal
     from holdfast.sdk.worker import AppWorker
     from holdfast.worker.handlers import Handler
@@ -231,6 +232,10 @@ class Holdfast(SchedulingFaces):
 
     # -- administration
 
+    async def _capabilities(self) -> "Capabilities":
+        """What the backend that keeps the jobs can do, and a sentence for each thing that it cannot."""
+        return await self._connection.call(lambda ports: ports.backend.capabilities())
+
     async def _stats(self) -> Stats:
         """The whole system in numbers."""
         return await self._connection.call(lambda ports: ports.admin.stats())
@@ -262,6 +267,7 @@ class Holdfast(SchedulingFaces):
         """Every worker that is there."""
         return await self._connection.call(lambda ports: ports.admin.workers())
 
+    capabilities, acapabilities = waiting(_capabilities), awaiting(_capabilities)
     stats, astats = waiting(_stats), awaiting(_stats)
     queues, aqueues = waiting(_queues), awaiting(_queues)
     pause, apause = waiting(_pause), awaiting(_pause)
@@ -300,6 +306,7 @@ class Holdfast(SchedulingFaces):
             frozenset(queues),
             drain_ms=max(0, round(drain_s * 1_000)),
             app_path=app_path or path_of(self, [info.function.__module__ for info in self._functions.values()]),
+            schedules=tuple(spec.name for spec in self.declared_schedules()),
         )
         declared = declared_by(self, repr(self), handlers.keys())
         reads = Reads(self.aqueues, self.aworkers, self.aschedules)

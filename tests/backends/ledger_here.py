@@ -3,10 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.clock import SystemClock
+from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.settings import MEMORY, Settings
-from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.testing.conformance.harness import Control, Need, Terms
 from holdfast.topology.serving import Serving
 
 #: Below what the coordinator takes for a pause of its process.
@@ -37,8 +38,16 @@ class LedgerHere:
         self._settings: Settings
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(Capability) - ({Capability.RESTART} if self._folder is None else set())
+    def declared(self) -> Capabilities:
+        return LEDGER
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        return frozenset(Control) - ({Control.RESTART} if self._folder is None else set())
+
+    @property
+    def backend(self) -> CapabilityApi:
+        return self._serving.ports.backend
 
     @property
     def jobs(self) -> JobApi:

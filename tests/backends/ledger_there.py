@@ -4,13 +4,14 @@ import asyncio
 from enum import Enum
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.socket_carrier import SocketCarrier
 from holdfast.client.socket_work import SocketWork
 from holdfast.client.work_stream import StreamWork
-from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.core.capabilities import LEDGER, Capabilities
+from holdfast.testing.conformance.harness import Control, Need, Terms
 from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
 
@@ -70,8 +71,16 @@ class LedgerThere:
         self._terms = Terms()
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(Capability) - {Capability.CLOCK}
+    def declared(self) -> Capabilities:
+        return LEDGER
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        return frozenset({Control.RESTART})
+
+    @property
+    def backend(self) -> CapabilityApi:
+        return self._remote
 
     @property
     def jobs(self) -> JobApi:

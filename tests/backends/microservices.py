@@ -6,14 +6,24 @@ import uuid
 from pathlib import Path
 
 from holdfast.backends.microservices.work import UnaryWork
-from holdfast.backends.ports import AdminApi, FeedApi, Introduction, JobApi, JobDraft, ScheduleApi, WorkApi
+from holdfast.backends.ports import (
+    AdminApi,
+    CapabilityApi,
+    FeedApi,
+    Introduction,
+    JobApi,
+    JobDraft,
+    ScheduleApi,
+    WorkApi,
+)
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
+from holdfast.core.capabilities import MICROSERVICES, Capabilities
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
-from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.testing.conformance.harness import Control, Need, Terms
 from holdfast.testing.conformance.workplace import PATIENCE_S
 from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
@@ -98,8 +108,16 @@ class Microservices:
         self._terms = Terms()
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(Capability) - LACKING
+    def declared(self) -> Capabilities:
+        return MICROSERVICES
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        return frozenset({Control.RESTART})
+
+    @property
+    def backend(self) -> CapabilityApi:
+        return self._remote
 
     @property
     def jobs(self) -> JobApi:
@@ -168,18 +186,3 @@ async def _one_job(jobs: JobApi, work: WorkApi) -> None:
         await jobs.settled(leases[0].job_id)
     finally:
         await session.close()
-
-
-#: What design A does without.
-LACKING = frozenset(
-    {
-        Capability.ADMIN,
-        Capability.FEED,
-        Capability.HISTORY,
-        Capability.SCHEDULES,
-        Capability.NOTES,
-        Capability.CLOCK,
-        Capability.WORKERS,
-        Capability.SESSIONS,
-    }
-)

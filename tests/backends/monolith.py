@@ -2,10 +2,20 @@
 
 import asyncio
 
-from holdfast.backends.ports import AdminApi, FeedApi, Introduction, JobApi, ScheduleApi, WorkApi, WorkSession
+from holdfast.backends.ports import (
+    AdminApi,
+    CapabilityApi,
+    FeedApi,
+    Introduction,
+    JobApi,
+    ScheduleApi,
+    WorkApi,
+    WorkSession,
+)
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
-from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.core.capabilities import MONOLITH, Capabilities
+from holdfast.testing.conformance.harness import Control, Need, Terms
 from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet
 from tests.e2e.nodes import NodeSet
@@ -57,8 +67,16 @@ class Monolith:
         self._terms = Terms()
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(Capability) - {Capability.CLOCK, Capability.FEED, Capability.ORDER}
+    def declared(self) -> Capabilities:
+        return MONOLITH
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        return frozenset({Control.RESTART})
+
+    @property
+    def backend(self) -> CapabilityApi:
+        return self._routed
 
     @property
     def jobs(self) -> JobApi:

@@ -11,10 +11,11 @@ from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
 from holdfast.backends.pipeline.work import PipelineWork
 from holdfast.backends.pipeline.work_stats import WorkConfig
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.core.capabilities import PIPELINE, Capabilities, Capability
+from holdfast.testing.conformance.harness import Control, Need, Terms
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.backends.microservices import until_it_works
 from tests.e2e.fleet import Fleet, Program, stable_port
@@ -148,8 +149,17 @@ class Pipeline:
         self._terms = Terms()
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(Capability) - LACKING
+    def declared(self) -> Capabilities:
+        return PIPELINE
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        # Order holds within one queue process, and there is one of each kind here.
+        return frozenset({Control.RESTART, Capability.ORDER})
+
+    @property
+    def backend(self) -> CapabilityApi:
+        return self._remote
 
     @property
     def jobs(self) -> JobApi:
@@ -200,7 +210,3 @@ class Pipeline:
 
     async def advance(self, ms: int) -> None:
         raise NotImplementedError
-
-
-#: What the pipeline does without.
-LACKING = frozenset({Capability.FEED, Capability.NOTES, Capability.CLOCK})

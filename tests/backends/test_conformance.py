@@ -2,6 +2,7 @@
 
 from holdfast.testing.conformance.administering import TestAdministering
 from holdfast.testing.conformance.canceling import TestCanceling
+from holdfast.testing.conformance.declaration import TestDeclaration
 from holdfast.testing.conformance.feeding import TestFeeding
 from holdfast.testing.conformance.finding import TestFinding
 from holdfast.testing.conformance.leasing import TestLeasing
@@ -17,6 +18,7 @@ from holdfast.testing.conformance.submitting import TestSubmitting
 __all__ = [
     "TestAdministering",
     "TestCanceling",
+    "TestDeclaration",
     "TestFeeding",
     "TestFinding",
     "TestLeasing",

@@ -6,8 +6,17 @@ import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.core.capabilities import (
+    LEDGER,
+    MICROSERVICES,
+    MONOLITH,
+    PIPELINE,
+    ZOOKEEPER,
+    Capabilities,
+    Capability,
+)
 from holdfast.testing import conformance
-from holdfast.testing.conformance.harness import Capability, lacks, needs_of
+from holdfast.testing.conformance.harness import Control, Need, lacks, needs_of
 from tests.backends import test_conformance
 from tests.backends.conftest import Processes, harness_named
 from tests.unit.test_repository import is_one_sentence
@@ -33,21 +42,16 @@ def suite() -> dict[str, object]:
     }
 
 
-LACKING = {
-    "ledger-disk": set[Capability](),
-    "ledger-memory": {Capability.RESTART},
-    "ledger-grpc": {Capability.CLOCK},
-    "ledger-socket": {Capability.CLOCK},
-    "microservices": {
-        *(Capability.ADMIN, Capability.FEED, Capability.HISTORY, Capability.SCHEDULES, Capability.NOTES),
-        *(Capability.CLOCK, Capability.WORKERS, Capability.SESSIONS),
-    },
-    "monolith": {Capability.CLOCK, Capability.FEED, Capability.ORDER},
-    "pipeline": {Capability.CLOCK, Capability.FEED, Capability.NOTES},
-    "zookeeper": {
-        *(Capability.ADMIN, Capability.FEED, Capability.HISTORY, Capability.SCHEDULES, Capability.NOTES),
-        *(Capability.CLOCK, Capability.LARGE),
-    },
+#: By the name of the backend: what the product declares of it, and what holds beyond that.
+EXPECTED: dict[str, tuple[Capabilities, set[Need]]] = {
+    "ledger-disk": (LEDGER, {Control.RESTART, Control.CLOCK}),
+    "ledger-memory": (LEDGER, {Control.CLOCK}),
+    "ledger-grpc": (LEDGER, {Control.RESTART}),
+    "ledger-socket": (LEDGER, {Control.RESTART}),
+    "microservices": (MICROSERVICES, {Control.RESTART}),
+    "monolith": (MONOLITH, {Control.RESTART}),
+    "pipeline": (PIPELINE, {Control.RESTART, Capability.ORDER}),
+    "zookeeper": (ZOOKEEPER, {Control.RESTART}),
 }
 
 
@@ -57,7 +61,9 @@ def test_only_what_a_backend_lacks_is_skipped(
     """The tests that are skipped are those that need what is known to be missing, and each says what that is."""
     harness = harness_named(backend, processes, tmp_path)
     skipped = {name: lacks(needs_of(test), harness) for name, test in suite().items()}
-    expected = {name for name, test in suite().items() if needs_of(test).capabilities & LACKING[backend]}
+    declared, beyond = EXPECTED[backend]
+    assert (harness.declared, set(harness.beyond)) == (declared, beyond)
+    expected = {name for name, test in suite().items() if needs_of(test).needed - declared.present - beyond}
     assert {name for name, reason in skipped.items() if reason} == expected
     record_property("skipped", {name: skipped[name] for name in sorted(expected)})
 

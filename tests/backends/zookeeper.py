@@ -3,12 +3,15 @@
 import asyncio
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.backends.zookeeper.connection import Connection, connect
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.work import BidWork
-from holdfast.testing.conformance.harness import Capability, Terms
+from holdfast.core.capabilities import ZOOKEEPER, Capabilities
+from holdfast.testing.conformance.harness import Control, Need, Terms
+from holdfast.topology.bidding_jobs import BiddingJobs
+from holdfast.topology.ensemble_url import Ensemble
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
 from tests.zookeeper import TICK_MS, fresh_root, require_zookeeper
 
@@ -59,8 +62,16 @@ class Bidders:
         self._terms = Terms()
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset(Capability) - LACKING
+    def declared(self) -> Capabilities:
+        return ZOOKEEPER
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        return frozenset({Control.RESTART})
+
+    @property
+    def backend(self) -> CapabilityApi:
+        return BiddingJobs(Ensemble(hosts=self._server.hosts, root=self._root))
 
     @property
     def jobs(self) -> JobApi:
@@ -105,12 +116,3 @@ class Bidders:
 
     async def advance(self, ms: int) -> None:
         raise NotImplementedError
-
-
-#: What nodes do without.
-LACKING = frozenset(
-    {
-        *(Capability.ADMIN, Capability.FEED, Capability.HISTORY, Capability.SCHEDULES, Capability.NOTES),
-        *(Capability.CLOCK, Capability.LARGE),
-    }
-)

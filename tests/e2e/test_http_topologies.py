@@ -30,8 +30,9 @@ MISSING: dict[str, dict[str, tuple[str, ...]]] = {
         "history": (f"{JOB}/history",),
         "schedules": ("/api/v1/schedules", "/api/v1/schedules/x"),
         "totals": ("/api/v1/stats/recent",),
+        **dict.fromkeys(("notes", "sessions", "workers"), ()),
     },
-    "monolith": {"feed": ("/api/v1/events",), "totals": ("/api/v1/stats/recent",)},
+    "monolith": {"feed": ("/api/v1/events",), "order": (), "totals": ("/api/v1/stats/recent",)},
 }
 
 

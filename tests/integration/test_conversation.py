@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from holdfast.backends.ports import JobDraft, JobQuery
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import State
 from holdfast.core.model import FIXED, Backoff, Extra, QueueMode, Template
 from holdfast.errors import (
@@ -350,7 +351,7 @@ async def test_conversation_over_grpc_is_opened_anew_after_a_restart(start: Star
 async def test_capability_that_a_backend_lacks_is_named(start: Start) -> None:
     """A backend without administration and feed says so, by its name."""
     server = await start()
-    poor = SocketServer(Backend(server.jobs, server.work, name="poor"), pb.Welcome())
+    poor = SocketServer(Backend(server.jobs, server.work, declared=Capabilities("poor", frozenset())), pb.Welcome())
     path = socket_of(server).with_name("poor.sock")
     await poor.start(path)
     async with RemoteJobs(await SocketCarrier.connect(path)) as remote:

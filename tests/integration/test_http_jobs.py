@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.backends.ports import JobDraft
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 from holdfast.gateway.backend import Backend
@@ -334,7 +335,7 @@ async def test_pipelined_requests_are_answered_in_order(address: str) -> None:
 
 async def test_what_a_backend_lacks_is_501(server: LedgerServer) -> None:
     """With a problem that says what it is."""
-    bare = HttpServer(Application(Backend(server.jobs, name="bare")))
+    bare = HttpServer(Application(Backend(server.jobs, declared=Capabilities("bare", frozenset()))))
     other = await bare.start("127.0.0.1", 0)
     try:
         for path in (

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from holdfast.backends.ports import Assignment, Directive
+from holdfast.core.capabilities import Capabilities
 
 
 @dataclass(slots=True)
@@ -78,6 +79,7 @@ class News:
     reported: int = 0
     lease_ms: int = 0
     heartbeat_ms: int = 0
+    capabilities: Capabilities | None = None
     is_drained: bool = False
     is_drain_asked: bool = False
 
@@ -99,6 +101,7 @@ class News:
             heartbeat_ms=self.heartbeat_ms,
             is_drained=self.is_drained,
             is_drain_asked=self.is_drain_asked,
+            capabilities=self.capabilities,
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.backends.holding import Acknowledging, Holding, News
 from holdfast.backends.ports import Directive
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Note
@@ -28,12 +29,13 @@ class KeptSession(ABC):
     #: Whom calls go to, as the log names it.
     _other = "coordinator"
 
-    def __init__(self, worker_id: str) -> None:
+    def __init__(self, worker_id: str, capabilities: Capabilities) -> None:
+        """`capabilities` are those of the backend; the first directive tells them to the worker."""
         self._worker = worker_id
         self._log = get_logger().bind(worker_id=worker_id)
         self._loop = asyncio.get_running_loop()
         self._holding = Holding()
-        self._news = News()
+        self._news = News(capabilities=capabilities)
         self._heard = asyncio.Event()
         self._reports = Acknowledging()
         #: Kinds of calls that are not answered; others may be, while somebody behind the other one is away.
@@ -65,7 +67,7 @@ class KeptSession(ABC):
         """More room."""
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """Nobody takes them down here."""
+        """Drops them: no backend with sessions of this kind has `Capability.NOTES`."""
         self._refuse_if_over()
 
     def _may_tell(self) -> bool:

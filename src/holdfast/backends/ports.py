@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import CancelReply, ReportRow, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
@@ -218,6 +219,14 @@ class AdminApi(Protocol):
         ...
 
 
+class CapabilityApi(Protocol):
+    """What every backend can be asked, whatever it lacks."""
+
+    async def capabilities(self) -> Capabilities:
+        """What the backend declares, and the version of whatever answers."""
+        ...
+
+
 class FeedPart(msgspec.Struct, frozen=True):
     """What happened, in order, and the position up to which everything was told."""
 
@@ -335,13 +344,15 @@ class Directive(msgspec.Struct, frozen=True):
     is_drain_asked: bool = False
     #: The same as `is_drained` after a recall, where a session can take back the room that it has offered.
     is_recalled: bool = False
+    #: In the first directive of a session whose backend lacks something; None: nothing is missing.
+    capabilities: Capabilities | None = None
 
 
 class WorkSession(Protocol):
     """One session. A method that raises has ended it: open another, naming what is still held."""
 
     async def next(self) -> Directive:
-        """Waits for the next directive; the first one carries `lease_ms` and `heartbeat_ms`."""
+        """Waits for the next directive; the first one carries `lease_ms`, `heartbeat_ms` and `capabilities`."""
         ...
 
     async def want(self, count: int) -> None:
@@ -353,7 +364,10 @@ class WorkSession(Protocol):
         ...
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """What running attempts say of themselves. If lost with the session, nothing but the words is."""
+        """What running attempts say of themselves. If lost with the session, nothing but the words is.
+
+        A backend without `Capability.NOTES` drops them, and its first directive says so.
+        """
         ...
 
     async def extend(self) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.server import of_a_gateway
-from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings
 from holdfast.settings_sources import load
@@ -165,11 +164,10 @@ def _work(environment: "Environment", app_path: str, queues: str) -> None:
 
     assert isinstance(environment, WorkerEnvironment)
     app, handlers = load_handlers(app_path)
-    if planned := schedules_of(app):
-        say(f"holdfast: {len(planned)} schedules of {app_path} are not set: these services keep no schedules")
+    schedules = tuple(spec.name for spec in schedules_of(app))
     try:
         with exporting(os.environ, "holdfast-worker"):
-            ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues)))
+            ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues), schedules))
     finally:
         if app is not None and hasattr(app, "close"):
             app.close()

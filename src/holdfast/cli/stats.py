@@ -1,26 +1,64 @@
-"""`holdfast stats`: the whole system in numbers."""
+"""`holdfast stats`: the backend, what it can do, and the whole system in numbers."""
+
+from typing import TYPE_CHECKING
 
 from holdfast.cli.connecting import Connect, ask
 from holdfast.cli.text import Json, as_time, print_fields, print_json
 from holdfast.core.lifecycle import State
 
+if TYPE_CHECKING:
+    from holdfast.backends.ports import Stats
+    from holdfast.cli.connecting import Client
+    from holdfast.core.capabilities import Capabilities
+
 
 def stats(connect: Connect = None, as_json: Json = False) -> None:
-    """Show how many jobs are in which state, and who works."""
-    import msgspec
-
-    numbers = ask(connect, lambda client: client.stats())
+    """Show how many jobs are in which state, which workers there are, and what the backend can do."""
+    told, numbers = ask(connect, _asked)
     if as_json:
-        print_json(msgspec.to_builtins(numbers))
+        import msgspec
+
+        print_json({**(msgspec.to_builtins(numbers) if numbers is not None else {}), **_capabilities(told)})
         return
-    print_fields(
-        (
-            *((state.name.lower(), f"{numbers.states.get(state.name, 0):,}") for state in State),
-            ("held", f"{numbers.bytes_held:,} bytes of payloads and outputs" if numbers.bytes_held else ""),
-            ("workers", f"{numbers.workers} with {numbers.slots} slots, {numbers.leases} of them busy"),
-            ("position", f"{numbers.position:,}" if numbers.position else ""),
-            ("epoch", str(numbers.epoch or "")),
-            ("cluster", numbers.cluster_id),
-            ("time", as_time(numbers.now_ms)),
-        )
+    print_fields((*(_numbers(numbers) if numbers is not None else ()), *_backend(told)))
+
+
+async def _asked(client: "Client") -> "tuple[Capabilities, Stats | None]":
+    """The capabilities, and the numbers of a backend that has any."""
+    from holdfast.core.capabilities import Capability
+
+    told = await client.capabilities()
+    return told, await client.stats() if told.has(Capability.ADMINISTRATION) else None
+
+
+def _capabilities(told: "Capabilities") -> dict[str, object]:
+    """As `/api/v1/capabilities` has it."""
+    missing = {one.value: sentence for one, sentence in told.missing.items()}
+    return {
+        "backend": told.backend,
+        "version": told.version,
+        "capabilities": sorted(one.value for one in told.present),
+        "missing": missing,
+    }
+
+
+def _numbers(numbers: "Stats") -> tuple[tuple[str, str], ...]:
+    return (
+        *((state.name.lower(), f"{numbers.states.get(state.name, 0):,}") for state in State),
+        ("held", f"{numbers.bytes_held:,} bytes of payloads and outputs" if numbers.bytes_held else ""),
+        ("workers", f"{numbers.workers} with {numbers.slots} slots, {numbers.leases} of them busy"),
+        ("position", f"{numbers.position:,}" if numbers.position else ""),
+        ("epoch", str(numbers.epoch or "")),
+        ("cluster", numbers.cluster_id),
+        ("time", as_time(numbers.now_ms)),
+    )
+
+
+def _backend(told: "Capabilities") -> tuple[tuple[str, str], ...]:
+    from holdfast.core.capabilities import MEANINGS
+
+    return (
+        ("backend", f"{told.backend} {told.version}".strip()),
+        ("capabilities", ", ".join(sorted(one.value for one in told.present))),
+        *((f"no {one.value}", MEANINGS[one]) for one in told.missing),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.text import say
-from holdfast.errors import HoldfastError, PermissionDeniedError, UnimplementedError
+from holdfast.errors import HoldfastError, PermissionDeniedError
 from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, Fields, WorkerSettings, addresses_of, fields_of, purpose
 from holdfast.settings_sources import Loaded, load
 
@@ -87,8 +87,8 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         with exporting(os.environ, "holdfast-worker"):
-            prepare = _preparing(loaded, found, handlers, source)
-            return run_to_the_end(run_worker(source.api, handlers, _config(settings), source.where, prepare))
+            config, prepare = _config(settings, found), _preparing(loaded, found, handlers, source)
+            return run_to_the_end(run_worker(source.api, handlers, config, source.where, prepare))
     finally:
         source.close()
         if found is not None and hasattr(found, "close"):
@@ -154,7 +154,7 @@ def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[
                 await app.aset_schedules()
             else:
                 await _set_at(loaded.settings, specs)
-        except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
+        except PermissionDeniedError as error:  # no reason not to run jobs
             say(f"holdfast: {len(specs)} schedules of {loaded.settings.app} are not set: {error.message}")
 
     return set_all
@@ -180,15 +180,17 @@ def _warn_of_another_place(app: str, url: str, where: str) -> None:
     )
 
 
-def _config(settings: WorkerSettings) -> "WorkerConfig":
+def _config(settings: WorkerSettings, app: "App | None") -> "WorkerConfig":
     from holdfast.worker.config import WorkerConfig, half_of_memory
     from holdfast.worker.handlers import Mode
+    from holdfast.worker.loading import schedules_of
     from holdfast.worker.naming import process_name
 
     return WorkerConfig(
         worker_id=settings.worker_id or process_name(),
         slots=settings.slots,
         queues=settings.queue_names,
+        schedules=tuple(spec.name for spec in schedules_of(app)),
         drain_ms=settings.drain_ms,
         app_path=settings.app,
         isolation=Mode(settings.isolation) if settings.isolation else None,

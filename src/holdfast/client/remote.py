@@ -29,6 +29,7 @@ from holdfast.client.carriers import Carrier, Response
 from holdfast.client.retrying import Retrying
 from holdfast.client.schedules import RemoteSchedules
 from holdfast.client.views import made
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
@@ -169,6 +170,13 @@ class RemoteJobs:
         async with aclosing(self._carrier.stream("JobService/Feed", request, pb.FeedResponse)) as parts:
             async for part in parts:
                 yield FeedPart([views.entry_of(entry) for entry in part.entries], part.position)
+
+    # -- the backend
+
+    async def capabilities(self) -> Capabilities:
+        """What the server's backend can do."""
+        request, method = pb.GetCapabilitiesRequest(), "AdminService/GetCapabilities"
+        return views.capabilities_of(await self._call(method, request, pb.Capabilities, _STATUS_S))
 
     # -- administration
 

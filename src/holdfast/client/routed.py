@@ -32,6 +32,7 @@ from holdfast.client.retrying import Retrying
 from holdfast.client.routed_nodes import Carry, Node, Nodes, missing
 from holdfast.client.routed_schedules import RoutedSchedules
 from holdfast.client.tokens import Tokens
+from holdfast.core.capabilities import MONOLITH, Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
@@ -145,6 +146,14 @@ class RoutedJobs:
             " connect to one node alone for what happens there",
             reason="FEED_UNIMPLEMENTED",
         )
+
+    # -- the backend
+
+    async def capabilities(self) -> Capabilities:
+        """What all nodes together can do; the versions of the nodes, if they differ, with commas."""
+        nodes = await self._nodes.all(lambda node: node.jobs.capabilities())
+        present = MONOLITH.present.intersection(*(node.present for node in nodes))
+        return Capabilities(MONOLITH.backend, present, ", ".join(sorted({node.version for node in nodes})))
 
     # -- administration
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from holdfast.backends.ports import JobDraft, JobQuery, JobView, Progress, QueueView, ResultView, Stats, WorkerView
+from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
@@ -215,4 +216,11 @@ def stats_of(stats: pb.Stats) -> Stats:
         stats.socket,
         stats.nodes,
         stats.node_index,
+    )
+
+
+def capabilities_of(told: pb.Capabilities) -> Capabilities:
+    """What a server says that its backend can do; names that this version does not know are left out."""
+    return Capabilities(
+        told.backend, frozenset(one for one in Capability if one.value in told.capabilities), told.version
     )

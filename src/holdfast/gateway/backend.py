@@ -7,16 +7,11 @@ import msgspec
 from holdfast import limits
 from holdfast.backends.ledger.work import LedgerWork
 from holdfast.backends.ports import AdminApi, FeedApi, HistoryApi, JobApi, ScheduleApi
+from holdfast.core.capabilities import LEDGER, Capabilities, Capability
 from holdfast.core.model import Backoff
 from holdfast.errors import UnimplementedError
 
 T = TypeVar("T")
-
-#: What is meant, where a word alone does not say it.
-_MEANS = {
-    "administration": "administration (numbers, queues, workers)",
-    "totals": "totals (how many jobs ended, and how long they took)",
-}
 
 
 class ShortRetries(msgspec.Struct, frozen=True):
@@ -27,42 +22,53 @@ class ShortRetries(msgspec.Struct, frozen=True):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """The ports of one backend; what it lacks is None. Without `work` its workers connect elsewhere."""
+    """The ports of one backend; what it lacks is None. Without `work` its workers connect elsewhere.
+
+    A port that is there is declared, and a capability whose port is None is missing whatever is declared.
+    """
 
     jobs: JobApi
     work: LedgerWork | None = None
     admin: AdminApi | None = None
     feed: FeedApi | None = None
     schedules: ScheduleApi | None = None
-    name: str = "ledger"
+    declared: Capabilities = LEDGER
     #: Only of those who have histories and no feed.
     histories: HistoryApi | None = None
     #: What a worker is told that looks for work here although there is none.
     elsewhere: str = "workers of this topology connect to its coordinator: holdfast service worker"
     short_retries: ShortRetries = ShortRetries()
 
-    def capability(self, port: T | None, what: str) -> T:
-        """The port, or an error that says which backend lacks what, and where it is."""
-        if port is None:
-            raise UnimplementedError(self.lack(what), reason="CAPABILITY_MISSING")
-        return port
+    def __post_init__(self) -> None:
+        undeclared = [one for one, port in self._ports.items() if port is not None and not self.declared.has(one)]
+        assert not undeclared, f"{self.name} has ports that it does not declare: {undeclared}"
 
-    def lack(self, what: str) -> str:
-        """That it is not there, as a sentence."""
-        meant = _MEANS.get(what, what)
-        return f"the {self.name} backend has no {meant}; `holdfast up` without --topology has all there is"
+    @property
+    def name(self) -> str:
+        """The name of the topology that keeps the jobs."""
+        return self.declared.backend
+
+    def capability(self, port: T | None, capability: Capability) -> T:
+        """The port; `UnimplementedError` names the backend and what it lacks."""
+        if port is None:
+            raise UnimplementedError(self.declared.lack(capability), reason="CAPABILITY_MISSING")
+        return port
 
     @property
     def history(self) -> HistoryApi:
         """What happened to jobs; an error if nobody knows."""
-        return self.capability(self.feed or self.histories, "history")
+        return self.capability(self.feed or self.histories, Capability.HISTORY)
 
     @property
-    def capabilities(self) -> dict[str, bool]:
-        """Which of what a backend may lack are there."""
+    def capabilities(self) -> Capabilities:
+        """What is declared, less what has no port here."""
+        return self.declared.without(*(one for one, port in self._ports.items() if port is None))
+
+    @property
+    def _ports(self) -> dict[Capability, object | None]:
         return {
-            "administration": self.admin is not None,
-            "feed": self.feed is not None,
-            "history": (self.feed or self.histories) is not None,
-            "schedules": self.schedules is not None,
+            Capability.ADMINISTRATION: self.admin,
+            Capability.FEED: self.feed,
+            Capability.HISTORY: self.feed or self.histories,
+            Capability.SCHEDULES: self.schedules,
         }

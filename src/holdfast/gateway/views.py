@@ -3,6 +3,7 @@
 from typing import cast
 
 from holdfast.backends.ports import JobView, QueueView, ResultView, Stats, WorkerView
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import Refusal
 from holdfast.core.history import Entry
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Template
@@ -115,6 +116,16 @@ def worker_message(view: WorkerView) -> pb.Worker:
         draining=view.is_draining,
         streaming=view.is_streaming,
         heard_ms_ago=view.heard_ms_ago,
+    )
+
+
+def capabilities_message(told: Capabilities) -> pb.Capabilities:
+    """What a backend can do, and a sentence for each thing that it cannot."""
+    return pb.Capabilities(
+        backend=told.backend,
+        version=told.version,
+        capabilities=sorted(told.present),
+        missing={one.value: sentence for one, sentence in told.missing.items()},
     )
 
 

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from holdfast.backends.pipeline.ending import going_on
 from holdfast.backends.pipeline.wire import Handle, LongPolls, routes
 from holdfast.backends.ports import AdminApi, HistoryApi, JobApi, ScheduleApi
+from holdfast.core.capabilities import Capability
 from holdfast.core.model import QUADRATIC, Backoff
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.gateway.backend import Backend, ShortRetries
@@ -108,8 +109,8 @@ class SchedulerRole:
     def routes(self) -> list[Route]:
         """The rows of the table."""
         backend = self._backend
-        admin = backend.capability(backend.admin, "administration")
-        schedules = backend.capability(backend.schedules, "schedules")
+        admin = backend.capability(backend.admin, Capability.ADMINISTRATION)
+        schedules = backend.capability(backend.schedules, Capability.SCHEDULES)
         return [*people_routes(backend), *port_routes(backend.jobs, admin, schedules, backend.history, self._waits)]
 
     def vitals(self) -> Vitals:

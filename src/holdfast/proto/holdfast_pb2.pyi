@@ -519,6 +519,29 @@ class DrainWorkerResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class GetCapabilitiesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Capabilities(_message.Message):
+    __slots__ = ("backend", "version", "capabilities", "missing")
+    class MissingEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    backend: str
+    version: str
+    capabilities: _containers.RepeatedScalarFieldContainer[str]
+    missing: _containers.ScalarMap[str, str]
+    def __init__(self, backend: _Optional[str] = ..., version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., missing: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
 class WorkerMessage(_message.Message):
     __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id", "notes", "recalling")
     HELLO_FIELD_NUMBER: _ClassVar[int]

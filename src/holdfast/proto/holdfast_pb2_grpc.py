@@ -580,6 +580,11 @@ class AdminServiceStub:
                 request_serializer=holdfast__pb2.DrainWorkerRequest.SerializeToString,
                 response_deserializer=holdfast__pb2.DrainWorkerResponse.FromString,
                 _registered_method=True)
+        self.GetCapabilities = channel.unary_unary(
+                '/holdfast.v1.AdminService/GetCapabilities',
+                request_serializer=holdfast__pb2.GetCapabilitiesRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.Capabilities.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -624,6 +629,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCapabilities(self, request, context):
+        """What the backend can do beside jobs. Every backend answers it, also one without administration.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -656,6 +668,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DrainWorker,
                     request_deserializer=holdfast__pb2.DrainWorkerRequest.FromString,
                     response_serializer=holdfast__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'GetCapabilities': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCapabilities,
+                    request_deserializer=holdfast__pb2.GetCapabilitiesRequest.FromString,
+                    response_serializer=holdfast__pb2.Capabilities.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -820,6 +837,33 @@ class AdminService:
             '/holdfast.v1.AdminService/DrainWorker',
             holdfast__pb2.DrainWorkerRequest.SerializeToString,
             holdfast__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCapabilities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.AdminService/GetCapabilities',
+            holdfast__pb2.GetCapabilitiesRequest.SerializeToString,
+            holdfast__pb2.Capabilities.FromString,
             options,
             channel_credentials,
             insecure,

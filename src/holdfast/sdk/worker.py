@@ -12,7 +12,6 @@ from holdfast.errors import (
     FailedPreconditionError,
     HoldfastError,
     PermissionDeniedError,
-    UnimplementedError,
 )
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.portal import Portal, new_loop
@@ -107,7 +106,7 @@ class AppWorker:
             return
         try:
             await self._prepare()
-        except (PermissionDeniedError, UnimplementedError) as error:  # no reason not to run jobs
+        except PermissionDeniedError as error:  # no reason not to run jobs
             warnings.warn(f"the schedules of this app are not set: {error.message}", RuntimeWarning, stacklevel=1)
         await self._report()
 

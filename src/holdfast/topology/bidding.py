@@ -25,7 +25,7 @@ class Bidding:
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
         self._jobs = BiddingJobs(ensemble)
-        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
+        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
 
     async def call(
         self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False

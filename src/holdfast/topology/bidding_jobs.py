@@ -10,7 +10,9 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
+from holdfast import __version__
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView, WorkApi
+from holdfast.core.capabilities import ZOOKEEPER, Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Template
@@ -90,6 +92,10 @@ class BiddingJobs(NoAdmin, NoFeed):
         await asyncio.wait([opening])
         if not opening.cancelled() and opening.exception() is None:
             await opening.result()[0].close()
+
+    async def capabilities(self) -> Capabilities:
+        """Those of every ensemble; there is no server of ours to ask."""
+        return ZOOKEEPER.served(__version__, has_totals=False)
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Durable on a majority when it returns."""

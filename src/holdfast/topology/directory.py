@@ -47,7 +47,7 @@ class Connected:
         self._path = path
         self._carrier = carrier
         remote = RemoteJobs(carrier, Once())
-        self.ports = Ports(remote, remote, remote, remote.schedules)
+        self.ports = Ports(remote, remote, remote, remote.schedules, remote)
         self.near = NearSocket(path)
         self.lost = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())

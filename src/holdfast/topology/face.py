@@ -1,6 +1,6 @@
 """The face of a topology: gRPC, HTTP with the dashboard, probes and metrics over one backend, whatever keeps the jobs.
 
-    face = Face(Backend(jobs, name="pipeline"), settings)   # admin, feed and schedules too, where there are any
+    face = Face(Backend(jobs, declared=PIPELINE), settings)   # admin, feed and schedules too, where there are any
     addresses = await face.start()                          # {"grpc": …, "http": …}: what the ready line names
     await face.drain()                                      # optional: not ready any more, and serving on
     await face.stop()                                       # answers what is under way; the backend is yours to close
@@ -14,6 +14,8 @@ protects is known before anything listens; a start that fails leaves nothing lis
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from holdfast import __version__
 from holdfast.clock import system_clock
@@ -72,7 +74,10 @@ class Face:
 
             self._measures = counted = GatewayMetrics(backend)
             backend = counted.backend
-        self.backend = backend
+        has_totals = self._measures is not None and self._measures.totals is not None
+        declared = backend.declared.served(__version__, has_totals=has_totals)
+        #: As it is served here.
+        self.backend = msgspec.structs.replace(backend, declared=declared)
         self.addresses: dict[str, str] = {}
         self.is_ready = False
         self._grpc = self._grpc_server(welcome or Welcome()) if has_grpc else None

@@ -19,6 +19,7 @@ from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.lasting_carrier import LastingCarrier
 from holdfast.client.retrying import Once
 from holdfast.client.routed import RoutedJobs
+from holdfast.core.capabilities import MONOLITH
 from holdfast.gateway.backend import Backend
 from holdfast.logs import get_logger
 from holdfast.settings import Settings
@@ -46,7 +47,7 @@ class Front:
         places = [str(path) for path in nodes.sockets] or nodes.addresses
         carry = _near if nodes.sockets else GrpcCarrier
         self._jobs = jobs = RoutedJobs(places, nodes.access, carry=carry, retrying=Once())
-        backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, name="monolith", histories=jobs)
+        backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
         self._face = Face(backend, settings, protection=protection, has_grpc=False)
 
     async def start(self) -> dict[str, str]:

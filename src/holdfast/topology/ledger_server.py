@@ -108,7 +108,7 @@ class LedgerServer:
         self.face = Face(
             self.backend, self._settings, protection=protection, measures=self._metrics, welcome=core.welcome()
         )
-        self._socket = SocketServer(self.backend, core.welcome())
+        self._socket = SocketServer(self.face.backend, core.welcome())
         try:
             await self._listen()
         except BaseException:

@@ -5,7 +5,17 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, JobDraft, JobView, ResultView, ScheduleApi, WorkApi
+from holdfast.backends.ports import (
+    AdminApi,
+    CapabilityApi,
+    FeedApi,
+    JobApi,
+    JobDraft,
+    JobView,
+    ResultView,
+    ScheduleApi,
+    WorkApi,
+)
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 
@@ -20,6 +30,7 @@ class Ports(msgspec.Struct, frozen=True):
     admin: AdminApi
     feed: FeedApi
     schedules: ScheduleApi
+    backend: CapabilityApi
 
 
 class Near(Protocol):

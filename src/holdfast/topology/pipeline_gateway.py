@@ -10,6 +10,7 @@ import msgspec
 from holdfast.backends.pipeline.balancing import Balancer
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.remote import BalancedAdmin, BalancedJobs, BalancedSchedules
+from holdfast.core.capabilities import PIPELINE
 from holdfast.gateway.backend import Backend
 from holdfast.pipeline.scheduler import short_retries
 from holdfast.settings import Settings
@@ -30,7 +31,7 @@ class PipelineGateway:
             admin=BalancedAdmin(self._balancer),
             schedules=BalancedSchedules(self._balancer),
             histories=self._jobs,
-            name="pipeline",
+            declared=PIPELINE,
             elsewhere=_ELSEWHERE,
             short_retries=short_retries(settings.retries, settings.retry_ms),
         )

@@ -68,6 +68,7 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> Part:
     from holdfast.backends.pipeline.leading import TAKEOVER_MS, CronLeader, terms
     from holdfast.backends.pipeline.postgres.database import open_store
     from holdfast.backends.pipeline.schedules import PipelineSchedules
+    from holdfast.core.capabilities import PIPELINE
     from holdfast.gateway.backend import Backend
     from holdfast.pipeline.scheduler import SchedulerRole, short_retries
     from holdfast.worker.naming import fresh_name
@@ -82,7 +83,7 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> Part:
         admin=PipelineAdmin(store),
         schedules=PipelineSchedules(store.plans),
         histories=jobs,
-        name="pipeline",
+        declared=PIPELINE,
         short_retries=short_retries(settings.retries, settings.retry_ms),
     )
     lease_ms, interval_s = terms(options.leader_ms or TAKEOVER_MS)

@@ -32,7 +32,7 @@ class Remote:
         self._access = access
         self._carrier = GrpcCarrier(address, access)
         self._jobs = RemoteJobs(self._carrier, joins=True)
-        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
+        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
         self._is_here = is_loopback(address.rpartition(":")[0].strip("[]"))
         #: Whom sync callers ask on their own thread, and the stream whose server that is.
         self._near: tuple[NearSocket, object] | None = None

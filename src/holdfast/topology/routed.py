@@ -33,7 +33,7 @@ class Routed:
         self._addresses = addresses
         self._access = access
         self._jobs = UnnamedJobs(addresses, access)
-        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules)
+        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
 
     async def call(
         self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False

@@ -5,6 +5,7 @@ import msgspec
 from holdfast.backends.microservices.jobs import ServiceJobs
 from holdfast.backends.microservices.owners import Owners
 from holdfast.client.channel import open_channel
+from holdfast.core.capabilities import MICROSERVICES
 from holdfast.gateway.backend import Backend
 from holdfast.services.callers import credential
 from holdfast.services.environment import NO_PORT, GatewayEnvironment
@@ -27,7 +28,7 @@ class Gateway:
             metadata=credential(environment.token),
             timeout_ms=environment.internal_timeout_ms,
         )
-        self.face = Face(Backend(ServiceJobs(self._owners), name="microservices"), settings, protection=protection)
+        self.face = Face(Backend(ServiceJobs(self._owners), declared=MICROSERVICES), settings, protection=protection)
 
     @property
     def addresses(self) -> dict[str, str]:

@@ -15,7 +15,11 @@ from holdfast.worker.runtime import Worker
 
 
 async def work(
-    environment: WorkerEnvironment, handlers: Mapping[str, Handler], app_path: str, queues: frozenset[str]
+    environment: WorkerEnvironment,
+    handlers: Mapping[str, Handler],
+    app_path: str,
+    queues: frozenset[str],
+    schedules: tuple[str, ...],
 ) -> Worker:
     """Works until TERM or INT; it is ready once the coordinator has answered. Returns the worker as it ended."""
     if not environment.token:
@@ -24,7 +28,11 @@ async def work(
         environment.coordinator_address, credential(environment.token), heartbeat_ms=environment.heartbeat_ms
     )
     config = WorkerConfig(
-        worker_id=environment.worker_id or host_name(), slots=environment.slots, queues=queues, app_path=app_path
+        worker_id=environment.worker_id or host_name(),
+        slots=environment.slots,
+        queues=queues,
+        schedules=schedules,
+        app_path=app_path,
     )
     return await run_worker(_Told(api), handlers, config, environment.coordinator_address)
 

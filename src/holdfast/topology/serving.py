@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast import __version__
 from holdfast.backends.ports import WorkApi
 from holdfast.coordinator.ports import Clock
+from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.errors import UnavailableError
 from holdfast.logs import get_logger
 from holdfast.settings import Settings
@@ -25,6 +27,18 @@ if TYPE_CHECKING:
     from holdfast.gateway.socket import SocketServer
 
 T = TypeVar("T")
+
+
+#: Nothing is counted here: there is no HTTP server that could be asked for it.
+_DECLARED = LEDGER.served(__version__, has_totals=False)
+
+
+class DirectoryCapabilities:
+    """`CapabilityApi` of a ledger that this process serves."""
+
+    async def capabilities(self) -> Capabilities:
+        """Everything but totals."""
+        return _DECLARED
 
 
 class Serving:
@@ -86,7 +100,7 @@ class Serving:
     def _start(self) -> None:
         core, settings = self.core, self._settings
         core.prepare()
-        self.ports = Ports(core.jobs, core.admin, core.feed, core.schedules)
+        self.ports = Ports(core.jobs, core.admin, core.feed, core.schedules, DirectoryCapabilities())
         self.near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
         self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
@@ -97,7 +111,7 @@ class Serving:
         from holdfast.gateway.socket import SOCKET_NAME, SocketServer  # noqa: PLC0415
 
         core = self.core
-        backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
+        backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules, declared=_DECLARED)
         server = SocketServer(backend, core.welcome())
         try:
             await server.start(Path(self._settings.data) / SOCKET_NAME)

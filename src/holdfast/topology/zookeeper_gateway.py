@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
+from holdfast.core.capabilities import ZOOKEEPER
 from holdfast.errors import UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.logs import get_logger
@@ -18,7 +19,6 @@ from holdfast.topology.announcing import announce, places
 from holdfast.topology.bidding_jobs import open_connection
 from holdfast.topology.ensemble_url import Ensemble
 from holdfast.topology.face import Face
-from holdfast.topology.lacking import NAME
 from holdfast.topology.protecting import protect
 from holdfast.topology.signals import on_stop
 from holdfast.topology.worker_process import exempt_what_is_loaded
@@ -41,7 +41,9 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
             steward = Steward(connection)
             await steward.start()
             closing.push_async_callback(steward.stop)
-            backend = Backend(NodeJobs(connection), name=NAME, elsewhere=_ELSEWHERE.format(place=ensemble.place))
+            backend = Backend(
+                NodeJobs(connection), declared=ZOOKEEPER, elsewhere=_ELSEWHERE.format(place=ensemble.place)
+            )
             face = Face(backend, settings, protection=protection)
             addresses = await face.start()
             # Whoever asks is answered before what it asks for is closed.

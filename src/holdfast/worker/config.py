@@ -17,6 +17,8 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     worker_id: str
     slots: int = 8
     queues: frozenset[str] = frozenset()
+    #: Names of the schedules that its app declares; a backend without schedules is refused.
+    schedules: tuple[str, ...] = ()
     #: How long a stop waits for running jobs before it hands them back.
     drain_ms: int = 30_000
     #: "module:attribute" of the app; children that run jobs import it.

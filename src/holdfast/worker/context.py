@@ -138,7 +138,10 @@ class JobContext:
             raise self.interrupt
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Says how far the attempt got, from 0 to 1; whoever watches hears of it with the next heartbeat."""
+        """Says how far the attempt got, from 0 to 1; watchers see it with the next heartbeat.
+
+        A backend without the capability `notes` drops it; the worker warns of that when it starts.
+        """
         if not 0 <= fraction <= 1:  # also what is no number
             raise ValueError(f"expected the progress to be from 0 to 1, got {fraction!r}")
         self._message = as_text(str(message)[: limits.NOTE_MESSAGE_CHARS_MAX])
@@ -146,7 +149,7 @@ class JobContext:
         self._noted(self)
 
     def log(self, line: object) -> None:
-        """Keeps a line with the job's history."""
+        """Keeps a line with the job's history, unless the backend lacks the capability `notes`."""
         lines = self._lines
         if lines is None:
             lines = self._lines = []

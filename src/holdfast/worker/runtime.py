@@ -15,11 +15,13 @@ from collections.abc import Iterable, Mapping
 
 from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
+from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.workers import beat_ms
-from holdfast.errors import FINAL, HoldfastError
+from holdfast.errors import FINAL, CapabilityMissingError, HoldfastError
 from holdfast.logs import get_logger
 from holdfast.worker.attempt_log import AttemptLog
 from holdfast.worker.attempt_spans import attempt_spans
+from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.executors.port import Ended, Tally
 from holdfast.worker.handlers import Handler
@@ -55,6 +57,9 @@ class Worker:
         self._heartbeat_ms = limits.HEARTBEAT_MS
         #: When a lease may last have been given or extended.
         self._extended_s = time.monotonic()
+        #: Whether it runs functions of an app, which may call progress() and log().
+        self._has_app = bool(handlers.keys() - BUILTIN.keys())
+        self._is_warned = False
         self.attached = asyncio.Event()
         #: It ends because this process should be replaced by a fresh one.
         self.is_recycling = False
@@ -150,7 +155,10 @@ class Worker:
 
     async def _serve(self, session: WorkSession) -> None:
         self._offered = 0
-        await self._take(await session.next())
+        welcome = await session.next()
+        if welcome.capabilities is not None:
+            self._check(welcome.capabilities)
+        await self._take(welcome)
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
         self._outbox.begin_session()
@@ -167,6 +175,20 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _check(self, told: Capabilities) -> None:
+        """Refuses a backend where schedules of the app would never fire; warns once where notes are dropped."""
+        schedules = self._config.schedules
+        if schedules and not told.has(Capability.SCHEDULES):
+            raise CapabilityMissingError(
+                f"the app declares {len(schedules)} schedules ({', '.join(sorted(schedules))}), and the {told.backend}"
+                " backend has no schedules: remove @app.schedule, or keep the jobs where schedules are (a directory,"
+                " holdfast server, the monolith or the pipeline)",
+                reason="CAPABILITY_MISSING",
+            )
+        if self._has_app and not self._is_warned and not told.has(Capability.NOTES):
+            self._is_warned = True
+            self._log.warning("capability_missing", capability="notes", message=told.lack(Capability.NOTES))
 
     async def _listen(self, session: WorkSession) -> None:
         while True:

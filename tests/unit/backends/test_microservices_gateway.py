@@ -12,6 +12,7 @@ from holdfast.client.grpc_carrier import GrpcCarrier
 from holdfast.client.refusals import error_of
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.work_stream import StreamWork
+from holdfast.core.capabilities import MICROSERVICES
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError, UnimplementedError
@@ -28,7 +29,7 @@ ELSEWHERE = "holdfast service worker"
 @pytest.fixture
 async def address() -> AsyncIterator[str]:
     async with services_here() as services:
-        backend = Backend(services.jobs(), name="microservices")
+        backend = Backend(services.jobs(), declared=MICROSERVICES)
         server = GrpcServer(backend, holdfast_pb2.Welcome(), has_reflection=True)
         yield await server.start(HOST, 0)
         await server.stop(0)

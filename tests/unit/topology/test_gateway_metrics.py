@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.backends.ports import JobApi, JobDraft, JobView
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Template
 from holdfast.errors import Code, NotFoundError
@@ -27,7 +28,7 @@ class Some:
 
 
 def counted() -> tuple[GatewayMetrics, JobApi]:
-    metrics = GatewayMetrics(Backend(cast("Any", Some()), name="some"))
+    metrics = GatewayMetrics(Backend(cast("Any", Some()), declared=Capabilities("some", frozenset())))
     return metrics, metrics.backend.jobs
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from holdfast.backends.ports import Directive, Introduction
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.errors import UnavailableError
@@ -18,7 +19,7 @@ LEASE_MS = 30_000
 class Session:
     """One session."""
 
-    def __init__(self, heartbeat_ms: int) -> None:
+    def __init__(self, heartbeat_ms: int, capabilities: Capabilities | None = None) -> None:
         self.directives: asyncio.Queue[Directive | UnavailableError] = asyncio.Queue()
         self.rows: asyncio.Queue[ReportRow] = asyncio.Queue()
         self.beats: asyncio.Queue[None] = asyncio.Queue()
@@ -26,7 +27,7 @@ class Session:
         self.released: asyncio.Queue[list[int]] = asyncio.Queue()
         self.said: asyncio.Queue[Note | ReportRow] = asyncio.Queue()
         self.drained = asyncio.Event()
-        self.tell(Directive(lease_ms=LEASE_MS, heartbeat_ms=heartbeat_ms))
+        self.tell(Directive(lease_ms=LEASE_MS, heartbeat_ms=heartbeat_ms, capabilities=capabilities))
 
     def tell(self, directive: Directive | UnavailableError) -> None:
         self.directives.put_nowait(directive)
@@ -66,12 +67,13 @@ class Session:
 class Backend:
     """Opens sessions and remembers who introduced itself how."""
 
-    def __init__(self, heartbeat_ms: int) -> None:
+    def __init__(self, heartbeat_ms: int, capabilities: Capabilities | None = None) -> None:
         self._heartbeat_ms = heartbeat_ms
+        self._capabilities = capabilities
         self.opened: asyncio.Queue[tuple[Introduction, Session]] = asyncio.Queue()
 
     async def open(self, introduction: Introduction) -> Session:
-        session = Session(self._heartbeat_ms)
+        session = Session(self._heartbeat_ms, self._capabilities)
         self.opened.put_nowait((introduction, session))
         return session
 

@@ -15,6 +15,7 @@ from holdfast.backends.kept_session import KeptSession
 from holdfast.backends.microservices.coordinator_calls import CoordinatorCalls, NoAnswerError
 from holdfast.backends.microservices.mapping import assignment_of, report_request
 from holdfast.backends.ports import Introduction
+from holdfast.core.capabilities import MICROSERVICES
 from holdfast.core.commands import ReportRow
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -29,7 +30,7 @@ class UnarySession(KeptSession):
 
     def __init__(self, calls: CoordinatorCalls, introduction: Introduction, heartbeat_ms: int = 0) -> None:
         """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
-        super().__init__(introduction.worker_id)
+        super().__init__(introduction.worker_id, MICROSERVICES)
         self._calls = calls
         self._introduction = introduction
         self._heartbeat_ms = heartbeat_ms

@@ -23,6 +23,7 @@ from holdfast.backends.pipeline.reporting import Numbered, Reporter
 from holdfast.backends.pipeline.store import UNMOVED_PART, Runs
 from holdfast.backends.pipeline.work_stats import WorkConfig, WorkStats
 from holdfast.backends.ports import Introduction
+from holdfast.core.capabilities import PIPELINE
 from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
 
@@ -38,7 +39,7 @@ class PipelineSession(KeptSession):
     def __init__(
         self, runs: Runs, lines: Lines, introduction: Introduction, config: WorkConfig, stats: WorkStats
     ) -> None:
-        super().__init__(introduction.worker_id)
+        super().__init__(introduction.worker_id, PIPELINE)
         self._runs = runs
         self._introduction = introduction
         self._config = config

@@ -28,6 +28,7 @@ from holdfast.backends.zookeeper.settling import Settling
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.taking import Taking
 from holdfast.backends.zookeeper.transactions import Delete
+from holdfast.core.capabilities import ZOOKEEPER
 from holdfast.core.commands import ReportRow
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, UnavailableError
@@ -42,7 +43,7 @@ class BidSession(KeptSession):
     """One session. Made by `BidWork`."""
 
     def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int, process: str) -> None:
-        super().__init__(introduction.worker_id)
+        super().__init__(introduction.worker_id, ZOOKEEPER)
         self._connection, self._paths = connection, connection.paths
         self._changing = Changing(connection)
         self._introduction = introduction

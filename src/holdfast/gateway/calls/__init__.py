@@ -60,6 +60,7 @@ def table(backend: Backend) -> Table:
             Method("PurgeQueue", Scope.ADMIN, pb.PurgeQueueRequest, admin.purge),
             Method("ListWorkers", Scope.READ, pb.ListWorkersRequest, admin.workers),
             Method("DrainWorker", Scope.ADMIN, pb.DrainWorkerRequest, admin.drain),
+            Method("GetCapabilities", Scope.READ, pb.GetCapabilitiesRequest, admin.capabilities),
         ),
         "ScheduleService": (
             Method("SetSchedule", Scope.ADMIN, pb.ScheduleSpec, schedules.set),

@@ -1,10 +1,11 @@
 """`holdfast.v1.AdminService`, once, for every carrier."""
 
 from holdfast.backends.ports import AdminApi
+from holdfast.core.capabilities import Capability
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_name
 from holdfast.gateway.reading import mode_of
-from holdfast.gateway.views import queue_message, stats_message, worker_message
+from holdfast.gateway.views import capabilities_message, queue_message, stats_message, worker_message
 from holdfast.proto import holdfast_pb2 as pb
 
 
@@ -16,7 +17,7 @@ class AdminCalls:
 
     @property
     def _admin(self) -> AdminApi:
-        return self._backend.capability(self._backend.admin, "administration")
+        return self._backend.capability(self._backend.admin, Capability.ADMINISTRATION)
 
     async def stats(self, request: pb.GetStatsRequest) -> pb.Stats:
         """The whole system in numbers."""
@@ -45,3 +46,7 @@ class AdminCalls:
         """Asks a worker to finish and end."""
         await self._admin.drain_worker(checked_name("worker_id", request.worker_id))
         return pb.DrainWorkerResponse()
+
+    async def capabilities(self, request: pb.GetCapabilitiesRequest) -> pb.Capabilities:
+        """What the backend can do, administration or not."""
+        return capabilities_message(self._backend.capabilities)

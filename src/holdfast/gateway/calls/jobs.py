@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 
 from holdfast import limits
 from holdfast.backends.ports import FeedPart, ResultView
+from holdfast.core.capabilities import Capability
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.gateway.backend import Backend
@@ -102,7 +103,7 @@ class JobCalls:
 
     async def feed(self, request: pb.FeedRequest) -> AsyncIterator[pb.FeedResponse]:
         """Everything that happens, from a position on."""
-        feed = self._backend.capability(self._backend.feed, "feed")
+        feed = self._backend.capability(self._backend.feed, Capability.FEED)
         async with closing(feed.feed(None if request.from_now else request.after)) as parts:
             async for part in parts:
                 for message in feed_messages(part):

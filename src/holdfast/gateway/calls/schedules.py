@@ -2,6 +2,7 @@
 
 from holdfast import limits
 from holdfast.backends.ports import ScheduleApi, ScheduleSpec, ScheduleView
+from holdfast.core.capabilities import Capability
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_name
 from holdfast.gateway.reading import template_of
@@ -17,7 +18,7 @@ class ScheduleCalls:
 
     @property
     def _schedules(self) -> ScheduleApi:
-        return self._backend.capability(self._backend.schedules, "schedules")
+        return self._backend.capability(self._backend.schedules, Capability.SCHEDULES)
 
     async def set(self, request: pb.ScheduleSpec) -> pb.Schedule:
         """Makes or replaces a schedule."""

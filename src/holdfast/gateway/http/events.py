@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from holdfast import limits
 from holdfast.backends.ports import FeedPart
+from holdfast.core.capabilities import Capability
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
@@ -83,7 +84,7 @@ class EventRoutes:
         return Stream(self, teller, listener, past, asked.line, asked.over)
 
     def _told(self) -> Teller:
-        feed = self._backend.capability(self._backend.feed, "feed")
+        feed = self._backend.capability(self._backend.feed, Capability.FEED)
         if self._teller is None:
             self._teller = Teller(feed, self._system.stats_json if self._backend.admin is not None else None)
         return self._teller

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.backends.ports import AdminApi, QueueView, WorkerView
+from holdfast.core.capabilities import Capability
 from holdfast.core.model import QueueMode
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_name
@@ -98,7 +99,7 @@ class QueueRoutes:
 
     @property
     def _admin(self) -> AdminApi:
-        return self._backend.capability(self._backend.admin, "administration")
+        return self._backend.capability(self._backend.admin, Capability.ADMINISTRATION)
 
     async def all(self, asked: Asked) -> Answer:
         """Every queue, by name."""

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from holdfast import limits
 from holdfast.backends.ports import ScheduleApi, ScheduleSpec, ScheduleView
+from holdfast.core.capabilities import Capability
 from holdfast.core.model import FIXED, QUADRATIC, Backoff
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from holdfast.gateway.backend import Backend
@@ -133,7 +134,7 @@ class ScheduleRoutes:
 
     @property
     def _schedules(self) -> ScheduleApi:
-        return self._backend.capability(self._backend.schedules, "schedules")
+        return self._backend.capability(self._backend.schedules, Capability.SCHEDULES)
 
     async def all(self, asked: Asked) -> Answer:
         """All of them, or those of one status."""

@@ -1,17 +1,17 @@
 """The system itself: numbers, probes, metrics, and the document of this API."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from holdfast.core.capabilities import Capability
+from holdfast.errors import UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http.asking import METRICS_TYPE, TEXT_TYPE, Answer, Asked, answer
 from holdfast.gateway.http.remembering import Memory, Recent
 from holdfast.gateway.http.routing import EVERYBODY, Route
-
-Capability = Literal["administration", "feed", "history", "schedules", "totals"]
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals | None
 
 
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+class CapabilityList(msgspec.Struct, frozen=True, kw_only=True):
     """What the backend behind this server can do beside jobs, and a sentence for each thing that it cannot."""
 
     backend: str
@@ -81,20 +81,19 @@ class SystemRoutes:
 
     async def capabilities(self, asked: Asked) -> Answer:
         """What can be asked here; it does not change while the server runs."""
-        backend = self._backend
-        there = {**backend.capabilities, "totals": self._probes.totals is not None}
+        told = self._backend.capabilities.served(self._probes.version, has_totals=self._probes.totals is not None)
         return answer(
-            Capabilities(
-                backend=backend.name,
-                version=self._probes.version,
-                capabilities=msgspec.convert([name for name in there if there[name]], list[Capability]),
-                missing={name: backend.lack(name) for name in there if not there[name]},
+            CapabilityList(
+                backend=told.backend,
+                version=told.version,
+                capabilities=sorted(told.present),
+                missing={one.value: sentence for one, sentence in told.missing.items()},
             )
         )
 
     async def recent(self, asked: Asked) -> Answer:
         """The last minutes in numbers."""
-        self._backend.capability(self._probes.totals, "totals")
+        self._backend.capability(self._probes.totals, Capability.TOTALS)
         return answer(self.memory.recent())
 
     async def remember(self) -> None:
@@ -107,7 +106,7 @@ class SystemRoutes:
         return answer(await self._numbers()).body
 
     async def _numbers(self) -> Stats:
-        stats = await self._backend.capability(self._backend.admin, "administration").stats()
+        stats = await self._backend.capability(self._backend.admin, Capability.ADMINISTRATION).stats()
         probes = self._probes
         return Stats(
             position=stats.position,
@@ -137,8 +136,11 @@ class SystemRoutes:
 
     async def metrics(self, asked: Asked) -> Answer:
         """For Prometheus."""
-        metrics = self._backend.capability(self._probes.metrics, "metrics")
-        return Answer(200, await metrics(), METRICS_TYPE)
+        if self._probes.metrics is None:
+            raise UnimplementedError(
+                f"no metrics: the {self._backend.name} server counts nothing", reason="CAPABILITY_MISSING"
+            )
+        return Answer(200, await self._probes.metrics(), METRICS_TYPE)
 
     async def openapi(self, asked: Asked) -> Answer:
         """The document of this API."""
@@ -170,7 +172,7 @@ def routes(system: SystemRoutes) -> list[Route]:
             handler=system.capabilities,
             summary="What can be asked here, and what cannot",
             tag="system",
-            answers={200: Capabilities},
+            answers={200: CapabilityList},
         ),
         Route(
             method="GET",

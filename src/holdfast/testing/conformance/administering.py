@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.backends.ports import JobDraft, QueueView, WorkerView
+from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode
 from holdfast.errors import InvalidArgumentError, NotFoundError
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import Workplace, eventually
 
 
@@ -30,7 +31,7 @@ def ids_of(views: Sequence[WorkerView]) -> set[str]:
 class TestAdministering:
     """Numbers, modes of queues, purges, workers."""
 
-    @needs(Capability.ADMIN, is_alone=True)
+    @needs(Capability.ADMINISTRATION, is_alone=True)
     async def test_stats_count_jobs_by_state(self, place: Workplace) -> None:
         """Every state has its number, and leases and slots are counted."""
         await place.submit_many(3)
@@ -39,10 +40,10 @@ class TestAdministering:
         await hand.done(lease)
         stats = await eventually(place.admin.stats, lambda one: (one.leases, one.workers, one.slots) == (1, 1, 4))
         assert stats.states == {"QUEUED": 1, "RUNNING": 1, "DONE": 1, "FAILED": 0, "CANCELED": 0}
-        assert stats.position > 0 or Capability.FEED not in place.harness.capabilities
+        assert stats.position > 0 or Capability.FEED not in place.harness.declared.present
         assert stats.cluster_id
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_queue_shows_what_waits_and_runs(self, place: Workplace) -> None:
         """Ready, delayed and running jobs are counted apart."""
         await place.submit_many(3)
@@ -52,7 +53,7 @@ class TestAdministering:
         assert view is not None
         assert (view.mode, view.ready, view.delayed, view.running) == (QueueMode.OPEN, 2, 1, 1)
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_queue_counts_what_waits_by_type(self, place: Workplace) -> None:
         """Each type has the number of its jobs that could be granted, of whatever priority; others are not counted."""
         other = place.name("other")
@@ -64,12 +65,12 @@ class TestAdministering:
         assert view is not None
         assert view.types == {place.type: 3, other: 2}
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_queue_without_jobs_is_not_listed(self, place: Workplace) -> None:
         """A queue exists by its jobs or by its mode."""
         assert await queue(place) is None
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_paused_queue_takes_jobs_and_grants_none(self, place: Workplace) -> None:
         """Nothing is granted until it is opened, and then what waited is."""
         await place.admin.set_queue_mode(place.queue, QueueMode.PAUSED, "maintenance")
@@ -82,7 +83,7 @@ class TestAdministering:
         await place.admin.set_queue_mode(place.queue, QueueMode.OPEN, "")
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_pause_does_not_touch_what_runs(self, place: Workplace) -> None:
         """A job that was granted before goes on to its end."""
         job_id = await place.submit()
@@ -92,7 +93,7 @@ class TestAdministering:
         await hand.done(lease, b"out")
         assert (await place.jobs.result(job_id)).output == b"out"
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_draining_queue_takes_no_new_jobs_and_grants_the_others(self, place: Workplace) -> None:
         """Submissions are refused for a stable reason; what was there is run."""
         job_id = await place.submit()
@@ -101,7 +102,7 @@ class TestAdministering:
         assert submitted.refusals[0].reason == "QUEUE_DRAINING"
         assert [lease.job_id for lease in await (await place.worker()).take()] == [job_id]
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_mode_and_reason_are_shown_even_without_jobs(self, place: Workplace) -> None:
         """A queue that is not open is listed; setting the mode again is harmless; opened, it is gone."""
         for _ in range(2):
@@ -112,7 +113,7 @@ class TestAdministering:
         await place.admin.set_queue_mode(place.queue, QueueMode.OPEN, "")
         assert await queue(place) is None
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_paused_queue_explains_its_jobs(self, place: Workplace) -> None:
         """A job that waits because of a pause says so, with the operator's reason."""
         await place.worker()
@@ -121,7 +122,7 @@ class TestAdministering:
         assert "paused" in explanation.sentence
         assert "maintenance" in explanation.sentence
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_purge_cancels_what_waits_and_nothing_else(self, place: Workplace) -> None:
         """Ready and delayed jobs of that queue are canceled and counted; what runs, and other queues, are not."""
         running = await place.submit()
@@ -135,7 +136,7 @@ class TestAdministering:
         assert (await place.jobs.get(running)).state == RUNNING
         assert (await place.jobs.get(other)).state == QUEUED
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_purge_of_more_than_one_slice_leaves_nothing(self, place: Workplace) -> None:
         """Thousands of jobs are all canceled, and what comes afterwards is not."""
         for _ in range(3):
@@ -145,7 +146,7 @@ class TestAdministering:
         assert (await place.jobs.get(after)).state == QUEUED
         assert await place.admin.purge(place.name("nobody"), "") == 0
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_worker_is_listed_with_what_it_runs(self, place: Workplace) -> None:
         """Its types, queues, slots and running jobs are those of its session."""
         await place.submit()
@@ -156,7 +157,7 @@ class TestAdministering:
         assert (view.types, view.queues, view.slots, view.running) == ([place.type], [place.queue], 3, 1)
         assert (view.is_draining, view.is_streaming) == (False, True)
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_worker_that_has_left_is_not_listed(self, place: Workplace) -> None:
         """Who has closed its session is gone."""
         hand, other = await place.worker("left"), await place.worker("other")
@@ -164,7 +165,7 @@ class TestAdministering:
         await place.gone(hand)
         assert await worker(place, other.worker_id) is not None
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_worker_is_asked_to_drain(self, place: Workplace) -> None:
         """The worker hears it, and is shown as draining."""
         hand = await place.worker()
@@ -173,13 +174,13 @@ class TestAdministering:
         await hand.until(lambda: hand.is_drain_asked)
         await eventually(lambda: worker(place, hand.worker_id), lambda view: view and view.is_draining)
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_worker_that_is_not_there_cannot_be_asked_to_drain(self, place: Workplace) -> None:
         """It is not found."""
         with pytest.raises(NotFoundError):
             await place.admin.drain_worker(place.name("nobody"))
 
-    @needs(Capability.ADMIN)
+    @needs(Capability.ADMINISTRATION)
     async def test_queue_with_a_bad_name_is_refused(self, place: Workplace) -> None:
         """Neither its mode can be set nor can it be purged."""
         with pytest.raises(InvalidArgumentError):

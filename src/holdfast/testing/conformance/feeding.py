@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from holdfast.backends.ports import FeedPart
+from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import Entry, attempts
 from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import FIXED, Backoff, Note
 from holdfast.errors import NotFoundError
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, soon
 
 
@@ -132,7 +133,7 @@ class TestFeeding:
         with pytest.raises(NotFoundError):
             await soon(place.feed.feed(1 << 60))
 
-    @needs(Capability.HISTORY)
+    @needs(Capability.HISTORY, Capability.ORDER)
     async def test_history_tells_all_that_happened_to_a_job(self, place: Workplace) -> None:
         """Submit, grant, loss, another grant and the end, in order, and what others did is not in it."""
         job_id = await place.submit()
@@ -166,7 +167,7 @@ class TestFeeding:
         assert first.worker == hand.worker_id
         assert 0 < first.started_ms <= first.ended_ms <= last.started_ms <= last.ended_ms
 
-    @needs(Capability.FEED, Capability.NOTES)
+    @needs(Capability.HISTORY, Capability.NOTES)
     async def test_history_keeps_what_attempts_said(self, place: Workplace) -> None:
         """Progress and log lines are part of a job's history, after its end too."""
         job_id = await place.submit()
@@ -214,7 +215,7 @@ class TestFeeding:
         with pytest.raises(NotFoundError):
             await place.feed.history("00000000-0000-4000-8000-000000000000")
 
-    @needs(Capability.FEED)
+    @needs(Capability.HISTORY)
     async def test_refused_report_is_part_of_the_history(self, place: Workplace) -> None:
         """What a worker said too late is kept as evidence, with the reason why it did not count."""
         job_id = await place.submit()

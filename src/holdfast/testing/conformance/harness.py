@@ -6,7 +6,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.core.capabilities import Capabilities, Capability
 
 #: Long enough that no lease runs out unless a test lets it.
 LONG_LEASE_MS = 60_000
@@ -16,20 +17,15 @@ SHORT_LEASE_MS = 300
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
-class Capability(Enum):
-    """What a backend, or the way in which it is reached, may lack."""
+class Control(Enum):
+    """What a harness can do to its backend; no matter of the topology."""
 
-    ADMIN = "it has no administration"
-    FEED = "it has no feed"
-    HISTORY = "it has no history"
-    SCHEDULES = "it has no schedules"
-    NOTES = "it keeps no notes of running attempts"
     RESTART = "it keeps nothing over a restart"
     CLOCK = "its time cannot be moved"
-    ORDER = "order holds within a node only"
-    WORKERS = "its clients cannot see its workers"
-    SESSIONS = "its workers have no sessions"
-    LARGE = "what it keeps jobs in has no room for the largest payload"
+
+
+#: What a test may need: what the backend declares, or what the harness can do to it.
+Need = Capability | Control
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -46,8 +42,18 @@ class Harness(Protocol):
     """One backend, as one test uses it. `start` comes first, `stop` last; both are called by the fixture."""
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What the tests may rely on beyond the two ports."""
+    def declared(self) -> Capabilities:
+        """What the product declares for this backend, from `holdfast.core.capabilities`."""
+        ...
+
+    @property
+    def beyond(self) -> frozenset[Need]:
+        """What the harness can do to it, and what holds for its processes although the product does not declare it."""
+        ...
+
+    @property
+    def backend(self) -> CapabilityApi:
+        """The backend, asked for its capabilities."""
         ...
 
     @property
@@ -62,12 +68,12 @@ class Harness(Protocol):
 
     @property
     def admin(self) -> AdminApi:
-        """For operators, with `Capability.ADMIN`."""
+        """For operators, with `Capability.ADMINISTRATION`."""
         ...
 
     @property
     def feed(self) -> FeedApi:
-        """For those who listen, with `Capability.FEED`; with `Capability.HISTORY` alone, only for histories."""
+        """With `Capability.FEED`; only its history with `Capability.HISTORY` alone."""
         ...
 
     @property
@@ -84,26 +90,26 @@ class Harness(Protocol):
         ...
 
     async def restart(self) -> None:
-        """With `Capability.RESTART`: ends it, however rudely, and starts it on the same jobs."""
+        """With `Control.RESTART`: ends it, however rudely, and starts it on the same jobs."""
         ...
 
     async def advance(self, ms: int) -> None:
-        """With `Capability.CLOCK`: so much time passes, during which it serves."""
+        """With `Control.CLOCK`: so much time passes, during which it serves."""
         ...
 
 
 class Needs(msgspec.Struct, frozen=True):
     """What one test needs."""
 
-    capabilities: frozenset[Capability] = frozenset()
+    needed: frozenset[Need] = frozenset()
     terms: Terms = Terms()
 
 
-def needs(*capabilities: Capability, lease_ms: int = LONG_LEASE_MS, is_alone: bool = False) -> Callable[[Test], Test]:
+def needs(*needed: Need, lease_ms: int = LONG_LEASE_MS, is_alone: bool = False) -> Callable[[Test], Test]:
     """Says what a test needs; it is skipped where that is not declared."""
     # A backend that is stopped and started is no company for others.
-    alone = is_alone or not {Capability.RESTART, Capability.CLOCK}.isdisjoint(capabilities)
-    wanted = Needs(frozenset(capabilities), Terms(lease_ms, alone, alone and not is_alone))
+    alone = is_alone or not set(Control).isdisjoint(needed)
+    wanted = Needs(frozenset(needed), Terms(lease_ms, alone, alone and not is_alone))
 
     def say(test: Test) -> Test:
         test.needs = wanted  # type: ignore[attr-defined]  # read by `needs_of`
@@ -121,5 +127,9 @@ def needs_of(test: object) -> Needs:
 
 def lacks(needed: Needs, harness: Harness) -> str:
     """Why the test cannot run on this backend; empty if it can."""
-    missing = needed.capabilities - harness.capabilities
-    return "; ".join(sorted(f"needs {one.name}: {one.value}" for one in missing))
+    missing = needed.needed - harness.declared.present - harness.beyond
+    return "; ".join(sorted(f"needs {one.name}: {_reason(one, harness)}" for one in missing))
+
+
+def _reason(missing: Need, harness: Harness) -> str:
+    return harness.declared.lack(missing) if isinstance(missing, Capability) else missing.value

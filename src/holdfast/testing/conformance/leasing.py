@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING, TERMINAL
 from holdfast.errors import AbortedError, HoldfastError
 from holdfast.limits import LOSSES_MAX
-from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Capability, needs
+from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Control, needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace
 
 SECOND_MS = 1_000
@@ -59,7 +60,7 @@ class TestLeasing:
         assert (result.output == b"new") == (settled.token == after.token)
         assert result.output != b"old"
 
-    @needs(Capability.CLOCK, lease_ms=10 * SECOND_MS)
+    @needs(Control.CLOCK, lease_ms=10 * SECOND_MS)
     async def test_heartbeats_keep_a_lease(self, place: Workplace) -> None:
         """As long as its holder is heard in time, a job stays with it for many times the lease."""
         job_id = await place.submit()
@@ -71,7 +72,7 @@ class TestLeasing:
             job = await place.jobs.get(job_id)
             assert (job.state, job.token) == (RUNNING, lease.token)
 
-    @needs(Capability.CLOCK, lease_ms=10 * SECOND_MS)
+    @needs(Control.CLOCK, lease_ms=10 * SECOND_MS)
     async def test_lease_holds_until_it_is_over_and_no_longer(self, place: Workplace) -> None:
         """Before its time a lease is not taken away, after it it is."""
         job_id = await place.submit()

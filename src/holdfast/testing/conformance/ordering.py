@@ -1,8 +1,9 @@
 """Order: who is next, and for whom."""
 
 from holdfast.backends.ports import JobDraft
+from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import QUEUED
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import Control, needs
 from holdfast.testing.conformance.workplace import Workplace, accepted
 
 HOUR_MS = 3_600_000
@@ -54,7 +55,7 @@ class TestOrdering:
         job_id = accepted(await place.submit_draft(draft))[0]
         assert (await place.jobs.get(job_id)).not_before_ms == at_ms + HOUR_MS
 
-    @needs(Capability.CLOCK)
+    @needs(Control.CLOCK)
     async def test_job_that_is_due_in_an_hour_comes_in_an_hour(self, place: Workplace) -> None:
         """It is not granted before, and needs nobody to wake it."""
         job_id = accepted(await place.submit_draft(JobDraft(delay_ms=HOUR_MS)))[0]
@@ -67,7 +68,7 @@ class TestOrdering:
         await hand.session.extend()
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
-    @needs(Capability.CLOCK, Capability.ORDER)
+    @needs(Control.CLOCK, Capability.ORDER, Capability.AGING)
     async def test_waiting_makes_a_job_more_urgent(self, place: Workplace) -> None:
         """A job of low priority that has waited long goes before a fresh one of higher priority."""
         old = await place.submit(priority=4)

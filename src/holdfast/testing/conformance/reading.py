@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from holdfast.backends.ports import JobDraft
+from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Note
 from holdfast.errors import NotFoundError
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, accepted, eventually, soon
 
 NOBODY = "00000000-0000-4000-8000-000000000000"

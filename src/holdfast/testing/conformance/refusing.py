@@ -6,11 +6,12 @@ import pytest
 
 from holdfast import limits
 from holdfast.backends.ports import Introduction, JobDraft, JobQuery
+from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED
 from holdfast.core.model import Backoff, Extra
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import Workplace
 
 
@@ -70,7 +71,7 @@ class TestRefusing:
         """The limit itself is allowed."""
         assert len(await place.submit_many(limits.BATCH_JOBS_MAX)) == limits.BATCH_JOBS_MAX
 
-    @needs(Capability.LARGE)
+    @needs(Capability.LARGE_PAYLOADS)
     async def test_largest_payload_is_accepted(self, place: Workplace) -> None:
         """The limit itself is allowed, and reaches the worker whole."""
         await place.submit(b"x" * limits.PAYLOAD_BYTES_MAX)

@@ -1,18 +1,19 @@
 """Restarting: what was accepted is there afterwards, and work goes on where it was."""
 
 from holdfast.backends.ports import JobDraft
+from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.core.model import Extra, QueueMode
 from holdfast.limits import LOSSES_MAX
 from holdfast.testing.conformance.feeding import reader
-from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Capability, needs
+from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Control, needs
 from holdfast.testing.conformance.workplace import Workplace
 
 
 class TestRestarting:
     """The backend ends, however rudely, and is started on the same jobs."""
 
-    @needs(Capability.RESTART)
+    @needs(Control.RESTART)
     async def test_jobs_and_results_are_there_afterwards(self, place: Workplace) -> None:
         """What was accepted and what was reported is neither lost nor changed."""
         done = await place.run(await place.worker(), b"in", b"out")
@@ -23,7 +24,7 @@ class TestRestarting:
         assert (await place.jobs.result(done)).output == b"out"
         assert await place.jobs.payload(queued) == b"waits"
 
-    @needs(Capability.RESTART, Capability.ORDER)
+    @needs(Control.RESTART, Capability.ORDER)
     async def test_waiting_jobs_are_run_in_their_order_afterwards(self, place: Workplace) -> None:
         """A restart changes no places."""
         ids = await place.submit_many(5)
@@ -31,7 +32,7 @@ class TestRestarting:
         hand = await place.worker(slots=5)
         assert [lease.job_id for lease in await hand.take_in_turn(5)] == ids
 
-    @needs(Capability.RESTART)
+    @needs(Control.RESTART)
     async def test_keys_still_find_their_jobs(self, place: Workplace) -> None:
         """Request ids, unique keys and ids outlive a restart."""
         drafts = [JobDraft(extra=Extra(request_id=place.name("r"))), JobDraft(extra=Extra(unique_key="u"))]
@@ -40,7 +41,7 @@ class TestRestarting:
         after = await place.jobs.submit([place.template()], drafts)
         assert (after.job_ids, after.existing) == (before.job_ids, frozenset({0, 1}))
 
-    @needs(Capability.RESTART)
+    @needs(Control.RESTART)
     async def test_worker_goes_on_with_its_lease_afterwards(self, place: Workplace) -> None:
         """A lease is not lost with the backend: its worker comes back, names it, and reports under it."""
         job_id = await place.submit()
@@ -52,7 +53,7 @@ class TestRestarting:
         job, result = await place.jobs.settled(job_id)
         assert (job.state, job.attempts, result.output) == (DONE, 1, b"kept")
 
-    @needs(Capability.RESTART, lease_ms=SHORT_LEASE_MS)
+    @needs(Control.RESTART, lease_ms=SHORT_LEASE_MS)
     async def test_lease_of_a_worker_that_does_not_come_back_runs_out(self, place: Workplace) -> None:
         """Its job goes to another, under a larger token."""
         job_id = await place.submit(max_losses=LOSSES_MAX)
@@ -61,7 +62,7 @@ class TestRestarting:
         (after,) = await (await place.worker("other")).take()
         assert (after.job_id, after.token > before.token) == (job_id, True)
 
-    @needs(Capability.RESTART)
+    @needs(Control.RESTART)
     async def test_canceled_job_stays_canceled(self, place: Workplace) -> None:
         """A cancel that was answered is as durable as a submit."""
         job_id = await place.submit()
@@ -72,7 +73,7 @@ class TestRestarting:
         await hand.session.want(1)
         assert await hand.rest() == []
 
-    @needs(Capability.RESTART)
+    @needs(Control.RESTART)
     async def test_delayed_job_keeps_its_time(self, place: Workplace) -> None:
         """When a job is due does not depend on who was running meanwhile."""
         job_id = (await place.submit_draft(JobDraft(delay_ms=3_600_000))).job_ids[0]
@@ -81,7 +82,7 @@ class TestRestarting:
         after = await place.jobs.get(job_id)
         assert (after.state, after.not_before_ms) == (QUEUED, before.not_before_ms)
 
-    @needs(Capability.RESTART, Capability.ADMIN)
+    @needs(Control.RESTART, Capability.ADMINISTRATION)
     async def test_paused_queue_stays_paused(self, place: Workplace) -> None:
         """The mode of a queue is durable."""
         await place.admin.set_queue_mode(place.queue, QueueMode.PAUSED, "maintenance")
@@ -89,7 +90,7 @@ class TestRestarting:
         (view,) = [queue for queue in await place.admin.queues() if queue.name == place.queue]
         assert (view.mode, view.reason) == (QueueMode.PAUSED, "maintenance")
 
-    @needs(Capability.RESTART, Capability.FEED)
+    @needs(Control.RESTART, Capability.FEED)
     async def test_feed_is_resumed_over_a_restart(self, place: Workplace) -> None:
         """A reader's position means the same afterwards: nothing is missed and nothing is told twice."""
         one = await reader(place)
@@ -105,7 +106,7 @@ class TestRestarting:
         assert [job_id for job_id, _ in one.about(ids) + two.about(ids)] == ids
         await two.close()
 
-    @needs(Capability.RESTART, Capability.FEED)
+    @needs(Control.RESTART, Capability.HISTORY)
     async def test_history_reaches_back_over_a_restart(self, place: Workplace) -> None:
         """What happened before is still told."""
         job_id = await place.submit()

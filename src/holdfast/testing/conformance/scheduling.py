@@ -3,9 +3,10 @@
 import pytest
 
 from holdfast.backends.ports import ScheduleSpec
+from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
-from holdfast.testing.conformance.harness import Capability, needs
+from holdfast.testing.conformance.harness import Control, needs
 from holdfast.testing.conformance.workplace import Workplace
 
 HOUR_MS = 3_600_000
@@ -108,7 +109,7 @@ class TestScheduling:
         with pytest.raises(HoldfastError):
             await place.schedules.get(place.name("schedule"))
 
-    @needs(Capability.SCHEDULES, Capability.RESTART)
+    @needs(Capability.SCHEDULES, Control.RESTART)
     async def test_schedules_are_there_after_a_restart(self, place: Workplace) -> None:
         """With what they have done, and with their next tick."""
         before = await place.schedules.set(spec(place))

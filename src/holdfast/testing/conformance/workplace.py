@@ -20,12 +20,13 @@ from holdfast.backends.ports import (
     ScheduleApi,
 )
 from holdfast.backends.ports import WorkSession as Session
+from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow, Submitted
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
 from holdfast.core.model import Extra, Template
 from holdfast.core.workers import beat_ms
 from holdfast.errors import HoldfastError
-from holdfast.testing.conformance.harness import Capability, Harness
+from holdfast.testing.conformance.harness import Harness
 
 #: Whatever is waited for comes long before; a test that fails should say so rather than hang.
 PATIENCE_S = 60.0
@@ -210,7 +211,7 @@ class Workplace:
     async def gone(self, hand: Hand) -> None:
         """Ends a session, and waits until the backend knows: a farewell may take it longer than the worker waits."""
         await hand.session.close()
-        if Capability.ADMIN in self.harness.capabilities:
+        if Capability.ADMINISTRATION in self.harness.declared.present:
             await eventually(self.admin.workers, lambda views: all(view.worker_id != hand.worker_id for view in views))
 
     async def leave(self) -> None:
