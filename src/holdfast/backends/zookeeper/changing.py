@@ -45,7 +45,7 @@ class Changing:
         self.lanes = Lanes(connection)
         self.moves = Moves(connection.paths, self.lanes)
         paths = connection.paths
-        self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.index))
+        self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.failed, paths.index))
 
     async def read(self, job_id: str) -> Kept | None:
         """The record as it is now, whichever server is asked."""

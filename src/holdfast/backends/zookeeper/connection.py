@@ -344,6 +344,9 @@ class Connection:
                 f"expected the layout below {self.paths.root!r} to be {LAYOUT.decode()}, got {found}; use another path"
             )
             raise FailedPreconditionError(message, reason="LAYOUT_UNKNOWN")
+        if await self.exists(self.paths.failed) is None:  # the root was made by a version that did not have it
+            with contextlib.suppress(RefusedError):
+                await self.transact([Create(self.paths.failed)])
 
 
 async def connect(hosts: str, root: str, *, session_ms: int, is_guarded: bool = False) -> Connection:
