@@ -103,6 +103,27 @@ def test_job_runs_whichever_way_it_comes(shared: Up) -> None:
         assert job_id in {job.id for job in app.find()}
 
 
+def test_processes_log_the_transitions_that_they_make(shared: Up) -> None:
+    """The gateway logs the submit, the worker the bid and the end, each with the fields of a transition."""
+    job_id = shared.wire.done("logged")
+    lines = eventually(
+        lambda: [line for line in shared.program.lines("transition") if line["job_id"] == job_id],
+        lambda found: len(found) == 3,
+    )
+    told = {line["new_state"]: line for line in lines}  # each process logs after the answer, so lines may cross
+    assert {state: line["service"] for state, line in told.items()} == {
+        "QUEUED": "holdfast",
+        "RUNNING": "worker",
+        "DONE": "worker",
+    }
+    assert {(line["old_state"], state, line["attempt"], bool(line["worker_id"])) for state, line in told.items()} == {
+        ("", "QUEUED", 0, False),
+        ("QUEUED", "RUNNING", 1, True),
+        ("RUNNING", "DONE", 1, True),
+    }
+    assert {(line["ts_ms"] > 0, line["priority"]) for line in lines} == {(True, 5)}
+
+
 def test_what_is_missing_is_said_over_http(shared: Up) -> None:
     """The dashboard is there, and what an ensemble does not keep is refused by its name."""
     assert answered(shared, "/").status == 200

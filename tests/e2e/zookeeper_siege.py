@@ -19,7 +19,7 @@ from tests.zookeeper import differences
 SESSION_MS = 2_000
 WORKERS = 2
 #: Where the nodes of jobs are; nobody changes them once all jobs have ended.
-OF_JOBS = ("jobs", "waiting", "delayed", "held", "keys", "unique", "index", "ended")
+OF_JOBS = ("jobs", "waiting", "delayed", "held", "keys", "unique", "index", "ended", "failed")
 
 
 class Siege:

@@ -58,7 +58,7 @@ def gateway(ensemble: Hosts = None, has_lifeline: Lifeline = False, **flags: obj
         lifeline()
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
-        del log_stream  # it has no transitions to log
+        del log_stream  # transitions are logged like everything else
         from holdfast.topology.zookeeper_gateway import serve
 
         await serve(settings, place)

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 _SESSION_MS_MAX = 10_000
 
 
-async def open_connection(ensemble: Ensemble) -> "Connection":
-    """A session for whoever asks or tidies up; `UnavailableError` if no server answers."""
+async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "Connection":
+    """A session for a client or a steward; `UnavailableError` if no server answers."""
     _require_library()
     from holdfast.backends.zookeeper.connection import connect  # noqa: PLC0415 - it needs kazoo
 
-    return await connect(ensemble.hosts, ensemble.root, session_ms=min(ensemble.lease_ms, _SESSION_MS_MAX))
+    session_ms = min(ensemble.lease_ms, _SESSION_MS_MAX)
+    return await connect(ensemble.hosts, ensemble.root, session_ms=session_ms, is_guarded=is_guarded)
 
 
 def bid_work(ensemble: Ensemble) -> WorkApi:

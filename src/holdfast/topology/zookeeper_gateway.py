@@ -59,7 +59,7 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
 async def _connected(ensemble: Ensemble) -> Connection:
     for _ in range(1, _TRIES):
         try:
-            return await open_connection(ensemble)
+            return await open_connection(ensemble, is_guarded=True)
         except UnavailableError as error:
             get_logger().info("ensemble_away", message=f"{error.message}; asking again")
-    return await open_connection(ensemble)
+    return await open_connection(ensemble, is_guarded=True)

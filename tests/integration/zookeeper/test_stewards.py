@@ -9,9 +9,10 @@ from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.tidying import Tidying
-from holdfast.backends.zookeeper.transactions import Create
+from holdfast.backends.zookeeper.transactions import Create, Delete
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import Extra
+from holdfast.errors import NotFoundError
 from holdfast.testing.conformance.workplace import accepted
 from tests.integration.pipeline.happening import happens
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, FaultyConnection, deletes, makes, until
@@ -35,6 +36,31 @@ async def everything(connection: FaultyConnection, path: str) -> list[str]:
     """All nodes below a path that hold nothing below them."""
     names = await connection.children(path) or []
     return [path] if not names else [leaf for name in names for leaf in await everything(connection, f"{path}/{name}")]
+
+
+def tidying_of(
+    connection: FaultyConnection, retain_ms: int = LONG_AGO_MS, retain_failed_ms: int = LONG_AGO_MS
+) -> Tidying:
+    """Tidies up as if everything had ended long ago, unless another retention is named."""
+    return Tidying(Changing(connection), retain_ms=retain_ms, retain_failed_ms=retain_failed_ms)
+
+
+async def failed_job(bidding: Bidding, jobs: NodeJobs) -> str:
+    """A job that has failed for good."""
+    job_id = await submit(jobs)
+    hand = await bidding.worker("failing")
+    (lease,) = await hand.take()
+    await hand.failed(lease, is_retryable=False)
+    await hand.session.close()
+    return job_id
+
+
+async def as_before(client: FaultyConnection, job_id: str) -> None:
+    """Puts the retention note of a FAILED job where earlier versions had those of all jobs."""
+    job = await NodeJobs(client).get(job_id)
+    note = client.paths.ended_job(job.finished_ms, job_id)
+    minute = Create(note.rpartition("/")[0])
+    await client.transact([Delete(client.paths.failed_job(job.finished_ms, job_id)), minute, Create(note)])
 
 
 class TestRecovery:
@@ -209,7 +235,7 @@ class TestTidying:
         (lease,) = await hand.take()
         await hand.done(lease, b"out")
         stays = await submit(jobs, JobDraft(payload=b"in", extra=Extra(request_id="other")))
-        tidying = Tidying(Changing(client), LONG_AGO_MS)
+        tidying = tidying_of(client)
         await tidying.look()
         leaves = await everything(client, client.paths.root)
         assert [leaf for leaf in leaves if ended in leaf] == []
@@ -217,13 +243,60 @@ class TestTidying:
         again = await jobs.submit([JOB], [JobDraft(payload=b"else", extra=extra)])
         assert again.existing == frozenset()
 
+    async def test_failed_job_is_kept_for_its_own_retention(self, bidding: Bidding) -> None:
+        """A FAILED job outlives the DONE and CANCELED ones of its time, and goes with all its nodes after its own."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        failed, canceled = await failed_job(bidding, jobs), await submit(jobs)
+        await jobs.cancel(canceled, "")
+        await tidying_of(client, retain_failed_ms=limits.RETAIN_FAILED_MS_DEFAULT).look()
+        assert (await jobs.get(failed)).state == FAILED
+        with pytest.raises(NotFoundError):
+            await jobs.get(canceled)
+        assert failed in {job.id for job in (await jobs.page([FAILED], 0, 10, newest_first=True)).jobs}
+        await tidying_of(client).look()
+        assert [leaf for leaf in await everything(client, client.paths.root) if failed in leaf] == []
+
+    async def test_failed_jobs_are_kept_longer_by_default(self, bidding: Bidding) -> None:
+        """A steward that is told nothing keeps FAILED jobs for a week and all others for a day."""
+        client = await bidding.client()
+        tidying = Steward(client)._tidying
+        assert (tidying._retain_ms, tidying._retain_failed_ms) == (86_400_000, 7 * 86_400_000)
+
+    async def test_failed_job_of_an_earlier_version_is_retired(self, bidding: Bidding) -> None:
+        """Its note is among those of all ended jobs, so it goes with them."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await failed_job(bidding, jobs)
+        await as_before(client, job_id)
+        await tidying_of(client, retain_failed_ms=limits.RETAIN_FAILED_MS_DEFAULT).look()
+        assert [leaf for leaf in await everything(client, client.paths.root) if job_id in leaf] == []
+
+    @pytest.mark.parametrize("is_old", [False, True])
+    async def test_client_forgets_a_failed_job_of_any_version(self, bidding: Bidding, *, is_old: bool) -> None:
+        """Wherever its retention note is, nothing of the job is left."""
+        client = await bidding.client()
+        jobs = NodeJobs(client)
+        job_id = await failed_job(bidding, jobs)
+        if is_old:
+            await as_before(client, job_id)
+        await jobs.forget(job_id)
+        assert [leaf for leaf in await everything(client, client.paths.root) if job_id in leaf] == []
+
+    async def test_root_of_an_earlier_version_is_completed(self, bidding: Bidding) -> None:
+        """A root without the notes of FAILED jobs gets them from the next process that connects."""
+        client = await bidding.client()
+        await client.transact([Delete(client.paths.failed)])
+        job_id = await failed_job(bidding, NodeJobs(client))
+        assert [leaf for leaf in await everything(client, client.paths.failed) if job_id in leaf] != []
+
     async def test_empty_lane_goes_and_comes_back(self, bidding: Bidding) -> None:
         """A lane that was empty twice is taken away; who posts into it makes it again, and who waits hears so."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         await jobs.cancel(await submit(jobs), "only to make the lane")
         hand = await bidding.idle("w")
-        tidying = Tidying(Changing(client), LONG_AGO_MS)
+        tidying = tidying_of(client)
         await tidying.look()
         await tidying.look()
         await client.sync()
@@ -244,7 +317,7 @@ class TestTidying:
         gate = bidding.connection_of("w").hold(deletes("/waiting/"))
         await hand.session.want(1)
         await gate.reached.wait()
-        tidying = Tidying(Changing(client), LONG_AGO_MS)
+        tidying = tidying_of(client)
         await tidying.look()
         await tidying.look()
         await submit(jobs)

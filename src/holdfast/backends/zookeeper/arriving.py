@@ -15,6 +15,7 @@ from holdfast.core.lifecycle import RUNNING
 from holdfast.errors import UnavailableError
 
 _TRIES_MAX = 20
+_REASON = "its worker came back without it"
 
 
 class Arrival:
@@ -86,7 +87,7 @@ class Arrival:
                 return None
             has_bid = await self._connection.exists(self._paths.bid(record.id)) is not None
             now_ms = self._connection.now_ms()
-            why, is_spent = "its worker came back without it", not self._is_known
-            return self._changing.moves.give_back(kept, why, now_ms, is_spent=is_spent, has_bid=has_bid)
+            is_spent = not self._is_known
+            return self._changing.moves.give_back(kept, _REASON, now_ms, is_spent=is_spent, has_bid=has_bid)
 
-        await self._changing.change(kept, decide)
+        await self._changing.change(kept, decide, _REASON)

@@ -23,6 +23,7 @@ from holdfast.backends.zookeeper.moves import bucket_of
 from holdfast.backends.zookeeper.paths import BACK, Lane, Posting, lane_named, posting_named
 from holdfast.backends.zookeeper.records import Kept, Record, kept_of
 from holdfast.backends.zookeeper.transactions import Check, Delete, Done, Node, RefusedError
+from holdfast.backends.zookeeper.transition_log import log_changed
 from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.errors import UnavailableError
 
@@ -105,7 +106,7 @@ class Bidder:
                     and stat.owner == self._connection.session_id
                     and stat.created_id == kept.record.token
                 ):
-                    taken.append(Taken(kept, await self._assignment(kept.record), bid.sent_s))
+                    taken.append(_won(bid, kept, await self._assignment(kept.record)))
         self._unsure = []  # only now: what was found out is lost if the last of them cannot be told yet
         self._is_unread = False
         return taken
@@ -188,11 +189,16 @@ class Bidder:
         except UnavailableError:
             self._unsure.append(bid)  # it is ours, and what it is about is read once somebody answers
             return None
-        return Taken(kept, assignment_of(record, node.data if node else b""), bid.sent_s)
+        return _won(bid, kept, assignment_of(record, node.data if node else b""))
 
     async def _assignment(self, record: Record) -> Assignment:
         node = await self._connection.get(self._paths.payload(record.id)) if record.payload_bytes else None
         return assignment_of(record, node.data if node else b"")
+
+
+def _won(bid: _Bid, kept: Kept, assignment: Assignment) -> Taken:
+    log_changed(bid.kept.record, kept.record)
+    return Taken(kept, assignment, bid.sent_s)
 
 
 def assignment_of(record: Record, payload: bytes) -> Assignment:

@@ -34,7 +34,7 @@ async def cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
         stat = await changing.connection.exists(changing.paths.asked_of(record.worker))
         return changing.moves.ask_to_stop(kept, reason, is_heard=stat is not None)
 
-    changed = await changing.change(kept, decide)
+    changed = await changing.change(kept, decide, reason)
     if changed is not None:
         return CancelReply(State(changed.state), was_terminal=False, token=changed.token)
     record = seen.record

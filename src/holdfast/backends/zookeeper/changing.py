@@ -15,6 +15,7 @@ from holdfast.backends.zookeeper.moves import Moves
 from holdfast.backends.zookeeper.paths import Lane
 from holdfast.backends.zookeeper.records import Kept, Record, encode, kept_of
 from holdfast.backends.zookeeper.transactions import Check, Create, Done, Node, RefusedError, Step, Why
+from holdfast.backends.zookeeper.transition_log import log_changed
 from holdfast.errors import InternalError, UnavailableError
 from holdfast.logs import get_logger
 
@@ -44,7 +45,7 @@ class Changing:
         self.lanes = Lanes(connection)
         self.moves = Moves(connection.paths, self.lanes)
         paths = connection.paths
-        self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.index))
+        self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.failed, paths.index))
 
     async def read(self, job_id: str) -> Kept | None:
         """The record as it is now, whichever server is asked."""
@@ -58,10 +59,10 @@ class Changing:
 
         return await self.connection.repeat(ask)
 
-    async def change(self, kept: Kept, decide: Decide) -> Record | None:
+    async def change(self, kept: Kept, decide: Decide, reason: str = "") -> Record | None:
         """Decides and writes until that has counted; None once `decide` says that there is nothing to change.
 
-        `UnavailableError`: it is unknown whether it has counted.
+        A transition is logged, with the reason. `UnavailableError`: it is unknown whether it has counted.
         """
         for _ in range(_TRIES_MAX):
             decided = await decide(kept)
@@ -74,9 +75,11 @@ class Changing:
                 refused = error
             except UnavailableError:
                 if await self._was_made(kept, changed):
+                    log_changed(kept.record, changed, reason)
                     return changed
                 refused = None
             else:
+                log_changed(kept.record, changed, reason)
                 return changed
             if refused is not None and isinstance(refused.step, Check):
                 self.lanes.forget(changed.lane)

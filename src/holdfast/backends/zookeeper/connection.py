@@ -28,9 +28,11 @@ from holdfast import limits
 from holdfast.backends.zookeeper.answers import done_of, error_of, none_if_missing, stat_of, stat_or_none, unknown
 from holdfast.backends.zookeeper.bridge import Answer, Bell, Bridge, Convert, Watch
 from holdfast.backends.zookeeper.granting import note_what_is_granted
+from holdfast.backends.zookeeper.guard_program import Session
 from holdfast.backends.zookeeper.misreading import drop_if_misread
 from holdfast.backends.zookeeper.paths import LAYOUT, Paths
 from holdfast.backends.zookeeper.pinging import ping_only_if
+from holdfast.backends.zookeeper.session_guard import SessionGuard
 from holdfast.backends.zookeeper.transactions import (
     Check,
     Create,
@@ -99,6 +101,7 @@ class Connection:
         self._clock = (0.0, 0.0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._guard: SessionGuard | None = None
 
     def now_ms(self) -> int:
         """The ensemble's time."""
@@ -115,6 +118,12 @@ class Connection:
         except BaseException:
             await self.close()
             raise
+
+    def guard(self) -> None:
+        """Start a process that closes this session, and each that follows it here, should this process die."""
+        assert self._guard is None, "a connection has one guard"
+        self._guard = SessionGuard.start()
+        self._tell_guard()
 
     @property
     def is_closed(self) -> bool:
@@ -141,6 +150,8 @@ class Connection:
             self._client.stop()
         with contextlib.suppress(Exception):
             self._client.close()
+        if self._guard is not None:
+            self._guard.release()
         self._bridge.inbox.put(stopped.set)
 
     async def connected(self) -> None:
@@ -286,12 +297,18 @@ class Connection:
             self._connected.set()
             identity = self._client.client_id
             self.session_id = identity[0] if identity else self.session_id
+            self._tell_guard()
             if self._clock[1] and not self._is_closed:  # the machine may have slept meanwhile
                 self._spawn_clock()
         else:
             self._connected.clear()
         for listener in list(self.when_changed):
             listener(phase)
+
+    def _tell_guard(self) -> None:
+        identity = self._client.client_id
+        if self._guard is not None and identity is not None and not self._is_closed:
+            self._guard.watch(Session(self.hosts, self.session_ms, *identity))
 
     def _spawn_clock(self) -> None:
         task = self._loop.create_task(self._set_clock_again())
@@ -327,10 +344,19 @@ class Connection:
                 f"expected the layout below {self.paths.root!r} to be {LAYOUT.decode()}, got {found}; use another path"
             )
             raise FailedPreconditionError(message, reason="LAYOUT_UNKNOWN")
+        if await self.exists(self.paths.failed) is None:  # the root was made by a version that did not have it
+            with contextlib.suppress(RefusedError):
+                await self.transact([Create(self.paths.failed)])
 
 
-async def connect(hosts: str, root: str, *, session_ms: int) -> Connection:
-    """A connection that is connected; `UnavailableError` if no server answers in time."""
+async def connect(hosts: str, root: str, *, session_ms: int, is_guarded: bool = False) -> Connection:
+    """A connection that is connected; `UnavailableError` if no server answers in time.
+
+    A guarded one is closed as soon as this process dies, and not only when its session has timed out: for a process
+    that others would wait for.
+    """
     connection = Connection(hosts, root, session_ms)
     await connection.open()
+    if is_guarded:
+        connection.guard()
     return connection

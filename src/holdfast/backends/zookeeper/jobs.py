@@ -20,7 +20,7 @@ from holdfast.backends.zookeeper.submitting import Submission
 from holdfast.backends.zookeeper.transactions import Node, RefusedError
 from holdfast.backends.zookeeper.why import explain
 from holdfast.core.commands import CancelReply, Submitted
-from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.lifecycle import FAILED, TERMINAL, State
 from holdfast.core.model import Template
 from holdfast.core.tasks import unknown_job
 from holdfast.core.validation import is_given_id
@@ -113,7 +113,14 @@ class NodeJobs:
             state = State(kept.record.state).name
             raise FailedPreconditionError(f"job {job_id!r} is {state}; it has not ended", reason="JOB_NOT_ENDED")
         with contextlib.suppress(RefusedError):  # somebody else was faster
-            await self._connection.transact(self._changing.moves.forget(kept))
+            await self._connection.transact(self._changing.moves.forget(kept, await self._retention_note(kept)))
+
+    async def _retention_note(self, kept: Kept) -> str:
+        """Earlier versions had one place for all jobs that have ended, and put FAILED ones there too."""
+        note = self._changing.moves.retention_note(kept.record)
+        if kept.record.state == FAILED and await self._connection.exists(note) is None:
+            return self._paths.ended_job(kept.record.finished_ms, kept.record.id)
+        return note
 
     async def _changes(self, job_id: str) -> AsyncGenerator[Kept, None]:
         """The record, and again whenever it has changed; the watch is set by the very reading."""

@@ -130,8 +130,13 @@ class Moves:
         note = Delete(f"{self._paths.held_by(worker)}/{job_id}")
         return [note] if kept is None else [Check(self._paths.record(job_id), kept.version), note]
 
-    def forget(self, kept: Kept) -> list[Step]:
-        """All nodes of a job that has ended."""
+    def retention_note(self, record: Record) -> str:
+        """The node by which stewards find an ended job when its retention is over."""
+        at = self._paths.failed_job if record.state == FAILED else self._paths.ended_job
+        return at(record.finished_ms, record.id)
+
+    def forget(self, kept: Kept, note: str) -> list[Step]:
+        """All nodes of a job that has ended; `note` is where its retention note is."""
         paths, record = self._paths, kept.record
         assert record.state in TERMINAL, "only what has ended is forgotten"
         steps: list[Step] = [Delete(paths.result(record.id))]
@@ -143,7 +148,7 @@ class Moves:
             *steps,
             Delete(paths.record(record.id), kept.version),
             Delete(paths.indexed(record.created_ms, record.id)),
-            Delete(paths.ended_job(record.finished_ms, record.id)),
+            Delete(note),
         ]
 
     def _wait(self, record: Record) -> list[Step]:
@@ -176,7 +181,7 @@ class Moves:
         steps.append(Create(paths.result(ended.id), encode(result)))
         if ended.extra is not None and ended.extra.unique_key:
             steps.append(Delete(paths.unique(ended.template.type, ended.extra.unique_key)))
-        steps.append(Create(paths.ended_job(ended.finished_ms, ended.id)))
+        steps.append(Create(self.retention_note(ended)))
         return ended, steps
 
 

@@ -103,12 +103,14 @@ class Paths:
         self._jobs, self._keys, self._unique = f"{base}/jobs", f"{base}/keys", f"{base}/unique"
         self.waiting, self.delayed, self.ended = f"{base}/waiting", f"{base}/delayed", f"{base}/ended"
         self.held, self.asked, self.workers = f"{base}/held", f"{base}/asked", f"{base}/workers"
+        #: FAILED jobs by the time of their end, as `ended` has all others.
+        self.failed = f"{base}/failed"
         self.lines, self.stewards, self.index = f"{base}/lines", f"{base}/stewards", f"{base}/index"
 
     def fixed(self) -> list[str]:
         """What is always there, parents first."""
         tops = [self._jobs, self._keys, self._unique, self.waiting, self.delayed, self.ended]
-        tops += [self.held, self.asked, self.workers, self.lines, self.stewards, self.index, self.clock]
+        tops += [self.held, self.asked, self.workers, self.lines, self.stewards, self.index, self.clock, self.failed]
         shards = [f"{top}/{shard}" for top in (self._jobs, self._keys, self._unique) for shard in _SHARDS]
         return [*tops, *shards]
 
@@ -152,6 +154,9 @@ class Paths:
 
     def ended_job(self, ended_ms: int, job_id: str) -> str:
         return f"{self.ended}/{minute_of(ended_ms)}/{dated(ended_ms, job_id)}"
+
+    def failed_job(self, ended_ms: int, job_id: str) -> str:
+        return f"{self.failed}/{minute_of(ended_ms)}/{dated(ended_ms, job_id)}"
 
     # "." and ".." are names of workers, and no names of nodes.
 

@@ -17,6 +17,7 @@ from holdfast.logs import get_logger
 
 #: Recoveries that are under way at a time.
 _AT_A_TIME = 64
+_REASON = "its worker was lost"
 
 
 class Recovery:
@@ -56,7 +57,7 @@ class Recovery:
             if await self._connection.exists(self._paths.bid(job_id)) is not None:
                 return None
             now_ms = self._connection.now_ms()
-            return self._changing.moves.give_back(kept, "its worker was lost", now_ms, is_spent=True, has_bid=False)
+            return self._changing.moves.give_back(kept, _REASON, now_ms, is_spent=True, has_bid=False)
 
         async with room:
             with left_alone_if_damaged(job_id):
@@ -64,4 +65,4 @@ class Recovery:
                 if kept is None or kept.record.state != RUNNING or kept.record.worker != worker:
                     self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=worker))
                     return
-                await self._changing.change(kept, decide)
+                await self._changing.change(kept, decide, _REASON)

@@ -30,7 +30,7 @@ class Settling:
             now_ms = self._connection.now_ms()
             return self._changing.moves.report(kept, result_of(kept.record, token, row, now_ms), now_ms)
 
-        return await self._write(kept, decide)
+        return await self._write(kept, decide, row.failure_reason)
 
     async def give_back(self, kept: Kept, why: str, *, is_spent: bool) -> None:
         """To whoever takes it next, unless it is somebody else's already."""
@@ -41,12 +41,12 @@ class Settling:
                 return None
             return self._changing.moves.give_back(kept, why, self._connection.now_ms(), is_spent=is_spent, has_bid=True)
 
-        await self._write(kept, decide)
+        await self._write(kept, decide, why)
 
-    async def _write(self, kept: Kept, decide: Decide) -> bool:
+    async def _write(self, kept: Kept, decide: Decide, reason: str) -> bool:
         while True:
             try:
-                return await self._changing.change(kept, decide) is not None
+                return await self._changing.change(kept, decide, reason) is not None
             except UnavailableError:
                 await self._connection.back()
 

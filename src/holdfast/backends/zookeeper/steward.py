@@ -32,13 +32,19 @@ _PAUSE_S = 1.0
 class Steward:
     """Stands in line, and looks after everything once it is first."""
 
-    def __init__(self, connection: Connection, *, retain_ms: int = limits.RETAIN_MS_DEFAULT) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        retain_ms: int = limits.RETAIN_MS_DEFAULT,
+        retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT,
+    ) -> None:
         self._connection = connection
         changing = Changing(connection)
         self._line = Line(connection, connection.paths.stewards)
         self._recovery = Recovery(changing)
         self._ripening = Ripening(changing)
-        self._tidying = Tidying(changing, retain_ms)
+        self._tidying = Tidying(changing, retain_ms=retain_ms, retain_failed_ms=retain_failed_ms)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
         #: One for all rounds: the library keeps a watch until it rings, and equal ones once.

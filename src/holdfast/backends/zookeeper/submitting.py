@@ -28,6 +28,7 @@ from holdfast.backends.zookeeper.transactions import (
     check_size,
     size_of,
 )
+from holdfast.backends.zookeeper.transition_log import log_submitted
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import is_same_submission, reused
 from holdfast.core.model import Job, NewJob, Template
@@ -150,7 +151,7 @@ class Submission:
         else:
             posted = iter(path for path in done.paths if path.startswith(f"{self._paths.waiting}/"))
             for row in group:
-                self._ids[row.number] = row.job.id
+                self._note_made(row.number, row.job)
                 if row.record.bucket != DELAYED:
                     self._changing.lanes.posted(row.record.lane, next(posted))
             return None
@@ -179,7 +180,7 @@ class Submission:
                 await self._connection.connected()
                 self._connection.sync()
             else:
-                self._ids[index] = job.id
+                self._note_made(index, job)
                 if record.bucket != DELAYED:
                     self._changing.lanes.posted(record.lane, done.paths[-1])
                 return
@@ -198,7 +199,7 @@ class Submission:
         elif unique_key and path == paths.unique(template.type, unique_key):
             found_id = await self._named_by(path)
             if found_id:
-                self._find(index, found_id, is_own=found_id == job.id)
+                self._find(index, job, found_id, is_own=found_id == job.id)
             return bool(found_id)
         else:
             raise error
@@ -207,7 +208,7 @@ class Submission:
             return False  # it is gone: this one can be made
         payload = await self._connection.get(paths.payload(found_id)) if known.record.payload_bytes else None
         if is_same_submission(_as_job(known, payload.data if payload else b""), template, job):
-            self._find(index, found_id, is_own=is_unsure and found_id == job.id)
+            self._find(index, job, found_id, is_own=is_unsure and found_id == job.id)
         else:
             self._refusals[index] = reused(what, key)
         return True
@@ -217,10 +218,16 @@ class Submission:
         node = await self._connection.get(path)
         return node.data.decode() if node else ""
 
-    def _find(self, index: int, job_id: str, *, is_own: bool) -> None:
-        self._ids[index] = job_id
-        if not is_own:
+    def _find(self, index: int, job: NewJob, found_id: str, *, is_own: bool) -> None:
+        if is_own:
+            self._note_made(index, job)
+        else:
+            self._ids[index] = found_id
             self._existing.add(index)
+
+    def _note_made(self, index: int, job: NewJob) -> None:
+        self._ids[index] = job.id
+        log_submitted(job.id, priority=self._templates[job.template].priority)
 
 
 def _with_id(job: NewJob, job_id: str) -> NewJob:

@@ -14,44 +14,62 @@ from holdfast.core.lifecycle import TERMINAL
 
 _AT_A_TIME = 64
 _MINUTE_MS = 60_000
+#: How often the index is looked through.
+_INDEX_MS = 60 * _MINUTE_MS
 
 
 class Tidying:
     """Tidies up, now and then."""
 
-    def __init__(self, changing: Changing, retain_ms: int) -> None:
+    def __init__(self, changing: Changing, *, retain_ms: int, retain_failed_ms: int) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
-        self._retain_ms = retain_ms
+        self._retain_ms, self._retain_failed_ms = retain_ms, retain_failed_ms
+        #: When the index was last looked through, by the ensemble's clock.
+        self._indexed_ms = 0
         #: Lanes and lines in which nothing was at the last look.
         self._empty: set[str] = set()
 
     async def look(self) -> None:
         """Once over everything."""
-        await self._forget_ended()
+        # FAILED jobs of earlier versions are among all others, and go with them.
+        await self._forget_ended(self._paths.ended, self._retain_ms)
+        await self._forget_ended(self._paths.failed, self._retain_failed_ms)
+        if self._connection.now_ms() - self._indexed_ms >= _INDEX_MS:
+            await self._drop_index()
+            self._indexed_ms = self._connection.now_ms()
         await self._drop_empty()
 
-    async def _forget_ended(self) -> None:
-        paths, before_ms = self._paths, self._connection.now_ms() - self._retain_ms
-        for minute in sorted(await self._connection.children(paths.ended) or []):
-            if minute_start_ms(minute) + _MINUTE_MS > before_ms:
-                break
-            names = await self._connection.children(f"{paths.ended}/{minute}") or []
-            for start in range(0, len(names), _AT_A_TIME):
-                await asyncio.gather(*map(self._forget, names[start : start + _AT_A_TIME]))
-            self._connection.transact([Delete(f"{paths.ended}/{minute}")])
-        for minute in sorted(await self._connection.children(paths.index) or []):
-            if minute_start_ms(minute) + _MINUTE_MS > before_ms:
-                break
-            self._connection.transact([Delete(f"{paths.index}/{minute}")])  # refused while a job of it is there
+    async def _forget_ended(self, top: str, retain_ms: int) -> None:
+        for minute in await self._minutes(top, retain_ms):
+            notes = [f"{minute}/{name}" for name in await self._connection.children(minute) or []]
+            for start in range(0, len(notes), _AT_A_TIME):
+                await asyncio.gather(*map(self._forget, notes[start : start + _AT_A_TIME]))
+            self._connection.transact([Delete(minute)])
 
-    async def _forget(self, name: str) -> None:
-        job_id = due_of(name)[1]
+    async def _minutes(self, top: str, retain_ms: int) -> list[str]:
+        """The nodes of minutes that ended so long ago, oldest first."""
+        before_ms = self._connection.now_ms() - retain_ms
+        names = sorted(await self._connection.children(top) or [])
+        return [f"{top}/{name}" for name in names if minute_start_ms(name) + _MINUTE_MS <= before_ms]
+
+    async def _forget(self, note: str) -> None:
+        job_id = due_of(note.rpartition("/")[2])[1]
         with left_alone_if_damaged(job_id):
             kept = await self._changing.read(job_id)
             if kept is not None and kept.record.state in TERMINAL:
                 with contextlib.suppress(RefusedError):  # its client was faster
-                    await self._connection.transact(self._changing.moves.forget(kept))
+                    await self._connection.transact(self._changing.moves.forget(kept, note))
+
+    async def _drop_index(self) -> None:
+        """Minutes of the index with no job left; many keep a FAILED job for days, so they are only read."""
+        minutes = await self._minutes(self._paths.index, self._retain_ms)
+        for start in range(0, len(minutes), _AT_A_TIME):
+            part = minutes[start : start + _AT_A_TIME]
+            stats = await asyncio.gather(*map(self._connection.exists, part))
+            for minute, stat in zip(part, stats, strict=True):
+                if stat is not None and not stat.children:
+                    self._connection.transact([Delete(minute)])  # refused if a job has come
 
     async def _drop_empty(self) -> None:
         """What was empty twice in a row; whoever needs it again makes it again."""

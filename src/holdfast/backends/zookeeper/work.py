@@ -13,7 +13,7 @@ Connect = Callable[[str, str, int], Awaitable[Connection]]
 
 
 async def _connect(hosts: str, root: str, session_ms: int) -> Connection:
-    return await connect(hosts, root, session_ms=session_ms)
+    return await connect(hosts, root, session_ms=session_ms, is_guarded=True)
 
 
 class BidWork:
