@@ -12,7 +12,7 @@ from holdfast.observe.stream import BackgroundStream
 from holdfast.settings import Queues, Settings
 from holdfast.topology.pipeline_worker import work as work_on
 from holdfast.worker.lifeline import die_with_parent, lifeline
-from holdfast.worker.loading import schedules_of
+from holdfast.worker.start_report import declared_by
 
 
 def work(settings: Settings, coordinator: str, port: int, queues: str, *, has_lifeline: bool) -> None:
@@ -24,10 +24,11 @@ def work(settings: Settings, coordinator: str, port: int, queues: str, *, has_li
     # What is secret in the environment is not for children of this process.
     os.environ.pop("HOLDFAST_DATABASE", None)
     app, handlers = load_handlers(settings.app)
+    declared = declared_by(app, settings.app, handlers.keys())
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        ended = run_to_the_end(work_on(settings, coordinator, port, handlers, names, schedules_of(app), stream))
+        ended = run_to_the_end(work_on(settings, coordinator, port, handlers, names, declared, stream))
     finally:
         if app is not None and hasattr(app, "close"):
             app.close()

@@ -17,6 +17,7 @@ from holdfast.topology.ledger_server import LedgerServer
 from holdfast.topology.local_work import LocalWork
 from holdfast.topology.node_worker import NodeWorker
 from holdfast.topology.signals import on_stop
+from holdfast.worker.start_report import Reads, report_start
 
 Program = Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
 
@@ -45,7 +46,8 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
         await server.start()
         tune_collector()
         work = await _fill(server, settings, slots)
-        await _set_schedules(server, ownership, slots)
+        if slots is not None:
+            await _prepare(server, ownership, slots)
         if not stopping.is_set():
             _announce(server, settings, ownership)
         elif slots is not None:
@@ -72,12 +74,15 @@ async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | No
     return work
 
 
-async def _set_schedules(server: LedgerServer, ownership: Ownership, slots: NodeWorker | None) -> None:
-    """Those of the app that are this node's."""
-    schedules = server.backend.schedules
-    for spec in slots.schedules if slots is not None else ():
-        if schedules is not None and ownership.owns(spec.name):
+async def _prepare(server: LedgerServer, ownership: Ownership, slots: NodeWorker) -> None:
+    """Set the schedules of the app that are this node's, and warn of what no worker of it knows."""
+    admin, schedules = server.backend.admin, server.backend.schedules
+    assert admin is not None, "a ledger has administration"
+    assert schedules is not None, "a ledger has schedules"
+    for spec in slots.declared.schedules:
+        if ownership.owns(spec.name):
             await schedules.set(spec)
+    await report_start(slots.declared, Reads(admin.queues, admin.workers, schedules.all))
 
 
 def _announce(server: LedgerServer, settings: Settings, ownership: Ownership) -> None:

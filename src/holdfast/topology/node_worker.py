@@ -8,11 +8,10 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import uvloop
 
-from holdfast.backends.ports import ScheduleSpec
 from holdfast.coordinator.loop import Coordinator, Lane
 from holdfast.core import commands
 from holdfast.errors import HoldfastError
@@ -22,8 +21,9 @@ from holdfast.topology.local_work import LocalWork
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
-from holdfast.worker.loading import load_app, schedules_of
+from holdfast.worker.loading import load_app
 from holdfast.worker.runtime import Worker
+from holdfast.worker.start_report import declared_by
 
 
 class NodeWorker:
@@ -32,11 +32,11 @@ class NodeWorker:
     def __init__(self, settings: Settings, index: int) -> None:
         self._family = f"{settings.worker_id or f'node-{index}'}-"
         self._handlers: Mapping[str, Handler] = BUILTIN
-        #: What the app wants to be set, at whichever nodes own it.
-        self.schedules: Sequence[ScheduleSpec] = ()
-        if settings.app:
-            app = load_app(settings.app)
-            self._handlers, self.schedules = {**BUILTIN, **app.handlers()}, schedules_of(app)
+        app = load_app(settings.app) if settings.app else None
+        if app is not None:
+            self._handlers = {**BUILTIN, **app.handlers()}
+        #: What the app declares; its schedules are set at whichever nodes own them.
+        self.declared = declared_by(app, settings.app, self._handlers.keys())
         self._config = WorkerConfig(
             worker_id=f"{self._family}{secrets.token_hex(4)}", slots=settings.slots, app_path=settings.app
         )

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.backends.pipeline.admin import PipelineAdmin
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.postgres.database import open_store
 from holdfast.backends.pipeline.schedules import PipelineSchedules
 from holdfast.backends.pipeline.work import PipelineWork
 from holdfast.backends.pipeline.work_stats import WorkConfig
-from holdfast.backends.ports import ScheduleSpec
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
 from holdfast.pipeline.serving import RoleServer
@@ -23,6 +23,7 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.naming import host_name
 from holdfast.worker.runtime import Worker
+from holdfast.worker.start_report import Declared, Reads, report_start
 
 
 class Told:
@@ -62,7 +63,7 @@ async def work(
     port: int,
     handlers: Mapping[str, Handler],
     queues: frozenset[str],
-    planned: Sequence[ScheduleSpec],
+    declared: Declared,
     log_stream: ByteStream,
 ) -> Worker:
     """Works until TERM or INT; it is ready once the database and the coordinator have answered."""
@@ -87,10 +88,10 @@ async def work(
         address = await server.start(settings.host, port)
         closing.push_async_callback(server.stop)
 
-        async def set_schedules() -> None:
-            for spec in planned:
-                await PipelineSchedules(store.plans).set(spec)
+        async def prepare() -> None:
+            schedules, admin = PipelineSchedules(store.plans), PipelineAdmin(store)
+            for spec in declared.schedules:
+                await schedules.set(spec)
+            await report_start(declared, Reads(admin.queues, admin.workers, schedules.all))
 
-        return await run_worker(
-            api, handlers, config, coordinator, set_schedules, seen=told.see, more={"http": address}
-        )
+        return await run_worker(api, handlers, config, coordinator, prepare, seen=told.see, more={"http": address})

@@ -1,6 +1,7 @@
 """`holdfast service worker`: the product's worker over the coordinator's three unary calls."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from holdfast.backends.microservices.work import UnaryWork
 from holdfast.backends.ports import Introduction, WorkApi, WorkSession
@@ -12,6 +13,7 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.naming import host_name
 from holdfast.worker.runtime import Worker
+from holdfast.worker.start_report import declared_by, report_start
 
 
 async def work(
@@ -34,7 +36,8 @@ async def work(
         schedules=schedules,
         app_path=app_path,
     )
-    return await run_worker(_Told(api), handlers, config, environment.coordinator_address)
+    report = partial(report_start, declared_by(None, app_path, handlers.keys()), None)
+    return await run_worker(_Told(api), handlers, config, environment.coordinator_address, report)
 
 
 class _Told:

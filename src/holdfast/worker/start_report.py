@@ -52,9 +52,13 @@ def declared_by(app: App | None, path: str, types: Collection[str]) -> Declared:
     return Declared(path, types, getattr(app, "aliases", {}), schedules_of(app))
 
 
-async def report_start(declared: Declared, reads: Reads) -> None:
-    """Log a warning for everything that no worker will run, once the worker is attached."""
-    for one in [*_without_functions(declared), *await _waiting_for_ever(declared, reads)]:
+async def report_start(declared: Declared, reads: Reads | None) -> None:
+    """Log a warning for everything that no worker will run, once the worker is attached.
+
+    Without `reads`, where the backend has no administration, only the app itself is looked at.
+    """
+    waiting = [] if reads is None else await _waiting_for_ever(declared, reads)
+    for one in [*_without_functions(declared), *waiting]:
         get_logger().warning(one.event, message=one.message, **one.fields)
 
 

@@ -1,0 +1,45 @@
+"""What a worker warns of when it starts, on every topology that can tell."""
+
+import pytest
+
+from tests.e2e.fleet import Fleet
+from tests.e2e.loaded import LoadedProgram, LoadedShell
+
+EMPTY = """
+from holdfast import Holdfast
+
+app = Holdfast("memory://")
+"""
+OPTIONS = {
+    "embedded": (),
+    "monolith": ("--topology", "monolith", "--nodes", "1"),
+    "microservices": ("--topology", "microservices"),
+}
+
+
+@pytest.fixture
+def fleet(loaded_fleet: Fleet) -> Fleet:
+    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    return loaded_fleet
+
+
+@pytest.mark.parametrize("topology", OPTIONS)
+def test_worker_of_every_topology_warns_of_an_app_without_functions(fleet: Fleet, topology: str) -> None:
+    """The log names the app, and how to name the modules with its functions."""
+    (fleet.folder / "empty.py").write_text(EMPTY)
+    server, _ = fleet.up("-A", "empty:app", *OPTIONS[topology])
+    (line,) = server.lines("no_job_functions")
+    assert (line["level"], line["app"]) == ("warning", "empty:app")
+    assert line["message"].startswith("empty:app has no job functions")
+
+
+@pytest.mark.parametrize("place", ["server", "directory"])
+def test_worker_names_the_types_that_no_worker_knows(fleet: Fleet, loaded: LoadedProgram, place: str) -> None:
+    """Over gRPC and in a directory, the log has the types with their jobs; a worker that is connected knows its own."""
+    target = fleet.server()[1].target if place == "server" else "data"
+    shell = LoadedShell(loaded, fleet.folder, target)
+    for job_type in ("old.name", "old.name", "echo"):
+        assert shell.run("job", "submit", job_type).returncode == 0
+    worker = fleet.worker(target)
+    (line,) = worker.lines("unknown_types")
+    assert (line["level"], line["types"]) == ("warning", {"old.name": 2})
