@@ -68,12 +68,17 @@ def pytest_in(folder: Path, environment: dict[str, str], *options: str) -> subpr
     return run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options], folder, environment)
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
+def alone(environment: dict[str, str]) -> dict[str, str]:
+    """The same, without plugins that a small project does not need and that take long to load."""
+    return {**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two workers"])
 def test_last_lines_say_what_missing_engines_cost(
     project: Path, environment: dict[str, str], options: tuple[str, ...]
 ) -> None:
     """Nothing failed, so the exit code is 0, and the report is the end of the output, once, with workers too."""
-    done = pytest_in(project, environment, *options)
+    done = pytest_in(project, alone(environment), *options)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-4:] == LAST_LINES
     assert done.stdout.count(LAST_LINES[0]) == 1
@@ -81,7 +86,7 @@ def test_last_lines_say_what_missing_engines_cost(
 
 def test_missing_engine_is_an_error_in_ci(project: Path, environment: dict[str, str]) -> None:
     """With CI set to any value the run fails, and no test is skipped."""
-    done = pytest_in(project, {**environment, "CI": "yes"})
+    done = pytest_in(project, {**alone(environment), "CI": "yes"})
     assert done.returncode == 1, done.stdout
     assert "2 failed, 1 passed, 3 errors" in done.stdout
     assert "Chromium is not installed (make chromium installs chromium fonts-dejavu-core" in done.stdout
