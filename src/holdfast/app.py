@@ -49,7 +49,7 @@ class Holdfast(SchedulingFaces):
         settings: Mapping[str, object] | None = None,
         clock: "Clock | None" = None,
     ) -> None:
-        """A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN).
+        """A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE).
 
         `settings` are those of a server, for a directory or memory; a `clock` of one's own is for tests.
         """
