@@ -160,7 +160,7 @@ def test_credentials_may_stand_in_files(fleet: Fleet, tmp_path: Path) -> None:
     dequeue = fleet.wire(guarded.ready()["grpc"]).channel.unary_unary(f"/{PRIVATE['queue']}/DequeueJob", bytes, bytes)
     for shown, code in ((), grpc.StatusCode.UNAUTHENTICATED), ("x" * 32, grpc.StatusCode.PERMISSION_DENIED):
         with pytest.raises(grpc.RpcError) as caught:
-            dequeue(b"", metadata=[("authorization", f"Bearer {shown}")] if shown else [], timeout=20)
+            dequeue(b"", metadata=(("authorization", f"Bearer {shown}"),) if shown else (), timeout=20)
         assert caught.value.code() is code
 
 
