@@ -53,8 +53,8 @@ class Holdfast(SchedulingFaces):
     ) -> None:
         """Without a `url`, HOLDFAST_CONNECT says where the jobs are, else they are in `./holdfast-data`.
 
-        A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN). `settings` are those of a server, for a
-        directory or memory; a `clock` of one's own is for tests.
+        A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE). `settings` are
+        those of a server, for a directory or memory; a `clock` of one's own is for tests.
         """
         given = default_url() if url is None else os.fspath(url)
         #: Where the jobs are, without what is secret.

@@ -1,9 +1,10 @@
 """Where settings come from; they are read once, here, and validated whole.
 
 A value comes from a flag, else from the environment (`HOLDFAST_LEASE_MS`), else from a file (`holdfast.toml`,
-or `[tool.holdfast]` in `pyproject.toml`), else from its default. Where each value came from is kept. All
-problems are reported together. One file and one environment serve all commands: each takes what concerns it, and a
-name that concerns none of them is a mistake. A program that has its jobs within itself says its settings itself.
+or `[tool.holdfast]` in `pyproject.toml`), else from its default. A secret may stand in a file that the environment
+names (`HOLDFAST_TOKEN_FILE`). Where each value came from is kept. All problems are reported together. One file and one
+environment serve all commands: each takes what concerns it, and a name that concerns none of them is a mistake. A
+program that has its jobs within itself says its settings itself.
 """
 
 import tomllib
@@ -30,6 +31,9 @@ from holdfast.settings import (
 )
 
 ENVIRONMENT_PREFIX = "HOLDFAST_"
+#: What clients and workers show a server; HOLDFAST_TOKEN_FILE names a file that holds it.
+TOKEN = f"{ENVIRONMENT_PREFIX}TOKEN"
+_TOKEN_FILE = f"{TOKEN}_FILE"
 #: Variables with our prefix that are no settings: those of `holdfast lab torture`.
 NO_SETTINGS = frozenset({"HOLDFAST_CLOCK_FILE", "HOLDFAST_TORTURE_RECORDS"})
 
@@ -114,8 +118,37 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> It
     for variable, value in sorted(environment.items()):
         if variable in known:
             yield Given(known[variable], value, f"environment {variable}", is_text=True)
+        elif variable == _TOKEN_FILE:
+            if value:
+                yield Given("token", _secret_of(TOKEN, environment, problems), f"environment {variable}", is_text=True)
         elif variable.startswith(ENVIRONMENT_PREFIX) and variable not in NO_SETTINGS:
             problems.append(_unknown("environment variable", variable, [*known]))
+
+
+def secret_of(variable: str, environment: Mapping[str, str]) -> str:
+    """The value of a variable, or of the file that its twin with _FILE names; SettingsError if there are both."""
+    problems: list[str] = []
+    value = _secret_of(variable, environment, problems)
+    if problems:
+        raise SettingsError(problems)
+    return value
+
+
+def _secret_of(variable: str, environment: Mapping[str, str], problems: list[str]) -> str:
+    value, path = environment.get(variable, ""), environment.get(f"{variable}_FILE", "")
+    if not path:
+        return value
+    if value:
+        problems.append(f"expected {variable} or {variable}_FILE, got both")
+        return ""
+    try:
+        secret = Path(path).read_text(encoding="ascii").strip()
+        why = "" if secret else "it is empty"
+    except (OSError, ValueError) as error:
+        secret, why = "", str(error.strerror) if isinstance(error, OSError) else "it is not ASCII text"
+    if why:
+        problems.append(f"expected {variable}_FILE to name a file with the value of {variable}, got {path!r}: {why}")
+    return secret
 
 
 def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:

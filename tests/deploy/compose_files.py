@@ -11,18 +11,41 @@ import yaml
 _DEFAULT = re.compile(r"\$\{(?P<name>\w+):-(?P<value>[^}]*)\}")
 
 
+#: The files of each stack, in the order in which compose is given them.
+FILES: Mapping[str, tuple[str, ...]] = {
+    "server": ("compose.yaml",),
+    "microservices": ("compose.microservices.yaml",),
+    "monolith": ("compose.monolith.yaml",),
+    "microservices-memory": ("compose.microservices.yaml", "compose.microservices.memory.yaml"),
+    "monolith-memory": ("compose.monolith.yaml", "compose.monolith.memory.yaml"),
+}
+
+
 def services_of(root: Path, design: str, **variables: str) -> dict[str, dict[str, Any]]:
     """Each service, with the variables that are set and the defaults of those that are not."""
-    return dict(_document(root, design, variables)["services"])
+    first, *more = [_document(root, name, variables)["services"] for name in FILES[design]]
+    for services in more:
+        for name, changes in services.items():
+            first[name] = first[name] | changes
+    return dict(first)
 
 
 def networks_of(root: Path, design: str) -> dict[str, Any]:
-    return dict(_document(root, design, {})["networks"])
+    return dict(_document(root, FILES[design][0], {})["networks"])
 
 
-def _document(root: Path, design: str, variables: Mapping[str, str]) -> dict[str, Any]:
-    text = (root / f"deploy/compose.{design}.yaml").read_text()
-    document: dict[str, Any] = yaml.safe_load(text)
+def volumes_of(root: Path, design: str) -> set[str]:
+    """The names of the volumes that outlive the containers."""
+    return set(_document(root, FILES[design][0], {})["volumes"])
+
+
+def mounts_of(service: Mapping[str, Any]) -> dict[str, str]:
+    """The path of each volume or folder in a container, with :ro after it where it is read-only."""
+    return {source: path for source, _, path in (mount.partition(":") for mount in service.get("volumes", ()))}
+
+
+def _document(root: Path, name: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((root / "deploy" / name).read_text())
     filled: dict[str, Any] = _filled(document, variables)
     return filled
 

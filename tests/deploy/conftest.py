@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts import service_tokens
 from tests.deploy import images
 from tests.deploy.engine import Engine, engine_running
 from tests.deploy.stack import Stack, stack_up
@@ -21,13 +20,12 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def checkout(engine: Engine, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clean checkout with credentials, from which the image has been built."""
+    """A clean checkout, from which the image has been built."""
     try:
         wheels = images.wheelhouse(root, images.import_base(engine))
     except images.NoImageError as error:
         unavailable(f"the image cannot be made: {error}")
     checkout = images.clean_checkout(root, tmp_path_factory.mktemp("checkout"), wheels)
-    assert service_tokens.main([str(checkout / "deploy/.env")]) == 0
     Stack(engine, checkout, "microservices").compose("build", "gateway")
     return checkout
 
@@ -43,4 +41,18 @@ def microservices(engine: Engine, checkout: Path) -> Iterator[Stack]:
 def monolith(engine: Engine, checkout: Path) -> Iterator[Stack]:
     """Design B, in containers."""
     with stack_up(engine, checkout, "monolith") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def server(engine: Engine, checkout: Path) -> Iterator[Stack]:
+    """One server with its workers, in containers."""
+    with stack_up(engine, checkout, "server") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def microservices_memory(engine: Engine, checkout: Path) -> Iterator[Stack]:
+    """Design A as it is compared, in containers that keep nothing."""
+    with stack_up(engine, checkout, "microservices-memory") as stack:
         yield stack

@@ -2,16 +2,19 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.deploy.compose_files import FILES
 from tests.deploy.engine import Engine
 from tests.deploy.images import BASE
 from tests.e2e.waiting import eventually, pause
 
 _COMPOSE = "docker-compose"
+#: Ends before the others start.
+_ONE_SHOT = "credentials"
 
 
 class Stack:
@@ -24,7 +27,9 @@ class Stack:
 
     def compose(self, *arguments: str) -> str:
         """Runs compose on this file, at the top of the checkout."""
-        chosen = ("--project-name", self.name, "--file", f"deploy/compose.{self.name}.yaml")
+        chosen = ["--project-name", self.name]
+        for file in FILES[self.name]:
+            chosen += ["--file", f"deploy/{file}"]
         # No image is pulled: the base is the engine's own, and packages come from the wheelhouse.
         return self.engine.run(_COMPOSE, *chosen, *arguments, cwd=self._checkout, BASE_IMAGE=BASE, PIP_NO_INDEX="1")
 
@@ -35,16 +40,25 @@ class Stack:
             self.wait_until_healthy()
 
     def down(self) -> None:
+        """Removes everything, with what is on the volumes."""
         self.compose("down", "--volumes")
 
+    def up_again(self) -> None:
+        """Removes the containers and networks, keeps the volumes, and starts everything anew."""
+        self.compose("down")
+        self.up()
+
     def containers(self) -> dict[str, dict[str, Any]]:
-        """What the engine knows of each service's container."""
+        """What the engine knows of each service that stays up: `worker`, and `worker-2` of a second container."""
         mine = json.dumps({"label": [f"com.docker.compose.project={self.name}"]})
         found = [row["Id"] for row in self.engine.ask(f"/containers/json?all=1&filters={quote(mine)}")]
-        known = [self.engine.ask(f"/containers/{container}/json") for container in found]
-        services = {container["Config"]["Labels"]["com.docker.compose.service"]: container for container in known}
-        assert len(services) == len(known), f"expected one container of each service, got {found}"
-        return services
+        known = {_name(container): container for container in (self._known(id_) for id_ in found)}
+        assert len(known) == len(found), f"expected containers of different names, got {[*known]}"
+        return {name: container for name, container in known.items() if name != _ONE_SHOT}
+
+    def _known(self, container: str) -> dict[str, Any]:
+        known: dict[str, Any] = self.engine.ask(f"/containers/{container}/json")
+        return known
 
     def container(self, service: str) -> dict[str, Any]:
         return self.containers()[service]
@@ -105,6 +119,12 @@ class Stack:
             yield
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.compose('logs', '--no-color', '--tail', '50')}") from error
+
+
+def _name(container: Mapping[str, Any]) -> str:
+    labels = container["Config"]["Labels"]
+    service, number = (str(labels[f"com.docker.compose.{label}"]) for label in ("service", "container-number"))
+    return service if number == "1" else f"{service}-{number}"
 
 
 @contextlib.contextmanager

@@ -11,8 +11,9 @@ import typer.main
 from holdfast.cli.main import app
 from holdfast.services.callers import hash_of
 from holdfast.services.environment import ROLES, hashes_of, read
-from scripts import healthcheck, service_tokens
-from tests.deploy.compose_files import instructions, networks_of, services_of, words
+from holdfast.settings_sources import secret_of
+from scripts import credentials, healthcheck
+from tests.deploy.compose_files import instructions, mounts_of, networks_of, services_of, volumes_of, words
 
 DESIGNS = ("microservices", "monolith")
 OWNERS = {"JOB_SERVICE_ADDR": "job:50052", "QUEUE_SERVICE_ADDR": "queue:50053", "RESULT_SERVICE_ADDR": "result:50055"}
@@ -31,11 +32,21 @@ VARIABLES: dict[str, dict[str, str]] = {
     "worker": {"COORDINATOR_ADDR": "coordinator:50054", "HEARTBEAT_INTERVAL_MS": "1000"},
 }
 SHARED = {"LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
-CREDENTIALS = frozenset({"SERVICE_TOKEN", "SERVICE_TOKEN_HASHES"})
+#: Where the files of each role's credentials are, in its container.
+CALLING = {role: {"SERVICE_TOKEN_FILE": f"/credentials/{role}/token"} for role in ("gateway", "coordinator", "worker")}
+HASHES = {"SERVICE_TOKEN_HASHES_FILE": "/credentials/callers/hashes"}
+CALLED = dict.fromkeys(("job", "queue", "coordinator", "result"), HASHES)
+DATA = "/var/lib/holdfast"
+OWNING = ("job", "queue", "result")
+ONE_SHOT = "credentials"
 PORTS = {"gateway": 50051, "job": 50052, "queue": 50053, "coordinator": 50054, "result": 50055}
 NODES = {f"node-{index}": 50061 + index for index in range(6)}
 TIMING = {"interval": "5s", "timeout": "2s", "retries": 12, "start_period": "20s"}
-EVERY = [(design, name) for design, names in (("microservices", VARIABLES), ("monolith", NODES)) for name in names]
+EVERY = [
+    (design, name)
+    for design, names in (("microservices", VARIABLES), ("monolith", NODES), ("server", ("server", "worker")))
+    for name in names
+]
 
 every_service = pytest.mark.parametrize(("design", "name"), EVERY)
 
@@ -49,8 +60,8 @@ def checked_by(service: dict[str, Any]) -> Any:  # noqa: ANN401 - argparse's nam
 
 @pytest.mark.parametrize(("design", "names"), [("microservices", [*VARIABLES]), ("monolith", [*NODES])])
 def test_each_design_has_its_six_services(root: Path, design: str, names: list[str]) -> None:
-    """The services are six, under the names that others find them by."""
-    assert sorted(services_of(root, design)) == sorted(names)
+    """The services are six, under the names that others find them by; what makes credentials has ended by then."""
+    assert sorted(services_of(root, design).keys() - {ONE_SHOT}) == sorted(names)
 
 
 @every_service
@@ -60,8 +71,8 @@ def test_each_container_has_one_command(root: Path, design: str, name: str) -> N
     assert "entrypoint" not in service
     assert "ENTRYPOINT" not in dict(instructions(root))
     assert words(service["command"])[0] == "holdfast"
-    wanted = ["service", name] if design == "microservices" else ["node", "--index"]
-    assert words(service["command"])[1:3] == wanted
+    wanted = {"microservices": ["service", name], "monolith": ["node", "--index"], "server": [name]}[design]
+    assert words(service["command"])[1 : len(wanted) + 1] == wanted
 
 
 @every_service
@@ -69,7 +80,7 @@ def test_every_option_exists(root: Path, design: str, name: str) -> None:
     """The program itself can read every command."""
     program, *arguments = words(services_of(root, design)[name]["command"])
     command: Any = typer.main.get_command(app)
-    while isinstance(getattr(command, "commands", None), dict):
+    while arguments and arguments[0] in getattr(command, "commands", {}):
         command, arguments = command.commands[arguments[0]], arguments[1:]
     command.make_context(program, arguments)
 
@@ -103,11 +114,10 @@ def test_services_are_on_a_network_of_their_own(root: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_variables_and_defaults_are_those_of_the_document(root: Path, name: str) -> None:
-    """A service is given the variables of its role with their defaults, and credentials that are empty unless set."""
+    """A service is given the variables of its role with their defaults, and the files of its credentials."""
     given = services_of(root, "microservices")[name]["environment"]
-    said = {key: str(value) for key, value in given.items() if key not in CREDENTIALS}
-    assert said == SHARED | VARIABLES[name]
-    assert {value for key, value in given.items() if key in CREDENTIALS} <= {""}
+    said = {key: str(value) for key, value in given.items()}
+    assert said == SHARED | VARIABLES[name] | CALLING.get(name, {}) | CALLED.get(name, {})
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -170,9 +180,11 @@ def test_a_port_that_is_set_is_set_everywhere(root: Path) -> None:
     ],
 )
 def test_services_wait_for_the_health_of_those_they_call(root: Path, name: str, needed: set[str]) -> None:
-    """A service starts once those that it calls are healthy; owners wait for nobody."""
-    after = services_of(root, "microservices")[name].get("depends_on", {})
+    """A service starts once those that it calls are healthy; owners wait for their credentials."""
+    after = dict(services_of(root, "microservices")[name]["depends_on"])
+    credentials_first = after.pop(ONE_SHOT, None)
     assert after == {other: {"condition": "service_healthy"} for other in needed}
+    assert needed or credentials_first == {"condition": "service_completed_successfully"}
 
 
 @pytest.mark.parametrize("index", range(6))
@@ -191,29 +203,85 @@ def test_containers_may_do_little(root: Path, design: str, name: str) -> None:
     assert dict(instructions(root))["USER"] == "holdfast"
 
 
+@pytest.mark.parametrize(
+    ("design", "owners"), [("server", ["server"]), ("microservices", OWNING), ("monolith", [*NODES])]
+)
+def test_jobs_are_kept_on_volumes(root: Path, design: str, owners: list[str]) -> None:
+    """Each service that owns something keeps it in a directory that is a named volume of its own."""
+    services, kept = services_of(root, design), set[str]()
+    for name in owners:
+        service = services[name]
+        told = words(service["command"])
+        data = told[told.index("--data") + 1] if "--data" in told else service["environment"].get("HOLDFAST_DATA")
+        (volume,) = [volume for volume, path in mounts_of(service).items() if path == data]
+        assert data == DATA
+        kept.add(volume)
+    assert len(kept) == len(owners)
+    assert kept <= volumes_of(root, design)
+
+
+@pytest.mark.parametrize(("design", "owners"), [("microservices", OWNING), ("monolith", [*NODES])])
+def test_memory_is_for_the_comparison_alone(root: Path, design: str, owners: list[str]) -> None:
+    """The comparison's file takes the directory from each command, and changes nothing else."""
+    durable, compared = services_of(root, design), services_of(root, f"{design}-memory")
+    for name in owners:
+        durable[name]["command"] = words(durable[name]["command"])[:-2]
+    assert compared == durable
+
+
+@pytest.mark.parametrize("design", ["server", "microservices"])
+def test_credentials_are_made_by_a_container_that_ends(root: Path, design: str, tmp_path: Path) -> None:
+    """Before the first service starts, one container without a network writes the credentials to volumes."""
+    services = services_of(root, design)
+    making = services[ONE_SHOT]
+    program, module, name, *arguments = words(making["command"])
+    assert (program, module, name) == ("python", "-m", "scripts.credentials")
+    assert making["network_mode"] == "none"
+    here = [str(tmp_path / argument.lstrip("/")) if argument.startswith("/") else argument for argument in arguments]
+    assert credentials.main(here) == 0
+    written = {f"/{path.relative_to(tmp_path)}" for path in tmp_path.glob("**/*") if path.is_file()}
+    named = {
+        str(value)
+        for service in services.values()
+        for key, value in service.get("environment", {}).items()
+        if key.endswith("_FILE")
+    }
+    assert named == {path for path in written if not path.startswith(DATA)}
+    assert {str(Path(path).parent) for path in written} == {*mounts_of(making).values()}
+
+
+@pytest.mark.parametrize("design", ["server", "microservices"])
+def test_containers_see_their_own_credentials_alone(root: Path, design: str) -> None:
+    """A service mounts the files that it is told of, read-only, and no other credentials."""
+    for name, service in services_of(root, design).items():
+        files = [value for key, value in service.get("environment", {}).items() if key.endswith("_FILE")]
+        mounted = [path for path in mounts_of(service).values() if path.startswith("/credentials/")]
+        if name != ONE_SHOT:
+            assert sorted(mounted) == sorted(f"{Path(file).parent}:ro" for file in files)
+
+
 def test_tokens_fit_the_roles(root: Path, tmp_path: Path) -> None:
-    """The file of tokens gives each caller its own, and those who are called the hashes of all."""
-    path = tmp_path / ".env"
-    assert service_tokens.main([str(path)]) == 0
-    assert path.stat().st_mode & 0o777 == 0o600
-    variables = dict(line.split("=", 1) for line in path.read_text().splitlines())
-    services = services_of(root, "microservices", **variables)
-    told = {name: read(name, services[name]["environment"]) for name in ROLES}
+    """Each caller gets a token of its own, and those who are called the hashes of all, as each role reads them."""
+    assert credentials.main(["services", str(tmp_path)]) == 0
+    told = {name: read(name, _at(tmp_path, environment)) for name, environment in _environments(root).items()}
     tokens = {name: environment.token for name, environment in told.items() if environment.token}
+    assert tokens.keys() == CALLING.keys()
+    assert len({*tokens.values()}) == len(tokens)
     hashes = {role: [hash_of(token)] for role, token in tokens.items()}
-    assert {*tokens} == {"gateway", "coordinator", "worker"}
-    assert {name: hashes_of(told[name]) for name in ("job", "queue", "coordinator", "result")} == dict.fromkeys(
-        ("job", "queue", "coordinator", "result"), hashes
-    )
+    assert {name: hashes_of(told[name]) for name in CALLED} == dict.fromkeys(CALLED, hashes)
 
 
-def test_tokens_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file of tokens is never written over."""
-    path = tmp_path / ".env"
-    path.write_text("kept")
-    assert service_tokens.main([str(path)]) == 1
-    assert path.read_text() == "kept"
-    assert "File exists" in capsys.readouterr().err
+def _environments(root: Path) -> dict[str, dict[str, str]]:
+    return {name: services_of(root, "microservices")[name]["environment"] for name in ROLES}
+
+
+def _at(folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    """The environment of a service whose credentials are in this folder."""
+    files = {
+        key: str(folder / Path(value).relative_to("/credentials")) if key.endswith("_FILE") else str(value)
+        for key, value in environment.items()
+    }
+    return {**files, **{name: secret_of(name, files) for name in ("SERVICE_TOKEN", "SERVICE_TOKEN_HASHES")}}
 
 
 def test_base_image_is_an_argument(root: Path) -> None:

@@ -10,21 +10,31 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from tests.deploy.clients import SLOTS, check_all_end, check_the_five_methods, state_of
 from tests.deploy.stack import Stack
 from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.wire import TERMINAL, Wire
 
 # The first test waits for the image, too.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LISTENING = {"gateway": 50051, "job": 50052, "queue": 50053, "coordinator": 50054, "result": 50055}
-#: Asks the service that has the jobs for all of them, with the token in its argument, if any.
+#: Calls a method of a service without a token, with one that was never made, and with that of its container.
 ASKING = """
-import grpc, sys
-call = grpc.insecure_channel("job:50052").unary_unary("/taskqueue.internal.v1.JobInternalService/ListJobRecords")
-try:
-    call(b"", timeout=30, wait_for_ready=True, metadata=[("authorization", "Bearer " + a) for a in sys.argv[1:]])
-except grpc.RpcError as error:
-    print(error.code().name)
+import grpc, os, pathlib, sys
+call = grpc.insecure_channel(sys.argv[1]).unary_unary(sys.argv[2])
+own = pathlib.Path(os.environ["SERVICE_TOKEN_FILE"]).read_text().strip()
+for metadata in ([], [("authorization", "Bearer " + "x" * 43)], [("authorization", "Bearer " + own)]):
+    try:
+        call(b"", timeout=30, wait_for_ready=True, metadata=metadata)
+        print("OK")
+    except grpc.RpcError as error:
+        print(error.code().name)
 """
+#: For each service a method, its callers in the matrix, and whom the network lets come so far.
+METHODS = {
+    "job:50052": ("JobInternalService/ListJobRecords", {"gateway", "coordinator"}),
+    "queue:50053": ("QueueInternalService/DequeueJob", {"coordinator"}),
+    "coordinator:50054": ("CoordinatorInternalService/WorkerHeartbeat", {"worker"}),
+    "result:50055": ("ResultInternalService/GetResult", {"gateway"}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +79,24 @@ def test_only_the_gateway_can_be_reached_from_outside(microservices: Stack) -> N
     assert bound == {"gateway": [{"HostIp": "127.0.0.1", "HostPort": "50051"}]}
 
 
-def test_services_know_who_calls(microservices: Stack) -> None:
-    """Inside the network too, no token is UNAUTHENTICATED and another role's PERMISSION_DENIED."""
-    variables = dict(pair.split("=", 1) for pair in microservices.container("worker")["Config"]["Env"])
-    ask = ("worker", "python", "-c", ASKING)
-    assert microservices.run_in(*ask).split() == [grpc.StatusCode.UNAUTHENTICATED.name]
-    assert microservices.run_in(*ask, variables["SERVICE_TOKEN"]).split() == [grpc.StatusCode.PERMISSION_DENIED.name]
+@pytest.mark.parametrize("caller", ["gateway", "coordinator", "worker"])
+@pytest.mark.parametrize("target", METHODS)
+def test_services_know_who_calls(microservices: Stack, caller: str, target: str) -> None:
+    """Without any set-up, no token and a strange one are UNAUTHENTICATED, and another role's PERMISSION_DENIED."""
+    method, allowed = METHODS[target]
+    said = microservices.run_in(caller, "python", "-c", ASKING, target, f"/taskqueue.internal.v1.{method}").split()
+    assert said[:2] == [grpc.StatusCode.UNAUTHENTICATED.name] * 2
+    assert (said[2] == grpc.StatusCode.PERMISSION_DENIED.name) is (caller not in allowed)
+    assert said[2] != grpc.StatusCode.UNAUTHENTICATED.name
+
+
+@pytest.mark.parametrize("caller", ["gateway", "coordinator", "worker"])
+def test_callers_have_their_own_token_alone(microservices: Stack, caller: str) -> None:
+    """A container can read one token, its own, and may not change it."""
+    asked = "import pathlib; print(*(p for p in pathlib.Path('/credentials').glob('*/token')))"
+    assert microservices.run_in(caller, "python", "-c", asked).split() == [f"/credentials/{caller}/token"]
+    mounts = {mount["Destination"]: mount["RW"] for mount in microservices.container(caller)["Mounts"]}
+    assert mounts[f"/credentials/{caller}"] is False
 
 
 def test_jobs_outlive_a_disconnected_worker(microservices: Stack, wire: Wire) -> None:
@@ -125,6 +147,35 @@ def test_gateway_answers_while_it_is_cut_off(microservices: Stack, wire: Wire) -
     with microservices.disconnected("gateway", "inside"):
         eventually(lambda: state_of(wire, job_id), grpc.StatusCode.UNAVAILABLE.__eq__)
     check_all_end(wire, [job_id])
+
+
+def test_credentials_can_be_replaced(microservices: Stack, wire: Wire) -> None:
+    """With new tokens and a restart, as the documents have it, the old token is unknown and jobs go on."""
+    target, (method, _) = "job:50052", METHODS["job:50052"]
+    before = microservices.run_in("worker", "cat", "/credentials/worker/token")
+    replace = ("python", "-m", "scripts.credentials", "services", "--replace", "/credentials")
+    microservices.compose("run", "--rm", "credentials", *replace)
+    microservices.compose("restart")
+    microservices.wait_until_healthy()
+    assert microservices.run_in("worker", "cat", "/credentials/worker/token") != before
+    accepted: list[str] = []
+    eventually(lambda: refused_submit(wire, accepted), lambda code: code is None)
+    check_all_end(wire, accepted)
+    said = microservices.run_in("worker", "python", "-c", ASKING, target, f"/taskqueue.internal.v1.{method}").split()
+    assert said[2] == grpc.StatusCode.PERMISSION_DENIED.name
+
+
+def test_jobs_outlive_all_containers(microservices: Stack, wire: Wire) -> None:
+    """After `down` and `up` jobs have their results, those that waited run, and the roles know each other again."""
+    waiting: list[str] = []
+    eventually(lambda: refused_submit(wire, waiting), lambda code: code is None)
+    done = wire.new(ms=1, size=10)
+    wire.wait_for(done)
+    waiting += [wire.new(ms=2_000) for _ in range(3 * SLOTS)]
+    microservices.up_again()
+    eventually(lambda: state_of(wire, done), TERMINAL.__contains__)
+    assert wire.result(done).output_bytes == b"." * 10
+    check_all_end(wire, waiting)
 
 
 def test_it_goes_down_and_leaves_nothing(microservices: Stack) -> None:

@@ -10,6 +10,7 @@ from tests.contract.served import RoutedWire
 from tests.deploy.clients import SLOTS, check_all_end, check_the_five_methods, state_of
 from tests.deploy.stack import Stack
 from tests.e2e.waiting import eventually
+from tests.e2e.wire import TERMINAL
 
 # The first test waits for the image, too.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -54,6 +55,17 @@ def test_jobs_outlive_a_disconnected_node(monolith: Stack, wire: RoutedWire) -> 
             assert wire.wait_for(job_id).status == public.DONE
     monolith.wait_until_healthy()
     check_all_end(wire, accepted)
+
+
+def test_jobs_outlive_all_containers(monolith: Stack, wire: RoutedWire) -> None:
+    """After `down` and `up` every node has its jobs again: those that ended, and those that waited."""
+    done = wire.new(ms=1, size=10)
+    wire.wait_for(done)
+    waiting = [wire.new(ms=2_000) for _ in range(3 * SLOTS)]
+    monolith.up_again()
+    eventually(lambda: state_of(wire, done), TERMINAL.__contains__)
+    assert wire.result(done).output_bytes == b"." * 10
+    check_all_end(wire, waiting)
 
 
 def test_it_goes_down_and_leaves_nothing(monolith: Stack) -> None:

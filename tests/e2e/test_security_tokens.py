@@ -99,6 +99,19 @@ def test_scopes_expiry_and_revocation_count_for_every_client(fleet: Fleet) -> No
     assert names == ["reader", "submitter"]
 
 
+def test_token_in_a_file_is_shown_to_the_server(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands, workers and the SDK read the token from the file that HOLDFAST_TOKEN_FILE names."""
+    path = fleet.folder / "token"
+    path.write_text(token_of(fleet, "admin", "operator") + "\n")
+    address = fleet.server()[0].ready()["grpc"]
+    with_file = {"HOLDFAST_TOKEN_FILE": str(path)}
+    assert run(fleet, "job", "list", "--connect", address, **with_file).returncode == 0
+    fleet.start("worker", "--connect", address, **with_file).ready()
+    monkeypatch.setenv("HOLDFAST_TOKEN_FILE", str(path))
+    with Holdfast(f"holdfast://{address}") as app:
+        assert app.submit("echo", {"text": "hello"}).result(timeout_s=30) is not None
+
+
 def test_secrets_are_masked(fleet: Fleet) -> None:
     """Neither settings nor errors show a token."""
     secret = "hf_very-secret"

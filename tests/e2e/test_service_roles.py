@@ -7,6 +7,7 @@ import socket
 import urllib.request
 from pathlib import Path
 
+import grpc
 import pytest
 
 from holdfast.errors import ExitCode
@@ -145,6 +146,22 @@ def test_unprotected_service_stays_on_loopback(fleet: Fleet) -> None:
     assert guarded.ready()["grpc"].startswith("0.0.0.0:")
     assert guarded.stop() == 0
     assert guarded.lines("unprotected") == []
+
+
+def test_credentials_may_stand_in_files(fleet: Fleet, tmp_path: Path) -> None:
+    """A service reads its hashes from the file that it is told of; without that file it does not start."""
+    hashes = tmp_path / "hashes"
+    files = {"SERVICE_TOKEN_HASHES_FILE": str(hashes)}
+    (line,) = refused(service(fleet, "queue", **files))
+    assert line.startswith("holdfast: expected SERVICE_TOKEN_HASHES_FILE to name a file with the value of")
+    assert line.endswith(f"got {str(hashes)!r}: No such file or directory")
+    hashes.write_text(f"gateway:{hash_of('x' * 32)}\n")
+    guarded = service(fleet, "queue", **files)
+    dequeue = fleet.wire(guarded.ready()["grpc"]).channel.unary_unary(f"/{PRIVATE['queue']}/DequeueJob", bytes, bytes)
+    for shown, code in ((), grpc.StatusCode.UNAUTHENTICATED), ("x" * 32, grpc.StatusCode.PERMISSION_DENIED):
+        with pytest.raises(grpc.RpcError) as caught:
+            dequeue(b"", metadata=(("authorization", f"Bearer {shown}"),) if shown else (), timeout=20)
+        assert caught.value.code() is code
 
 
 def test_gateway_stays_on_loopback_even_with_a_token(fleet: Fleet) -> None:

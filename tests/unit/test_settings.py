@@ -19,7 +19,7 @@ from holdfast.settings import (
     fields_of,
     shown,
 )
-from holdfast.settings_sources import Loaded, load, of_program
+from holdfast.settings_sources import TOKEN, Loaded, load, of_program, secret_of
 
 
 def load_from(
@@ -217,6 +217,42 @@ def test_secrets_are_shown_to_nobody() -> None:
     assert shown(fields["token"], "") == ""
     assert shown(fields["url"], "postgresql://me:hunter2@db:5432/x") == f"postgresql://{MASK}@db:5432/x"
     assert shown(fields["url"], "./a@b") == "./a@b"
+
+
+def test_token_may_stand_in_a_file(tmp_path: Path) -> None:
+    """HOLDFAST_TOKEN_FILE names a file with the token, as containers are given secrets; the origin says so."""
+    (tmp_path / "token").write_text("hf_1234\n")
+    environment = {"HOLDFAST_TOKEN_FILE": str(tmp_path / "token")}
+    loaded = load(WorkerSettings, flags={}, environment=environment, folder=tmp_path)
+    assert (loaded.settings.token, loaded.origins["token"]) == ("hf_1234", "environment HOLDFAST_TOKEN_FILE")
+    assert secret_of(TOKEN, environment) == "hf_1234"
+    assert secret_of(TOKEN, {"HOLDFAST_TOKEN": "hf_5", "HOLDFAST_TOKEN_FILE": ""}) == "hf_5"
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "problem"),
+    [
+        (None, {}, "No such file or directory"),
+        (b"", {}, "it is empty"),
+        ("hf_\N{LATIN SMALL LETTER E WITH ACUTE}".encode(), {}, "it is not ASCII text"),
+        (b"hf_1234", {"HOLDFAST_TOKEN": "hf_5"}, "expected HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE, got both"),
+    ],
+)
+def test_token_file_without_a_token_is_refused(
+    tmp_path: Path, content: bytes | None, more: dict[str, str], problem: str
+) -> None:
+    """A file that is missing, empty or no text, or a token beside it, is a problem and never no token at all."""
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    environment = {"HOLDFAST_TOKEN_FILE": str(path), **more}
+    for read in (
+        lambda: load(WorkerSettings, flags={}, environment=environment, folder=tmp_path),
+        lambda: secret_of(TOKEN, environment),
+    ):
+        with pytest.raises(SettingsError, match=problem) as caught:
+            read()
+        assert "hf_" not in caught.value.message
 
 
 def test_refused_address_does_not_show_its_password(tmp_path: Path) -> None:

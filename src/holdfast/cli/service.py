@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.server import of_a_gateway
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings
-from holdfast.settings_sources import load
+from holdfast.settings_sources import load, secret_of
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
@@ -41,6 +41,8 @@ class LogFormat(StrEnum):
     TEXT = "text"
 
 
+#: Variables that may name a file instead, as SERVICE_TOKEN_FILE does.
+_SECRETS = ("SERVICE_TOKEN", "SERVICE_TOKEN_HASHES")
 _EVERY = frozenset(ServiceRole)
 #: Settings that are options of the gateway: what protects it, and what it serves beside its ports.
 _OF_THE_GATEWAY = (
@@ -128,7 +130,8 @@ def _environment(role: ServiceRole, slots: str | None) -> "Environment":
     """What the environment says; what is secret in it is not for children of this process."""
     from holdfast.services.environment import read
 
-    environment = read(role, {**os.environ, **({} if slots is None else {"WORKER_SLOTS": slots})})
+    secrets = {name: secret_of(name, os.environ) for name in _SECRETS}
+    environment = read(role, {**os.environ, **secrets, **({} if slots is None else {"WORKER_SLOTS": slots})})
     os.environ.pop("SERVICE_TOKEN", None)
     return environment
 

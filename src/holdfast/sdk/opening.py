@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MEMORY = "memory://"
 _SERVERS = ("holdfast://", "holdfasts://")
 _ENSEMBLE = "zk://"
-_TOKEN = "HOLDFAST_TOKEN"  # noqa: S105 - the name of a variable
 _CONNECT = "HOLDFAST_CONNECT"
 _DIRECTORY = "./holdfast-data"
 
@@ -39,9 +38,10 @@ def opener(url: str, settings: Mapping[str, object], clock: "Clock | None", toke
         addresses = _addresses(url)
         if settings or clock:
             raise InvalidArgumentError("a server has settings of its own; give none here", reason="SETTINGS_INVALID")
+        from holdfast.settings_sources import TOKEN, secret_of
         from holdfast.topology.reaching import reaching
 
-        return reaching(url, addresses, token=token, fallback=os.environ.get(_TOKEN, ""))
+        return reaching(url, addresses, token=token, fallback=secret_of(TOKEN, os.environ))
     if url.startswith(_ENSEMBLE):
         if settings or clock or token:
             message = "an ensemble has no settings, clock or token; give none here"

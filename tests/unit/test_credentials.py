@@ -1,0 +1,89 @@
+"""The credentials of the compose files: made once, whole, for their owner's eyes, and made anew when asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.gateway import tokens
+from holdfast.gateway.guarding import Scope
+from scripts import credentials
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file with its text."""
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.glob("**/*") if path.is_file()}
+
+
+def made_for_services(folder: Path, *options: str) -> dict[str, str]:
+    assert credentials.main(["services", *options, str(folder)]) == 0
+    return contents(folder)
+
+
+def made_for_workers(folder: Path, *options: str) -> str:
+    """The workers' token, of a server whose directory is beside the credentials."""
+    assert credentials.main(["worker", "--data", str(folder / "data"), *options, str(folder / "credentials")]) == 0
+    return credentials.token_file(folder / "credentials", "worker").read_text().strip()
+
+
+def test_only_the_owner_may_read(tmp_path: Path) -> None:
+    """Every file and folder of credentials is closed to others."""
+    made_for_services(tmp_path / "all")
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "all").glob("**/*")} == {0}
+
+
+def test_credentials_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second start changes nothing: services that run know the first credentials."""
+    before = made_for_services(tmp_path)
+    assert made_for_services(tmp_path) == before
+    assert [line.split(" in ")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "credentials: made",
+        "credentials: kept those that are",
+    ]
+
+
+def test_half_of_them_is_none(tmp_path: Path) -> None:
+    """If one file is missing all are made anew, so that tokens and hashes belong together."""
+    before = made_for_services(tmp_path)
+    credentials.hashes_file(tmp_path).unlink()
+    after = made_for_services(tmp_path)
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in before)
+
+
+def test_credentials_can_be_replaced(tmp_path: Path) -> None:
+    """With --replace nothing of the earlier credentials stays."""
+    before = made_for_services(tmp_path)
+    after = made_for_services(tmp_path, "--replace")
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in before)
+
+
+def test_workers_token_may_work_and_nothing_else(tmp_path: Path) -> None:
+    """The token that is written is one of the server's, with the scope of workers; a second start keeps it."""
+    token = made_for_workers(tmp_path)
+    (known,) = tokens.read(tmp_path / "data/tokens.json") or []
+    assert (known.name, known.scopes, known.expires_at_ms) == (credentials.WORKERS, (Scope.WORK,), 0)
+    assert tokens.TokenTable([known]).find(tokens.hash_of(token)) == known
+    assert made_for_workers(tmp_path) == token
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_workers_token_that_is_replaced_or_lost_is_revoked(tmp_path: Path, *, is_lost: bool) -> None:
+    """A new token of the workers takes the place of the earlier one, and leaves those of others alone."""
+    earlier = made_for_workers(tmp_path)
+    path = tmp_path / "data/tokens.json"
+    other = tokens.create(path, "shop", [Scope.SUBMIT], now_ms=1)
+    if is_lost:
+        credentials.token_file(tmp_path / "credentials", "worker").unlink()
+    new = made_for_workers(tmp_path, *(() if is_lost else ("--replace",)))
+    table = tokens.TokenTable(tokens.read(path) or ())
+    assert table.find(tokens.hash_of(earlier)) is None
+    assert table.find(tokens.hash_of(new)) is not None
+    assert table.find(tokens.hash_of(other)) is not None
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program ends with 1 and a line that names the file."""
+    (tmp_path / "gateway").write_text("a file, not a folder")
+    assert credentials.main(["services", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"credentials: {tmp_path}/gateway")
