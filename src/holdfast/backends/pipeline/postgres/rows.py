@@ -21,8 +21,9 @@ from holdfast.backends.pipeline.postgres.telling import Teller
 from holdfast.backends.pipeline.store import Standing
 from holdfast.backends.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.core.commands import CancelReply, Refusal, Submitted
-from holdfast.core.lifecycle import CANCELED, TERMINAL, State
+from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import NewJob, QueueMode, Template
+from holdfast.core.outcomes import result_summary
 from holdfast.core.owner import mint
 from holdfast.core.validation import bad_given_id, check_batch, check_job, check_reason, check_template, is_given_id
 from holdfast.errors import UnavailableError
@@ -95,7 +96,8 @@ class PostgresRows:
     async def result(self, job_id: str) -> ResultView:
         """State and result at one instant."""
         state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
-        return _result(State(state), output, summary or failure_reason, runtime_ms)
+        words = result_summary(state, reason=failure_reason, summary=summary)
+        return _result(State(state), output, words, runtime_ms)
 
     async def standing(self, job_id: str) -> Standing:
         """The job and what is around it, at two instants right after each other."""
@@ -183,7 +185,8 @@ class PostgresRows:
             ended: dict[str, tuple[JobView, ResultView]] = {}
             for *job, output, summary, runtime_ms in rows:
                 view = view_of(job)
-                ended[view.id] = (view, _result(view.state, output, summary or view.failure_reason, runtime_ms))
+                words = result_summary(view.state, reason=view.failure_reason, summary=summary)
+                ended[view.id] = (view, _result(view.state, output, words, runtime_ms))
             return ended
 
         return await self._database.ask(ask)
@@ -194,9 +197,8 @@ class PostgresRows:
             yield frozenset(notice.split(",")) if notice else frozenset()
 
 
-def _result(state: State, output: bytes, words: str, runtime_ms: int) -> ResultView:
+def _result(state: State, output: bytes, summary: str, runtime_ms: int) -> ResultView:
     """How a job ended; only its state while it has not."""
     if state not in TERMINAL:
         return ResultView(state)
-    unexplained = "canceled; no reason was given" if state == CANCELED else ""
-    return ResultView(state, bytes(output), words or unexplained, runtime_ms)
+    return ResultView(state, bytes(output), summary, runtime_ms)
