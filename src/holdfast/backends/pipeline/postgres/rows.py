@@ -35,6 +35,10 @@ _ABOUT = statements("operating")["about_waiting"]
 _TRIES = 5
 
 
+#: A frozen page token may be larger than a bigint; no table has as many rows as this.
+_OFFSET_MAX = 1 << 62
+
+
 class PostgresRows:
     """What schedulers ask of the database."""
 
@@ -146,6 +150,7 @@ class PostgresRows:
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """From the index; a far offset costs what lies before it."""
+        offset = min(offset, _OFFSET_MAX)
         arguments: dict[str, Any] = {
             "states": sorted(states or State),
             "offset": offset,
