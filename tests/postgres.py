@@ -1,6 +1,7 @@
 """A real PostgreSQL for tests: one server for each process of the test run, one database for each test that asks."""
 
 import asyncio
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -52,21 +53,27 @@ def _execute(postgres: PrivatePostgres, statement: str) -> None:
         connection.execute(statement.encode())
 
 
-def _own(postgres: PrivatePostgres, request: pytest.FixtureRequest, template: str) -> Iterator[str]:
-    words = re.sub(r"\W+", "_", request.node.name.lower()).removeprefix("test_")[:40]
+@contextlib.contextmanager
+def fresh_database(postgres: PrivatePostgres, template: str, purpose: str = "") -> Iterator[str]:
+    """The URL of a new database, which is dropped at the end of the block."""
+    words = re.sub(r"\W+", "_", purpose.lower()).removeprefix("test_")[:40]
     name = f"t{next(_numbers)}_{words}"
     _execute(postgres, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
-    yield postgres.url(name)
-    _execute(postgres, f'DROP DATABASE "{name}" WITH (FORCE)')
+    try:
+        yield postgres.url(name)
+    finally:
+        _execute(postgres, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 @pytest.fixture
 def database(postgres: PrivatePostgres, template: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of an up-to-date database of this test's own; it is dropped afterwards, whoever is still connected."""
-    yield from _own(postgres, request, template)
+    with fresh_database(postgres, template, request.node.name) as url:
+        yield url
 
 
 @pytest.fixture
 def bare_database(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> Iterator[str]:
     """The same of a database that nobody has used."""
-    yield from _own(postgres, request, "template1")
+    with fresh_database(postgres, "template1", request.node.name) as url:
+        yield url

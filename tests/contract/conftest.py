@@ -1,14 +1,24 @@
-"""Every topology in turn, one of its own for each module, without a worker: the tests are the workers."""
+"""Every topology in turn, started once for each module that asks: one without a worker, one with a real one.
 
+Jobs of the first stay QUEUED for as long as the module lasts. The second has a slot for every job that a module leaves
+running.
+"""
+
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.contract.served import Served, Serving, Topology
+from tests.contract.served import LEASE_MS, Served, Serving, Topology
 from tests.e2e.fleet import Fleet
 from tests.e2e.loaded import LoadedProgram, loaded_program
 from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.wire import Wire
+from tests.postgres import fresh_database
+from tests.zookeeper import fresh_root
+
+SLOTS = 64
 
 
 @pytest.fixture(scope="session")
@@ -18,26 +28,65 @@ def loaded() -> Iterator[LoadedProgram]:
         yield program
 
 
-@pytest.fixture(scope="module")
-def fleet(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Processes that live as long as the module's tests."""
-    with loaded_fleet_in(tmp_path_factory.mktemp("contract"), loaded) as fleet:
+@pytest.fixture
+def fleet(tmp_path: Path, loaded: LoadedProgram) -> Iterator[Fleet]:
+    """Processes of a test that names its topology."""
+    with loaded_fleet_in(tmp_path, loaded) as fleet:
         yield fleet
 
 
+class SharedEngines:
+    """The PostgreSQL and the ZooKeeper of the test session, each started when the first test asks for it."""
+
+    def __init__(self, request: pytest.FixtureRequest, closing: contextlib.ExitStack) -> None:
+        self._request = request
+        self._closing = closing
+
+    def database(self) -> str:
+        postgres, template = (self._request.getfixturevalue(name) for name in ("postgres", "template"))
+        return self._closing.enter_context(fresh_database(postgres, template, "contract"))
+
+    def ensemble(self) -> str:
+        hosts: str = self._request.getfixturevalue("lone_zookeeper").hosts
+        return f"{hosts}{fresh_root('contract')}"
+
+
 @pytest.fixture(scope="module", params=list(Topology), ids=lambda topology: topology.value)
-def serve(request: pytest.FixtureRequest, fleet: Fleet) -> Serving:
-    """Starts the topology in question."""
-    return Serving(fleet, request.param)
+def topology(request: pytest.FixtureRequest) -> Topology:
+    """All five; a module about the calls of workers names those that serve them."""
+    found: Topology = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def serve(
+    topology: Topology, loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Serving]:
+    """Starts the topology in question; its processes end before another topology comes, and their databases after."""
+    folder = tmp_path_factory.mktemp(topology.value)
+    with contextlib.ExitStack() as closing, loaded_fleet_in(folder, loaded) as fleet:
+        yield Serving(fleet, topology, SharedEngines(request, closing))
 
 
 @pytest.fixture(scope="module")
 def server(serve: Serving) -> Served:
-    """The module's own; jobs that a test leaves running stay where they are for as long as the others take."""
-    return serve(lease_ms=120_000, heartbeat_ms=1_000)
+    """A topology without a worker."""
+    return serve(lease_ms=LEASE_MS, heartbeat_ms=1_000)
 
 
 @pytest.fixture(scope="module")
 def wire(server: Served) -> Wire:
-    """A client of the module's own."""
+    """A client of the topology without a worker."""
     return server.wire
+
+
+@pytest.fixture(scope="module")
+def working_server(serve: Serving) -> Served:
+    """A topology with a real worker."""
+    return serve(lease_ms=LEASE_MS, heartbeat_ms=1_000, slots=SLOTS)
+
+
+@pytest.fixture(scope="module")
+def working(working_server: Served) -> Wire:
+    """A client of the topology with a real worker."""
+    return working_server.wire

@@ -1,223 +1,280 @@
-"""The frozen contract served by each topology; without workers unless a test asks for one, for the tests are those."""
+"""The frozen contract served by each topology, as real processes with or without a real worker.
 
-from collections.abc import Callable, Mapping
+Every process is started by itself rather than by `holdfast up`, which has tests of its own: that is quicker, and the
+tests can pause, stop and replace a worker.
+"""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
-from itertools import chain, count
-from typing import Any, TypeVar
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-import grpc
-
-from holdfast.core.owner import owner_index
-from holdfast.proto import taskqueue_internal_pb2 as internal
-from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet, Program
-from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.contract.wires import RoutedWire, SplitWire, unless_away
+from tests.e2e.fleet import Fleet, Program, stable_port
+from tests.e2e.waiting import eventually
 from tests.e2e.wire import TERMINAL, Wire
+
+#: The lease of a worker whose jobs must stay its own: longer than any machine stands still.
+LEASE_MS = 120_000
+_ROOT = str(Path(__file__).resolve().parents[2])
+_APP = ("--app", "tests.contract.worker_app:app")
+_WORKER_ID = "contract-worker"
+
 
 T = TypeVar("T")
 
 
 class Topology(Enum):
-    """Who serves."""
+    """The shapes in which Holdfast runs."""
 
     EMBEDDED = "embedded"
     MICROSERVICES = "microservices"
     MONOLITH = "monolith"
+    PIPELINE = "pipeline"
+    ZOOKEEPER = "zookeeper"
 
 
-class SplitWire(Wire):
-    """A client of the gateway, and a worker of the coordinator."""
-
-    def __init__(self, gateway: str, coordinator: str) -> None:
-        super().__init__(gateway)
-        self._coordinator = Wire(coordinator)
-        self._workers = internal_rpc.CoordinatorInternalServiceStub(self._coordinator.channel)
-
-    def close(self) -> None:
-        super().close()
-        self._coordinator.close()
+#: Those that serve `CoordinatorInternalService`: FetchWork, WorkerHeartbeat and ReportWorkOutcome.
+WITH_WORKER_CALLS = (Topology.EMBEDDED, Topology.MICROSERVICES, Topology.MONOLITH)
 
 
-def _unless_away(ask: Callable[[], T], otherwise: T) -> T:
-    """The answer; the other value if nobody is there."""
-    try:
-        return ask()
-    except grpc.RpcError as error:
-        if error.code() != grpc.StatusCode.UNAVAILABLE:
-            raise
-        return otherwise
+class Engines(Protocol):
+    """The databases and ensembles that topologies stand on; a test is skipped where one is missing."""
+
+    def database(self) -> str:
+        """The URL of an empty PostgreSQL database."""
+
+    def ensemble(self) -> str:
+        """The address of a ZooKeeper with a root of its own."""
 
 
-def _has_id(response: public.SubmitJobResponse) -> bool:
-    return bool(response.job_id)
+class Restartable:
+    """A process that jobs may kill, and that the test then starts again."""
+
+    def __init__(self, start: Callable[[], Program]) -> None:
+        self._start = start
+        self.programs = [start()]
+
+    @property
+    def program(self) -> Program:
+        """The newest process."""
+        return self.programs[-1]
+
+    def mend(self) -> None:
+        """Starts another process if this one has ended."""
+        if not self.program.is_running():
+            self.programs.append(self._start())
 
 
-class RoutedWire(Wire):
-    """A client that finds the owner, and a worker that asks all nodes in turn."""
-
-    def __init__(self, nodes: list[str]) -> None:
-        super().__init__(nodes[0])
-        self._nodes = [Wire(node) for node in nodes]
-        self._turn = count()
-
-    def close(self) -> None:
-        super().close()
-        for node in self._nodes:
-            node.close()
-
-    def owner(self, key: str) -> Wire:
-        """The node that has what this key names."""
-        return self._nodes[owner_index(key, len(self._nodes))]
-
-    def submit(self, job_type: str = "sim", *, key: str = "", **spec: Any) -> public.SubmitJobResponse:  # noqa: ANN401
-        """What has a key is repeated while its node is away for a moment, as clients do."""
-        if not key:
-            return self._nodes[next(self._turn) % len(self._nodes)].submit(job_type, **spec)
-        node = self.owner(key)
-        nothing = public.SubmitJobResponse()
-        return eventually(lambda: _unless_away(lambda: node.submit(job_type, key=key, **spec), nothing), _has_id)
-
-    def status(self, job_id: str, timeout_s: float = DEADLINE_S) -> public.GetJobStatusResponse:
-        if len(self._nodes) == 1:
-            return super().status(job_id, timeout_s)
-        return self.owner(job_id).status(job_id, timeout_s)
-
-    def wait_for(self, job_id: str, *states: int) -> public.GetJobStatusResponse:
-        """A node whose slot was killed by its job is away for a moment, and comes back with the job."""
-        unknown, wanted = public.GetJobStatusResponse(), frozenset(states) or TERMINAL
-        return eventually(lambda: _unless_away(lambda: self.status(job_id), unknown), lambda job: job.status in wanted)
-
-    def result(self, job_id: str) -> public.GetJobResultResponse:
-        return self.owner(job_id).result(job_id) if len(self._nodes) > 1 else super().result(job_id)
-
-    def cancel(self, job_id: str, reason: str = "") -> public.CancelJobResponse:
-        return self.owner(job_id).cancel(job_id, reason) if len(self._nodes) > 1 else super().cancel(job_id, reason)
-
-    def all_jobs(self, *states: int, sort: int = public.CREATED_AT_ASC) -> list[public.JobSummary]:
-        """Those of all nodes, one after the other."""
-        if len(self._nodes) == 1:
-            return super().all_jobs(*states, sort=sort)
-        return [*chain.from_iterable(node.all_jobs(*states, sort=sort) for node in self._nodes)]
-
-    def heartbeat(
-        self, worker: str, running: Mapping[str, int] | None = None, capacity: int = 1
-    ) -> internal.WorkerHeartbeatResponse:
-        """To all nodes, to each about the jobs that it owns."""
-        merged = internal.WorkerHeartbeatResponse()
-        for node in self._nodes:
-            named = running
-            if running is not None:
-                named = {job_id: token for job_id, token in running.items() if self.owner(job_id) is node}
-            answer = node.heartbeat(worker, named, capacity)
-            cancel = [*merged.cancel, *answer.cancel]
-            merged.CopyFrom(answer)
-            del merged.cancel[:]
-            merged.cancel.extend(cancel)
-        return merged
-
-    def fetch(self, worker: str) -> internal.FetchWorkResponse:
-        for node in self._nodes:
-            work = node.fetch(worker)
-            if work.assigned:
-                return work
-        return work
-
-    def report(
-        self,
-        worker: str,
-        job_id: str,
-        outcome: int = public.JOB_OUTCOME_SUCCEEDED,
-        **fields: Any,  # noqa: ANN401 - the fields of the message
-    ) -> bool:
-        return self.owner(job_id).report(worker, job_id, outcome, **fields)
-
-
+@dataclass
 class Served:
     """One topology that serves, and a client of it."""
 
-    def __init__(self, wire: Wire, programs: list[Program]) -> None:
-        self.wire = wire
-        self.programs = programs
+    wire: Wire
+    programs: list[Program]
+    start_worker: Callable[[int], Program]
+    restartable: list[Restartable] = field(default_factory=list)
 
     @property
     def log(self) -> str:
         """All that its processes have logged."""
-        return "".join(program.log for program in self.programs)
+        return "".join(program.log for program in self._all())
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """The lines of one event, or of all, in the order of their times."""
-        lines = chain.from_iterable(program.lines(event) for program in self.programs)
+        lines = chain.from_iterable(program.lines(event) for program in self._all())
         return sorted(lines, key=lambda line: int(line["ts_ms"]))
+
+    def _all(self) -> list[Program]:
+        return [*self.programs, *chain.from_iterable(each.programs for each in self.restartable)]
+
+    def add_worker(self, slots: int) -> None:
+        """Starts a real worker, which is ready when this returns."""
+        worker = Restartable(lambda: self.start_worker(slots))
+        worker.program.ready()
+        self.restartable.append(worker)
+
+    @contextlib.contextmanager
+    def paused_worker(self) -> Iterator[None]:
+        """Stops the worker's process for the length of the block: it keeps its jobs, and hears nothing."""
+        (worker,) = self.restartable
+        worker.program.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            worker.program.signal(signal.SIGCONT)
+
+    def new(self, key: str, **spec: Any) -> str:  # noqa: ANN401 - the fields of `Wire.submit`
+        """The id of a new job; its submit is repeated while a process that a job has killed is started again."""
+        return eventually(lambda: self._mended(lambda: self.wire.new(key=key, **spec), ""))
+
+    def wait_for(self, job_id: str) -> public.GetJobStatusResponse:
+        """The terminal status of a job; processes that jobs have killed are started again meanwhile."""
+        unknown = public.GetJobStatusResponse()
+        return eventually(
+            lambda: self._mended(lambda: self.wire.status(job_id), unknown), lambda job: job.status in TERMINAL
+        )
+
+    def _mended(self, ask: Callable[[], T], otherwise: T) -> T:
+        for each in self.restartable:
+            each.mend()
+        return unless_away(ask, otherwise)
 
 
 class Serving:
     """Starts one kind of topology for the tests of one module."""
 
-    def __init__(self, fleet: Fleet, topology: Topology) -> None:
+    def __init__(self, fleet: Fleet, topology: Topology, engines: Engines) -> None:
         self._fleet = fleet
         self.topology = topology
+        self._engines = engines
         self._count = 0
 
-    def __call__(self, *, lease_ms: int = 0, heartbeat_ms: int = 0, slots: int = 0, nodes: int = 2) -> Served:
-        """A fresh one that is ready; with a worker of so many slots, if any."""
+    def __call__(
+        self, *, lease_ms: int = 0, heartbeat_ms: int = 0, slots: int = 0, queues: str = "", nodes: int = 2
+    ) -> Served:
+        """A fresh topology that is ready, with a worker of so many slots for these queues, if any."""
         self._count += 1
-        data = f"{self.topology.name.lower()}-{self._count}"
-        if self.topology is Topology.MICROSERVICES:
-            return self._services(data, lease_ms, heartbeat_ms, slots)
-        timing = (
-            *(("--lease-ms", str(lease_ms)) if lease_ms else ()),
-            *(("--heartbeat-ms", str(heartbeat_ms)) if heartbeat_ms else ()),
-        )
-        if self.topology is Topology.MONOLITH:
-            return self._nodes(data, timing, slots, nodes)
+        plan = _Plan(f"{self.topology.value}-{self._count}", lease_ms, heartbeat_ms, queues, nodes)
+        served = _STARTS[self.topology](self, plan)
+        self._fleet.keep(served.wire)
         if slots:
-            program, wire = self._fleet.up("--slots", str(slots), *timing, data=data)
-        else:
-            program, wire = self._fleet.server(*timing, data=data)
-        return Served(wire, [program])
+            served.add_worker(slots)
+        return served
 
-    def _nodes(self, data: str, timing: tuple[str, ...], slots: int, nodes: int) -> Served:
-        if slots:  # jobs run inside the nodes, and may end them: somebody has to start them again
-            size = ("--nodes", str(nodes), "--slots", str(slots), "--port", "0")
-            program = self._fleet.start("up", "--topology", "monolith", *size, "--data", data, *timing)
-            return self._served(RoutedWire(program.ready()["nodes"]), [program])
-        programs = [
-            self._fleet.start(
-                *("node", "--index", str(index), "--nodes", str(nodes), "--port", "0"),
-                *("--slots", str(slots), "--data", f"{data}/node-{index}", *timing),
-            )
-            for index in range(nodes)
+    def with_slots_in_its_nodes(self, *, slots: int, nodes: int, lease_ms: int = 0) -> Served:
+        """As above; the nodes of a monolith run the jobs themselves, as they do by default."""
+        if self.topology is not Topology.MONOLITH:
+            return self(slots=slots, lease_ms=lease_ms)
+        self._count += 1
+        plan = _Plan(f"monolith-{self._count}", lease_ms, 0, "", nodes)
+        ports = [stable_port() for _ in range(nodes)]
+        kept = [
+            Restartable(lambda index=index, port=port: self._node(plan, index, port, slots))  # type: ignore[misc]
+            for index, port in enumerate(ports)
         ]
-        return self._served(RoutedWire([program.ready()["grpc"] for program in programs]), programs)
+        wire = self._fleet.keep(RoutedWire([each.program.ready()["grpc"] for each in kept]))
+        return Served(wire, [], _no_worker, kept)
 
-    def _services(self, data: str, lease_ms: int, heartbeat_ms: int, slots: int) -> Served:
-        if slots:  # jobs may end the worker: somebody has to start it again
-            timing = (
-                *(("--worker-timeout-ms", str(lease_ms)) if lease_ms else ()),
-                *(("--heartbeat-ms", str(heartbeat_ms or lease_ms // 3)) if heartbeat_ms or lease_ms else ()),
-            )
-            size = ("--slots", str(slots), "--port", "0")
-            program = self._fleet.start("up", "--topology", "microservices", *size, "--data", data, *timing)
-            return self._served(Wire(program.ready()["grpc"]), [program])
-        return self._bare_services(data, lease_ms, heartbeat_ms)
+    def _embedded(self, plan: "_Plan") -> Served:
+        server = self._fleet.start("server", "--data", plan.data, "--port", "0", *plan.timing())
+        address = server.ready()["grpc"]
+        return Served(Wire(address), [server], lambda slots: self._worker(plan, address, slots))
 
-    def _bare_services(self, data: str, lease_ms: int, heartbeat_ms: int) -> Served:
+    def _monolith(self, plan: "_Plan") -> Served:
+        programs = [self._node(plan, index, 0, 0) for index in range(plan.nodes)]
+        addresses = [program.ready()["grpc"] for program in programs]
+        return Served(RoutedWire(addresses), programs, lambda slots: self._worker(plan, ",".join(addresses), slots))
+
+    def _node(self, plan: "_Plan", index: int, port: int, slots: int) -> Program:
+        return self._fleet.start(
+            *("node", "--index", str(index), "--nodes", str(plan.nodes), "--port", str(port), "--slots", str(slots)),
+            *("--data", f"{plan.data}/node-{index}", *plan.timing(), *_APP),
+            PYTHONPATH=_ROOT,
+        )
+
+    def _worker(self, plan: "_Plan", address: str, slots: int) -> Program:
+        command = ("worker", "--connect", address, *_APP, *plan.worker(slots), "--worker-id", _WORKER_ID)
+        return self._fleet.start(*command, PYTHONPATH=_ROOT)
+
+    def _microservices(self, plan: "_Plan") -> Served:
         start = self._fleet.start
         owners = {
-            role: start("service", role, "--data", f"{data}", **{f"{role.upper()}_PORT": "0"})
+            role: start("service", role, "--data", plan.data, **{f"{role.upper()}_PORT": "0"})
             for role in ("job", "queue", "result")
         }
         peers = {f"{role.upper()}_SERVICE_ADDR": program.ready()["grpc"] for role, program in owners.items()}
+        heartbeat_ms = plan.heartbeat_ms or plan.lease_ms // 3
         timing = {
-            **({"WORKER_TIMEOUT_MS": str(lease_ms)} if lease_ms else {}),
-            **({"HEARTBEAT_INTERVAL_MS": str(heartbeat_ms or lease_ms // 3)} if heartbeat_ms or lease_ms else {}),
+            **({"WORKER_TIMEOUT_MS": str(plan.lease_ms)} if plan.lease_ms else {}),
+            **({"HEARTBEAT_INTERVAL_MS": str(heartbeat_ms)} if heartbeat_ms else {}),
         }
         coordinator = start("service", "coordinator", COORDINATOR_PORT="0", **peers, **timing)
         gateway = start("service", "gateway", GATEWAY_PORT="0", **peers)
-        programs = [*owners.values(), coordinator, gateway]
-        return self._served(SplitWire(gateway.ready()["grpc"], coordinator.ready()["grpc"]), programs)
+        address = coordinator.ready()["grpc"]
 
-    def _served(self, wire: Wire, programs: list[Program]) -> Served:
-        self._fleet.keep(wire)
-        return Served(wire, programs)
+        def worker(slots: int) -> Program:
+            told = {"COORDINATOR_ADDR": address, "WORKER_ID": _WORKER_ID, "PYTHONPATH": _ROOT}
+            heartbeat = {name: value for name, value in timing.items() if name == "HEARTBEAT_INTERVAL_MS"}
+            return start("service", "worker", *_APP, *plan.worker(slots), **told, **heartbeat)
+
+        programs = [*owners.values(), coordinator, gateway]
+        return Served(SplitWire(gateway.ready()["grpc"], address), programs, worker)
+
+    def _pipeline(self, plan: "_Plan") -> Served:
+        database = {"HOLDFAST_DATABASE": self._engines.database()}
+        ports = {name: str(stable_port()) for name in ("scheduler", "queue", "exchange", "coordinator", "watcher")}
+        options = {
+            "scheduler": (),
+            "queue": (),
+            "exchange": ("--normal", ports["queue"]),
+            "coordinator": ("--normal", ports["queue"]),
+            "watcher": ("--exchanges", ports["exchange"]),
+        }
+        programs = [
+            self._fleet.start("pipeline", role, "--port", ports[role], *more, **database)
+            for role, more in options.items()
+        ]
+        for program in programs:
+            program.ready()
+        addresses = ("--schedulers", ports["scheduler"], "--port", "0", "--grpc-port", "0", "--no-http")
+        gateway = self._fleet.start("pipeline", "gateway", *addresses)
+
+        def worker(slots: int) -> Program:
+            lease = ("--lease-ms", str(plan.lease_ms)) if plan.lease_ms else ()
+            place = ("--coordinator", ports["coordinator"], "--port", "0", *lease)
+            command = ("pipeline", "worker", *place, *_APP, *plan.worker(slots), "--worker-id", _WORKER_ID)
+            return self._fleet.start(*command, PYTHONPATH=_ROOT, **database)
+
+        return Served(Wire(gateway.ready()["grpc"]), [*programs, gateway], worker)
+
+    def _zookeeper(self, plan: "_Plan") -> Served:
+        place = ("--ensemble", self._engines.ensemble())
+        gateway = self._fleet.start("zookeeper", "gateway", *place, "--port", "0", "--no-http")
+
+        def worker(slots: int) -> Program:
+            lease = ("--lease-ms", str(plan.lease_ms)) if plan.lease_ms else ()
+            command = ("zookeeper", "worker", *place, *lease, *_APP, *plan.worker(slots), "--worker-id", _WORKER_ID)
+            return self._fleet.start(*command, PYTHONPATH=_ROOT)
+
+        return Served(Wire(gateway.ready()["grpc"]), [gateway], worker)
+
+
+_STARTS: dict[Topology, Callable[[Serving, "_Plan"], Served]] = {
+    Topology.EMBEDDED: Serving._embedded,
+    Topology.MICROSERVICES: Serving._microservices,
+    Topology.MONOLITH: Serving._monolith,
+    Topology.PIPELINE: Serving._pipeline,
+    Topology.ZOOKEEPER: Serving._zookeeper,
+}
+
+
+def _no_worker(_: int) -> Program:
+    raise AssertionError("the nodes run the jobs themselves; start this topology without slots in them")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What one topology is started with."""
+
+    data: str
+    lease_ms: int
+    heartbeat_ms: int
+    queues: str
+    nodes: int
+
+    def timing(self) -> tuple[str, ...]:
+        """Options of processes that keep leases in a ledger."""
+        return (
+            *(("--lease-ms", str(self.lease_ms)) if self.lease_ms else ()),
+            *(("--heartbeat-ms", str(self.heartbeat_ms)) if self.heartbeat_ms else ()),
+        )
+
+    def worker(self, slots: int) -> tuple[str, ...]:
+        """Options of every worker."""
+        return ("-c", str(slots), *(("--queues", self.queues) if self.queues else ()))

@@ -1,10 +1,13 @@
 """CancelJob: ends what waits, asks what runs, never disturbs what has ended."""
 
+from pathlib import Path
+
 import grpc
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.contract.test_status_and_result import NO_JOB, finished, running
+from tests.contract.jobs import NO_JOB, ended, running, unstoppable
+from tests.contract.served import Served, Serving
 from tests.e2e.wire import Wire, refusal
 
 
@@ -27,86 +30,91 @@ def test_canceling_a_queued_job_ends_it(wire: Wire) -> None:
     assert job.finished_at_ms >= job.created_at_ms
 
 
-def test_a_canceled_queued_job_is_never_handed_out(wire: Wire) -> None:
-    """After the answer no worker gets the job."""
-    wire.cancel(wire.new())
-    wanted = running(wire).job_id
-    assert wire.status(wanted).status == public.RUNNING
-    assert not wire.fetch("w").assigned
+def test_a_canceled_queued_job_is_never_handed_out(serve: Serving) -> None:
+    """A worker that starts after the answer runs the jobs behind the canceled one, and never that one."""
+    served = serve(nodes=1)
+    wire = served.wire
+    first, *behind = [wire.new() for _ in range(3)]
+    assert canceled(wire, first) == answer(public.CANCELED, already_terminal=False)
+    before = wire.status(first)
+    served.add_worker(slots=1)
+    assert [wire.wait_for(job_id).status for job_id in behind] == [public.DONE] * 2
+    assert wire.status(first) == before
 
 
-def test_canceling_a_running_job_asks_and_promises_nothing(wire: Wire) -> None:
-    """A running job is marked and goes on, and its success still counts."""
-    assigned = running(wire)
-    assert canceled(wire, assigned.job_id) == answer(public.RUNNING, already_terminal=False)
-    job = wire.status(assigned.job_id)
-    assert (job.status, job.cancel_requested) == (public.RUNNING, True)
-    assert wire.report("w", assigned.job_id, token=assigned.token)
-    assert wire.status(assigned.job_id).status == public.DONE
+def test_canceling_a_running_job_asks_and_promises_nothing(working: Wire, tmp_path: Path) -> None:
+    """A running job goes on after its cancel was accepted, and its success still counts."""
+    job_id = unstoppable(working, tmp_path)
+    assert canceled(working, job_id, "too late") == answer(public.RUNNING, already_terminal=False)
+    job, result = working.wait_for(job_id), working.result(job_id)
+    assert (job.status, job.cancel_requested) == (public.DONE, True)
+    assert (result.terminal_status, result.output_bytes) == (public.DONE, b"finished")
 
 
-def test_a_running_job_whose_worker_obeys_is_canceled(wire: Wire) -> None:
-    """A worker that reports a requested cancel makes the job CANCELED, with its words as the summary."""
-    assigned = running(wire)
-    wire.cancel(assigned.job_id, "not needed")
-    fields = {"token": assigned.token, "output_summary": "stopped half-way"}
-    assert wire.report("w", assigned.job_id, public.JOB_OUTCOME_CANCELED, **fields)
-    result = wire.result(assigned.job_id)
-    assert (result.terminal_status, result.output_summary) == (public.CANCELED, "stopped half-way")
+def test_a_running_job_whose_worker_obeys_is_canceled(working: Wire) -> None:
+    """A worker that hears of the cancel stops an hour's work: CANCELED, with the canceller's reason as the summary."""
+    job_id = running(working)
+    assert canceled(working, job_id, "not needed") == answer(public.RUNNING, already_terminal=False)
+    job, result = working.wait_for(job_id), working.result(job_id)
+    assert (job.status, job.cancel_requested) == (public.CANCELED, True)
+    assert job.created_at_ms <= job.started_at_ms <= job.finished_at_ms
+    assert (result.terminal_status, result.output_summary) == (public.CANCELED, "not needed")
 
 
-@pytest.mark.parametrize("state", ["queued", "running"])
-def test_a_cancel_without_a_word_still_has_a_summary(wire: Wire, state: str) -> None:
-    """Where neither the canceller nor the worker says why, the summary says that nobody did."""
-    if state == "queued":
-        job_id = wire.new()
-        wire.cancel(job_id)
-    else:
-        job_id = (assigned := running(wire)).job_id
-        wire.cancel(job_id)
-        wire.report("w", job_id, public.JOB_OUTCOME_CANCELED, token=assigned.token)
+def test_a_queued_cancel_without_a_word_still_has_a_summary(wire: Wire) -> None:
+    """Where the canceller of a queued job gives no reason, the summary says so."""
+    job_id = wire.new()
+    wire.cancel(job_id)
     result = wire.result(job_id)
-    assert (result.terminal_status, result.output_summary) == (
-        public.CANCELED,
-        "canceled; no reason was given",
-    )
+    assert (result.terminal_status, result.output_summary) == (public.CANCELED, "canceled; no reason was given")
 
 
-def test_a_cancel_that_nobody_asked_for_is_a_failure(wire: Wire) -> None:
-    """A worker cannot cancel a job by itself: the job is FAILED."""
-    assigned = running(wire)
-    assert wire.report("w", assigned.job_id, public.JOB_OUTCOME_CANCELED, token=assigned.token)
-    assert wire.status(assigned.job_id).status == public.FAILED
+def test_a_running_cancel_without_a_word_still_has_a_summary(working: Wire) -> None:
+    """Where neither the canceller of a running job nor its worker gives a reason, the summary says so."""
+    job_id = running(working)
+    working.cancel(job_id)
+    working.wait_for(job_id)
+    result = working.result(job_id)
+    assert (result.terminal_status, result.output_summary) == (public.CANCELED, "canceled; no reason was given")
 
 
-def test_canceling_again_gives_the_same_answer(wire: Wire) -> None:
-    """A second cancel of a running job is the first one's answer over again."""
-    assigned = running(wire)
-    assert canceled(wire, assigned.job_id) == canceled(wire, assigned.job_id, "more words")
+def test_canceling_again_gives_the_same_answer(working: Wire, working_server: Served) -> None:
+    """A second cancel of a running job gives the first one's answer, and the first one's reason stays."""
+    job_id = running(working)
+    with working_server.paused_worker():
+        answers = [canceled(working, job_id, reason) for reason in ("first", "second")]
+    assert answers == [answer(public.RUNNING, already_terminal=False)] * 2
+    working.wait_for(job_id, public.CANCELED)
+    assert working.result(job_id).output_summary == "first"
 
 
-@pytest.mark.parametrize("outcome", [public.JOB_OUTCOME_SUCCEEDED, public.JOB_OUTCOME_FAILED])
-def test_canceling_what_has_ended_changes_nothing(wire: Wire, outcome: int) -> None:
-    """A finished job stays as it is, and the answer says that it had ended before."""
-    job_id = finished(wire, outcome)
-    before = wire.status(job_id)
-    assert canceled(wire, job_id) == answer(before.status, already_terminal=True)
-    assert wire.status(job_id) == before
+@pytest.mark.parametrize("labels", [{}, {"sim.fail": "no luck"}], ids=["DONE", "FAILED"])
+def test_canceling_what_has_ended_changes_nothing(working: Wire, labels: dict[str, str]) -> None:
+    """A finished job and its result stay as they are, and the answer says that it had ended before."""
+    job_id = ended(working, size=3, labels=labels)
+    before = working.status(job_id), working.result(job_id)
+    assert canceled(working, job_id, "late") == answer(before[0].status, already_terminal=True)
+    assert (working.status(job_id), working.result(job_id)) == before
 
 
 def test_canceling_a_canceled_job_says_that_it_had_ended(wire: Wire) -> None:
     """The second cancel of a queued job finds it terminal, and keeps the first one's reason."""
     job_id = wire.new()
     wire.cancel(job_id, "first")
+    before = wire.status(job_id), wire.result(job_id)
     assert canceled(wire, job_id, "second") == answer(public.CANCELED, already_terminal=True)
+    assert (wire.status(job_id), wire.result(job_id)) == before
     assert wire.result(job_id).output_summary == "first"
 
 
-def test_a_cancel_that_comes_too_late_becomes_a_request(wire: Wire) -> None:
-    """Once the job was handed out, a cancel for a queued job sets the flag and tells the true status."""
-    assigned = running(wire)
-    assert canceled(wire, assigned.job_id) == answer(public.RUNNING, already_terminal=False)
-    assert wire.status(assigned.job_id).cancel_requested
+def test_a_cancel_that_comes_too_late_becomes_a_request(working: Wire, working_server: Served) -> None:
+    """Once a worker has the job, a cancel sets the flag and tells the true status, and the job is still RUNNING."""
+    job_id = running(working)
+    with working_server.paused_worker():
+        assert canceled(working, job_id) == answer(public.RUNNING, already_terminal=False)
+        job = working.status(job_id)
+    assert (job.status, job.cancel_requested, job.finished_at_ms) == (public.RUNNING, True, 0)
+    assert working.wait_for(job_id).status == public.CANCELED
 
 
 def test_canceling_an_unknown_job_is_not_found(wire: Wire) -> None:

@@ -1,18 +1,16 @@
 """Every response that is not OK: its status, its details, its line in the log."""
 
-from collections.abc import Callable
 from uuid import uuid4
 
 import grpc
-import pytest
 
+from tests.contract.jobs import NO_JOB, ended
+from tests.contract.refusals import Case, check_refusal, check_refusal_is_logged, every
 from tests.contract.served import Served
-from tests.contract.test_status_and_result import NO_JOB
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import Refused, Wire, refusal
 
 PUBLIC = ("SubmitJob", "GetJobStatus", "GetJobResult", "CancelJob", "ListJobs")
-REQUIRED = ("ts_ms", "level", "service", "method", "event", "grpc_code", "message")
 
 
 def key_reused(wire: Wire) -> object:
@@ -20,63 +18,26 @@ def key_reused(wire: Wire) -> object:
     return wire.new(key="reused", ms=1)
 
 
-CASES: list[tuple[str, grpc.StatusCode, str, Callable[[Wire], object]]] = [
-    ("SubmitJob", grpc.StatusCode.INVALID_ARGUMENT, "JOB_TYPE_EMPTY", lambda wire: wire.new(job_type="")),
-    ("SubmitJob", grpc.StatusCode.FAILED_PRECONDITION, "REQUEST_ID_REUSED", key_reused),
-    ("GetJobStatus", grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda wire: wire.status(NO_JOB)),
-    ("GetJobResult", grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda wire: wire.result(NO_JOB)),
-    ("CancelJob", grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda wire: wire.cancel(NO_JOB)),
-    ("ListJobs", grpc.StatusCode.INVALID_ARGUMENT, "PAGE_TOKEN_INVALID", lambda wire: wire.page(token="x")),
-    (
-        "WorkerHeartbeat",
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "WORKER_ID_INVALID",
-        lambda wire: wire.heartbeat(""),
-    ),
-    ("FetchWork", grpc.StatusCode.INVALID_ARGUMENT, "WORKER_ID_INVALID", lambda wire: wire.fetch("")),
-    (
-        "ReportWorkOutcome",
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "OUTCOME_INVALID",
-        lambda wire: wire.report("w", NO_JOB, 0),
-    ),
+CASES = [
+    Case("SubmitJob", grpc.StatusCode.INVALID_ARGUMENT, "JOB_TYPE_EMPTY", lambda wire: wire.new(job_type="")),
+    Case("SubmitJob", grpc.StatusCode.FAILED_PRECONDITION, "REQUEST_ID_REUSED", key_reused),
+    Case("GetJobStatus", grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda wire: wire.status(NO_JOB)),
+    Case("GetJobResult", grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda wire: wire.result(NO_JOB)),
+    Case("CancelJob", grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda wire: wire.cancel(NO_JOB)),
+    Case("ListJobs", grpc.StatusCode.INVALID_ARGUMENT, "PAGE_TOKEN_INVALID", lambda wire: wire.page(token="x")),
 ]
-EVERY_CASE = pytest.mark.parametrize(
-    ("method", "code", "reason", "call"), CASES, ids=[f"{case[0]}-{case[2]}" for case in CASES]
-)
 
 
-@EVERY_CASE
-def test_refusal_carries_a_status_with_its_reason(
-    wire: Wire, method: str, code: grpc.StatusCode, reason: str, call: Callable[[Wire], object]
-) -> None:
+@every(CASES)
+def test_refusal_carries_a_status_with_its_reason(wire: Wire, case: Case) -> None:
     """The trailing metadata hold a google.rpc.Status that repeats code and message and names the reason."""
-    refused = refusal(lambda: call(wire))
-    assert refused.code == code
-    assert (refused.status.code, refused.status.message) == (code.value[0], refused.message)
-    assert (refused.info.reason, refused.info.domain) == (reason, "holdfast")
-    assert refused.message, f"{method} says something to people too"
+    check_refusal(wire, case)
 
 
-@EVERY_CASE
-def test_refusal_is_a_line_of_the_log(
-    wire: Wire,
-    server: Served,
-    method: str,
-    code: grpc.StatusCode,
-    reason: str,
-    call: Callable[[Wire], object],
-) -> None:
+@every(CASES)
+def test_refusal_is_a_line_of_the_log(wire: Wire, server: Served, case: Case) -> None:
     """Each response that is not OK is logged with time, method, code, message and the caller's address."""
-    before = len(server.lines("refused"))
-    refused = refusal(lambda: call(wire))
-    wanted = {"method": method, "grpc_code": code.name, "reason": reason, "message": refused.message}
-    # What others were refused before may be written only now.
-    line = eventually(
-        lambda: [line for line in server.lines("refused")[before:] if wanted.items() <= line.items()], what=str(wanted)
-    )[0]
-    assert all(name in line for name in REQUIRED)
-    assert line["peer"].startswith("ipv4:127.0.0.1:")
+    check_refusal_is_logged(server, wire, case)
 
 
 def test_refusal_that_names_a_job_is_logged_with_it(wire: Wire, server: Served) -> None:
@@ -87,12 +48,11 @@ def test_refusal_that_names_a_job_is_logged_with_it(wire: Wire, server: Served) 
 
 
 def test_expected_outcomes_are_not_errors(wire: Wire, server: Served) -> None:
-    """A result not ready, a cancel of what has ended and a refused report are OK, with a field for it."""
+    """A result that is not ready and a cancel of what has ended are OK, with a field for it, and not logged."""
     job_id, unknown = wire.new(), str(uuid4())
     assert not wire.result(job_id).result_ready
     wire.cancel(job_id)
     assert wire.cancel(job_id).already_terminal
-    assert not wire.report("w", job_id)
     refusal(lambda: wire.status(unknown))
     lines = eventually(  # of these two: others may be told of what was refused before
         lambda: [line for line in server.lines("refused") if line["method"] in PUBLIC],
@@ -101,19 +61,20 @@ def test_expected_outcomes_are_not_errors(wire: Wire, server: Served) -> None:
     assert [line["job_id"] for line in lines if line["job_id"] in {job_id, unknown}] == [unknown]
 
 
-def test_payloads_and_labels_are_not_logged(wire: Wire, server: Served) -> None:
-    """What a job carries stays out of the log."""
-    job_id = wire.new(labels={"secret-name": "secret-value"})
-    wire.cancel(job_id)
-    eventually(lambda: [line for line in server.lines("transition") if line["new_state"] == "CANCELED"])
-    assert "secret" not in server.log
+def test_payloads_and_labels_are_not_logged(working: Wire, working_server: Served) -> None:
+    """What a job carries stays out of the log, whether it succeeds or fails."""
+    failed = ""
+    for labels in ({}, {"sim.fail": "BY_REQUEST"}):
+        failed = ended(working, labels={"secret-name": "secret-value", **labels})
+    eventually(lambda: [line for line in working_server.lines("attempt_failed") if line["job_id"] == failed])
+    assert "secret" not in working_server.log
 
 
-def test_every_line_of_the_log_is_json(wire: Wire, server: Served) -> None:
+def test_every_line_of_the_log_is_json(working: Wire, working_server: Served) -> None:
     """Standard error holds JSON objects, one a line, and nothing else."""
-    wire.new()
-    assert [line for line in server.log.splitlines() if not line.startswith("{")] == []
-    assert all({"ts_ms", "level", "service", "event"} <= line.keys() for line in server.lines())
+    ended(working)
+    assert [line for line in working_server.log.splitlines() if not line.startswith("{")] == []
+    assert all({"ts_ms", "level", "service", "event"} <= line.keys() for line in working_server.lines())
 
 
 def test_unknown_method_is_unimplemented_and_logged(wire: Wire, server: Served) -> None:

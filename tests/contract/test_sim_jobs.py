@@ -3,14 +3,17 @@
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.contract.served import Serving, Topology
+from tests.contract.served import LEASE_MS, Serving
 from tests.e2e.wire import Wire
+
+#: How long a job stays with a worker that it has killed, where only the lease tells.
+SHORT_LEASE_MS = 1_500
 
 
 @pytest.fixture(scope="module")
 def wire(serve: Serving) -> Wire:
     """A topology with a worker of two slots, or so many in each node."""
-    return serve(slots=2).wire
+    return serve.with_slots_in_its_nodes(slots=2, nodes=2, lease_ms=LEASE_MS).wire
 
 
 @pytest.mark.parametrize("job_type", ["sim", "no-handler-knows-this", "free text, ünï¢ödé"])
@@ -40,41 +43,21 @@ def test_jobs_of_the_frozen_contract_have_one_attempt(wire: Wire) -> None:
     assert (job.status, job.failure_reason) == (public.FAILED, "ONCE")
 
 
-def test_largest_output_is_returned_and_one_byte_more_is_refused(wire: Wire) -> None:
-    """256 KiB come back whole; a spec that asks for one byte more ends FAILED with OUTPUT_TOO_LARGE."""
-    fitting, over, absurd = wire.new(size=262_144), wire.new(size=262_145), wire.new(size=2**32 - 1)
-    assert wire.wait_for(fitting).status == public.DONE
-    assert len(wire.result(fitting).output_bytes) == 262_144
-    for job_id in (over, absurd):
-        assert wire.wait_for(job_id).failure_reason == "OUTPUT_TOO_LARGE"
-        assert wire.result(job_id).output_bytes == b""
-
-
-def test_running_job_is_stopped_by_a_cancel(wire: Wire) -> None:
-    """A worker that hears of the cancel stops an hour's work at once, and the job is CANCELED."""
-    job_id = wire.new(ms=3_600_000)
-    wire.wait_for(job_id, public.RUNNING)
-    assert wire.cancel(job_id, "too long").current_status in (public.RUNNING, public.CANCELED)
-    assert wire.wait_for(job_id).status == public.CANCELED
-    result = wire.result(job_id)
-    assert result.result_ready
-    assert result.output_summary != ""
-
-
 def test_job_that_kills_its_worker_ends_failed_and_others_flow(serve: Serving) -> None:
     """A poison job is FAILED with WORKER_LOST once its losses are spent, and those behind it run."""
-    wire = serve(slots=1, nodes=1).wire
-    poison = wire.new(key="poison", labels={"sim.crash": "1"})
-    behind = [wire.new(key=f"behind-{number}") for number in range(3)]
-    job = wire.wait_for(poison)
+    served = serve.with_slots_in_its_nodes(slots=1, nodes=1, lease_ms=SHORT_LEASE_MS)
+    poison = served.new("poison", labels={"sim.crash": "1"})
+    behind = [served.new(f"behind-{number}") for number in range(3)]
+    job = served.wait_for(poison)
     assert (job.status, job.failure_reason) == (public.FAILED, "WORKER_LOST")
-    assert [wire.wait_for(job_id).status for job_id in behind] == [public.DONE] * 3
+    assert served.wire.result(poison).output_summary
+    assert [served.wait_for(job_id).status for job_id in behind] == [public.DONE] * 3
 
 
-def test_job_beside_a_poison_job_is_not_lost_with_it(serve: Serving, wire: Wire) -> None:
+def test_job_beside_a_poison_job_is_not_lost_with_it(serve: Serving) -> None:
     """A job that runs beside one that kills the worker is run again until it is DONE."""
-    if serve.topology is Topology.MONOLITH:  # both of one node
-        wire = serve(slots=2, nodes=1).wire
-    poison, beside = wire.new(key="poison", labels={"sim.crash": "1"}), wire.new(key="beside", ms=200)
-    wire.wait_for(poison)
-    assert wire.wait_for(beside).status == public.DONE
+    served = serve.with_slots_in_its_nodes(slots=2, nodes=1, lease_ms=SHORT_LEASE_MS)
+    poison = served.new("poison", labels={"sim.crash": "1"})
+    beside = served.new("beside", ms=200)
+    assert served.wait_for(poison).status == public.FAILED
+    assert served.wait_for(beside).status == public.DONE

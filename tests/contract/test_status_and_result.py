@@ -2,44 +2,19 @@
 
 import hashlib
 import time
-from typing import Any
 
 import grpc
 import pytest
 
-from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
+from tests.contract.jobs import NO_JOB, ended, running
 from tests.contract.served import Served
-from tests.e2e.waiting import eventually
 from tests.e2e.wire import Wire, refusal
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 OUTPUT_BYTES_MAX = 262_144
-NO_JOB = "00000000-0000-4000-8000-000000000000"
 #: So much may lie between two clocks of one machine: a server's never goes back, and follows no correction.
 CLOCKS_MS = 1_000
-
-
-def running(wire: Wire, worker: str = "w", **spec: object) -> internal.FetchWorkResponse:
-    """A new job in the hands of a worker; everything older is canceled, so that it is the next."""
-    for job in wire.all_jobs(public.QUEUED):
-        wire.cancel(job.job_id)
-    job_id = wire.new(**spec)
-    assigned = wire.fetch(worker)
-    assert (assigned.assigned, assigned.job_id) == (True, job_id)
-    return assigned
-
-
-def fetched(wire: Wire, worker: str) -> internal.FetchWorkResponse:
-    """The next job; one that was taken away is QUEUED a moment before it can be fetched again."""
-    return eventually(lambda: wire.fetch(worker), lambda work: work.assigned)
-
-
-def finished(wire: Wire, outcome: int, **fields: object) -> str:
-    """A job that a worker has reported on."""
-    assigned = running(wire)
-    assert wire.report("w", assigned.job_id, outcome, token=assigned.token, **fields)
-    return assigned.job_id
 
 
 def test_queued_job_has_only_its_creation_time(wire: Wire) -> None:
@@ -50,17 +25,17 @@ def test_queued_job_has_only_its_creation_time(wire: Wire) -> None:
     assert (job.started_at_ms, job.finished_at_ms) == (0, 0)
 
 
-def test_handing_out_makes_a_job_running_and_stamps_its_start(wire: Wire) -> None:
+def test_handing_out_makes_a_job_running_and_stamps_its_start(working: Wire) -> None:
     """A job in a worker's hands is RUNNING, with a start not before its creation and no end."""
-    job = wire.status(running(wire).job_id)
+    job = working.status(running(working))
     assert job.status == public.RUNNING
-    assert job.started_at_ms >= job.created_at_ms
+    assert job.started_at_ms >= job.created_at_ms > 0
     assert job.finished_at_ms == 0
 
 
-def test_end_is_stamped_when_the_outcome_is_accepted(wire: Wire) -> None:
+def test_end_is_stamped_when_the_outcome_is_accepted(working: Wire) -> None:
     """A finished job has three times in their order."""
-    job = wire.status(finished(wire, public.JOB_OUTCOME_SUCCEEDED))
+    job = working.status(ended(working))
     assert job.status == public.DONE
     assert 0 < job.created_at_ms <= job.started_at_ms <= job.finished_at_ms
 
@@ -72,43 +47,54 @@ def test_times_are_utc_milliseconds_of_the_server(wire: Wire) -> None:
     assert before_ms - CLOCKS_MS <= job.created_at_ms <= time.time_ns() // 1_000_000 + CLOCKS_MS
 
 
-@pytest.mark.parametrize("state", ["queued", "running"])
-def test_result_before_the_end_is_not_ready_and_no_error(wire: Wire, state: str) -> None:
-    """Before the end the answer is OK, not ready, of unspecified status and otherwise empty."""
-    job_id = wire.new() if state == "queued" else running(wire).job_id
+def test_result_of_a_queued_job_is_not_ready_and_no_error(wire: Wire) -> None:
+    """Before a job starts the answer is OK, not ready, of unspecified status and otherwise empty."""
+    job_id = wire.new()
     assert wire.result(job_id) == public.GetJobResultResponse(job_id=job_id)
 
 
-def test_success_has_output_runtime_and_checksum(wire: Wire) -> None:
-    """DONE gives back the output and runtime as reported, with the output's SHA-256 in lowercase hex."""
-    fields: dict[str, Any] = {"output_bytes": b"\0output\xff", "output_summary": "fine", "runtime_ms": 12}
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED, **fields, checksum="a worker may say anything")
-    checksum = hashlib.sha256(b"\0output\xff").hexdigest()
-    expected = public.GetJobResultResponse(
-        job_id=job_id, result_ready=True, terminal_status=public.DONE, checksum=checksum, **fields
+def test_result_of_a_running_job_is_not_ready_and_no_error(working: Wire) -> None:
+    """Before a job ends the answer is OK, not ready, of unspecified status and otherwise empty."""
+    job_id = running(working)
+    assert working.result(job_id) == public.GetJobResultResponse(job_id=job_id)
+
+
+def test_success_has_output_runtime_and_checksum(working: Wire) -> None:
+    """DONE gives back the output and the runtime, with the output's SHA-256 in lowercase hex."""
+    job_id = ended(working, ms=30, size=10)
+    result = working.result(job_id)
+    assert result.runtime_ms >= 29
+    assert result == public.GetJobResultResponse(
+        job_id=job_id,
+        result_ready=True,
+        terminal_status=public.DONE,
+        output_bytes=b"." * 10,
+        runtime_ms=result.runtime_ms,
+        checksum=hashlib.sha256(b"." * 10).hexdigest(),
     )
-    assert wire.result(job_id) == expected
 
 
-def test_checksum_of_empty_output_is_there_too(wire: Wire) -> None:
+def test_checksum_of_empty_output_is_there_too(working: Wire) -> None:
     """Without output the checksum is that of no bytes."""
-    result = wire.result(finished(wire, public.JOB_OUTCOME_SUCCEEDED))
+    result = working.result(ended(working))
     assert (result.result_ready, result.output_bytes, result.checksum) == (True, b"", EMPTY_SHA256)
 
 
-def test_failure_tells_its_reason_in_status_and_summary(wire: Wire) -> None:
+def test_failure_tells_its_reason_in_status_and_summary(working: Wire) -> None:
     """FAILED is ready, and both the status and the summary say why."""
-    job_id = finished(wire, public.JOB_OUTCOME_FAILED, failure_reason="no luck", runtime_ms=3)
-    result = wire.result(job_id)
-    assert (wire.status(job_id).status, wire.status(job_id).failure_reason) == (public.FAILED, "no luck")
-    assert (result.result_ready, result.terminal_status) == (True, public.FAILED)
-    assert (result.output_summary, result.runtime_ms, result.checksum) == ("no luck", 3, EMPTY_SHA256)
+    job_id = ended(working, labels={"sim.fail": "no luck"})
+    job, result = working.status(job_id), working.result(job_id)
+    assert (job.status, job.failure_reason) == (public.FAILED, "no luck")
+    assert (result.result_ready, result.terminal_status, result.output_summary) == (True, public.FAILED, "no luck")
+    assert (result.output_bytes, result.checksum) == (b"", EMPTY_SHA256)
 
 
-def test_failure_reason_is_empty_unless_failed(wire: Wire) -> None:
-    """A success whose worker talks of a failure has none."""
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED, failure_reason="confused")
-    assert wire.status(job_id).failure_reason == ""
+def test_failure_reason_is_empty_unless_failed(working: Wire) -> None:
+    """Neither a job that succeeded nor one that was canceled has a failure reason."""
+    canceled = running(working)
+    working.cancel(canceled, "not needed")
+    states = {working.status(ended(working)).failure_reason, working.wait_for(canceled).failure_reason}
+    assert states == {""}
 
 
 def test_canceled_job_tells_why_in_its_summary(wire: Wire) -> None:
@@ -120,27 +106,27 @@ def test_canceled_job_tells_why_in_its_summary(wire: Wire) -> None:
     assert (result.output_summary, result.output_bytes) == ("changed my mind", b"")
 
 
-def test_output_at_the_cap_is_kept_whole(wire: Wire) -> None:
+def test_output_at_the_cap_is_kept_whole(working: Wire) -> None:
     """Exactly 256 KiB of output are accepted."""
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x" * OUTPUT_BYTES_MAX)
-    result = wire.result(job_id)
+    result = working.result(ended(working, size=OUTPUT_BYTES_MAX))
     assert (result.terminal_status, len(result.output_bytes)) == (public.DONE, OUTPUT_BYTES_MAX)
 
 
-def test_output_over_the_cap_fails_the_job_and_stores_no_bytes(wire: Wire) -> None:
-    """One byte more than 256 KiB makes the job FAILED with OUTPUT_TOO_LARGE and an empty output."""
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x" * (OUTPUT_BYTES_MAX + 1))
-    job, result = wire.status(job_id), wire.result(job_id)
+@pytest.mark.parametrize("size", [OUTPUT_BYTES_MAX + 1, 2**32 - 1])
+def test_output_over_the_cap_fails_the_job_and_stores_no_bytes(working: Wire, size: int) -> None:
+    """More than 256 KiB make the job FAILED with OUTPUT_TOO_LARGE, an empty output and a summary with the size."""
+    job_id = ended(working, size=size)
+    job, result = working.status(job_id), working.result(job_id)
     assert (job.status, job.failure_reason) == (public.FAILED, "OUTPUT_TOO_LARGE")
     assert (result.result_ready, result.output_bytes, result.checksum) == (True, b"", EMPTY_SHA256)
+    assert str(size) in result.output_summary
 
 
-def test_reads_can_be_repeated(wire: Wire) -> None:
+def test_reads_can_be_repeated(working: Wire) -> None:
     """Reading status and result again and again gives the same answer."""
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x")
-    answers = {(wire.status(job_id).SerializeToString(), wire.result(job_id).SerializeToString())}
-    answers |= {(wire.status(job_id).SerializeToString(), wire.result(job_id).SerializeToString())}
-    assert len(answers) == 1
+    job_id = ended(working, size=1)
+    answers = [(working.status(job_id), working.result(job_id)) for _ in range(3)]
+    assert answers == [answers[0]] * 3
 
 
 def test_unknown_job_is_not_found(wire: Wire) -> None:

@@ -1,6 +1,9 @@
 """The frozen calls of workers: signs of life, work, outcomes, and the tokens that fence them."""
 
+import hashlib
 import time
+from typing import Any
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -8,14 +11,29 @@ import pytest
 from holdfast.gateway.grpc.work import fetch_hint_ms
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.contract.served import Served, Serving, Topology
-from tests.contract.test_status_and_result import NO_JOB, fetched, finished, running
+from tests.contract.jobs import NO_JOB, assigned, fetched, reported
+from tests.contract.refusals import Case, check_refusal, check_refusal_is_logged, every
+from tests.contract.served import WITH_WORKER_CALLS, Served, Serving, Topology
 from tests.e2e.waiting import eventually
 from tests.e2e.wire import TERMINAL, Wire, refusal
 
 BRIEF_MS = 1_000
 #: The shortest time, of any topology, for which an assignment may be on its way.
 GRACE_S = 2.0
+OUTPUT_BYTES_MAX = 262_144
+_INVALID = grpc.StatusCode.INVALID_ARGUMENT
+CASES = [
+    Case("WorkerHeartbeat", _INVALID, "WORKER_ID_INVALID", lambda wire: wire.heartbeat("")),
+    Case("FetchWork", _INVALID, "WORKER_ID_INVALID", lambda wire: wire.fetch("")),
+    Case("ReportWorkOutcome", _INVALID, "OUTCOME_INVALID", lambda wire: wire.report("w", NO_JOB, 0)),
+]
+
+
+@pytest.fixture(scope="module", params=WITH_WORKER_CALLS, ids=lambda topology: topology.value)
+def topology(request: pytest.FixtureRequest) -> Topology:
+    """Those that serve the calls of workers."""
+    found: Topology = request.param
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +44,12 @@ def brief(serve: Serving) -> Served:
 
 def taken_away(wire: Wire, worker: str) -> internal.FetchWorkResponse:
     """A job that the worker was given and has lost again, because its heartbeats do not name it."""
-    assigned = running(wire, worker)
+    work = assigned(wire, worker)
     eventually(
-        lambda: (wire.heartbeat(worker, running={}), wire.status(assigned.job_id).status)[1],
+        lambda: (wire.heartbeat(worker, running={}), wire.status(work.job_id).status)[1],
         lambda status: status == public.QUEUED,
     )
-    return assigned
+    return work
 
 
 def test_heartbeat_is_accepted_and_names_the_next(wire: Wire) -> None:
@@ -49,20 +67,20 @@ def test_idle_worker_is_told_to_wait_200_ms(wire: Wire) -> None:
 
 def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
     """Work comes with the id, the whole spec, a token, the number of the attempt and the job's options."""
-    assigned = running(wire, job_type="encode", ms=5, size=6, labels={"a": "1", "b": "2"})
+    work = assigned(wire, job_type="encode", ms=5, size=6, labels={"a": "1", "b": "2"})
     spec = public.JobSpec(job_type="encode", work_duration_ms=5, payload_size_bytes=6, labels={"a": "1", "b": "2"})
-    assert assigned.spec == spec
-    assert assigned.token > 0
-    assert assigned.attempt == 1
-    assert (assigned.options.max_attempts, assigned.options.queue) == (1, "default")
-    assert assigned.retry_after_ms == 0
+    assert work.spec == spec
+    assert work.token > 0
+    assert work.attempt == 1
+    assert (work.options.max_attempts, work.options.queue) == (1, "default")
+    assert work.retry_after_ms == 0
 
 
 def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving, server: Served) -> None:
     """Fetching is not repeatable: each call gives the next oldest job (of a node), under a higher token."""
     is_split = serve.topology is Topology.MONOLITH
     wire = (serve(lease_ms=120_000, heartbeat_ms=1_000, nodes=1) if is_split else server).wire
-    first = running(wire)
+    first = assigned(wire)
     ids = [wire.new() for _ in range(4)]
     fetched = [wire.fetch("w") for _ in range(4)]
     assert [work.job_id for work in fetched] == ids
@@ -72,18 +90,18 @@ def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving, server
 
 def test_first_terminal_report_stays(wire: Wire) -> None:
     """After a success neither a failure nor another output changes anything."""
-    assigned = running(wire)
-    assert wire.report("w", assigned.job_id, token=assigned.token, output_bytes=b"first")
-    before = wire.status(assigned.job_id), wire.result(assigned.job_id)
-    assert not wire.report("w", assigned.job_id, public.JOB_OUTCOME_FAILED, token=assigned.token)
-    wire.report("w", assigned.job_id, token=assigned.token, output_bytes=b"second")
-    assert (wire.status(assigned.job_id), wire.result(assigned.job_id)) == before
+    work = assigned(wire)
+    assert wire.report("w", work.job_id, token=work.token, output_bytes=b"first")
+    before = wire.status(work.job_id), wire.result(work.job_id)
+    assert not wire.report("w", work.job_id, public.JOB_OUTCOME_FAILED, token=work.token)
+    wire.report("w", work.job_id, token=work.token, output_bytes=b"second")
+    assert (wire.status(work.job_id), wire.result(work.job_id)) == before
 
 
 def test_repeated_report_is_accepted_again(wire: Wire) -> None:
     """A worker that did not hear the answer may say the same again under its token."""
-    assigned = running(wire)
-    answers = [wire.report("w", assigned.job_id, token=assigned.token) for _ in range(3)]
+    work = assigned(wire)
+    answers = [wire.report("w", work.job_id, token=work.token) for _ in range(3)]
     assert answers == [True, True, True]
 
 
@@ -103,12 +121,12 @@ def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(wire: 
 
 def test_token_zero_speaks_for_the_current_holder_alone(wire: Wire) -> None:
     """A worker that knows no tokens is believed while it holds the job, and nobody else is."""
-    assigned = running(wire, "holder")
-    assert not wire.report("stranger", assigned.job_id)
-    assert not wire.report("stranger", assigned.job_id, token=assigned.token)
-    assert wire.status(assigned.job_id).status == public.RUNNING
-    assert wire.report("holder", assigned.job_id)
-    assert wire.status(assigned.job_id).status == public.DONE
+    work = assigned(wire, "holder")
+    assert not wire.report("stranger", work.job_id)
+    assert not wire.report("stranger", work.job_id, token=work.token)
+    assert wire.status(work.job_id).status == public.RUNNING
+    assert wire.report("holder", work.job_id)
+    assert wire.status(work.job_id).status == public.DONE
 
 
 def test_token_zero_of_a_former_holder_is_refused(wire: Wire) -> None:
@@ -135,11 +153,11 @@ def test_report_on_an_unknown_job_is_not_accepted_and_no_error(wire: Wire) -> No
 
 def test_report_without_an_outcome_is_an_invalid_argument(wire: Wire) -> None:
     """An unspecified or unknown outcome is refused, and the job goes on."""
-    assigned = running(wire)
+    work = assigned(wire)
     for outcome in (public.JOB_OUTCOME_UNSPECIFIED, 17):
-        refused = refusal(lambda outcome=outcome: wire.report("w", assigned.job_id, outcome))  # type: ignore[misc]
+        refused = refusal(lambda outcome=outcome: wire.report("w", work.job_id, outcome))  # type: ignore[misc]
         assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "OUTCOME_INVALID")
-    assert wire.status(assigned.job_id).status == public.RUNNING
+    assert wire.status(work.job_id).status == public.RUNNING
 
 
 @pytest.mark.parametrize("worker", ["", "w" * 129, "two words", "../w", "w\n"])
@@ -169,11 +187,11 @@ def test_young_grant_survives_a_heartbeat_that_crossed_it(wire: Wire) -> None:
     is_young = False
     while not is_young:  # a grant that grew old because the machine stood still is no young one
         began_s = time.monotonic()
-        assigned = running(wire, "quick")
+        work = assigned(wire, "quick")
         wire.heartbeat("quick", running={})
         is_young = time.monotonic() - began_s < GRACE_S
-    assert wire.status(assigned.job_id).status == public.RUNNING
-    assert wire.report("quick", assigned.job_id, token=assigned.token)
+    assert wire.status(work.job_id).status == public.RUNNING
+    assert wire.report("quick", work.job_id, token=work.token)
 
 
 def test_heartbeat_without_a_list_takes_nothing_away(brief: Served) -> None:
@@ -197,7 +215,7 @@ class Bare:
     def outlive_a_lease(self) -> None:
         """Holds a job until a silent worker has lost its own, and then reports."""
         wire, heard_s, is_lost = self._wire, time.monotonic(), False
-        kept, others = running(wire, "bare").job_id, wire.new()
+        kept, others = assigned(wire, "bare").job_id, wire.new()
         lost = fetched(wire, "silent").job_id
         self.is_heard = lost == others
         while self.is_heard and not is_lost:
@@ -219,7 +237,7 @@ def is_within_a_lease(began_s: float) -> bool:
 def test_silent_worker_is_given_up_and_its_job_goes_to_another(brief: Served) -> None:
     """A worker heard no more loses its job when the lease ends, and its late report changes nothing."""
     wire = brief.wire
-    lost = running(wire, "silent")
+    lost = assigned(wire, "silent")
     job_id = lost.job_id
     wire.wait_for(job_id, public.QUEUED)
     assert not wire.report("silent", job_id, token=lost.token)
@@ -230,23 +248,23 @@ def test_silent_worker_is_given_up_and_its_job_goes_to_another(brief: Served) ->
 @pytest.mark.parametrize("has_list", [True, False])
 def test_cancel_rides_on_the_heartbeat(wire: Wire, has_list: bool) -> None:  # noqa: FBT001
     """The holder of a job whose cancel was requested hears its id with every heartbeat, others do not."""
-    assigned = running(wire, "rider")
-    named = {assigned.job_id: assigned.token} if has_list else None
+    work = assigned(wire, "rider")
+    named = {work.job_id: work.token} if has_list else None
     assert list(wire.heartbeat("rider", named).cancel) == []
-    wire.cancel(assigned.job_id)
+    wire.cancel(work.job_id)
     for _ in range(2):
-        eventually(lambda: list(wire.heartbeat("rider", named).cancel) == [assigned.job_id])
+        eventually(lambda: list(wire.heartbeat("rider", named).cancel) == [work.job_id])
     assert list(wire.heartbeat("bystander").cancel) == []
-    wire.report("rider", assigned.job_id, public.JOB_OUTCOME_CANCELED, token=assigned.token)
+    wire.report("rider", work.job_id, public.JOB_OUTCOME_CANCELED, token=work.token)
     assert list(wire.heartbeat("rider", {}).cancel) == []
 
 
 def test_running_job_that_is_canceled_and_lost_ends_canceled(wire: Wire) -> None:
     """A job with a requested cancel is not run again when its worker loses it, and says why it ended."""
-    assigned = running(wire, "vanishing")
-    wire.cancel(assigned.job_id, "enough")
-    eventually(lambda: (wire.heartbeat("vanishing", {}), wire.status(assigned.job_id).status)[1] == public.CANCELED)
-    assert wire.result(assigned.job_id).output_summary != ""
+    work = assigned(wire, "vanishing")
+    wire.cancel(work.job_id, "enough")
+    eventually(lambda: (wire.heartbeat("vanishing", {}), wire.status(work.job_id).status)[1] == public.CANCELED)
+    assert wire.result(work.job_id).output_summary != ""
 
 
 def test_terminal_states_never_change(wire: Wire) -> None:
@@ -255,8 +273,8 @@ def test_terminal_states_never_change(wire: Wire) -> None:
     wire.cancel(queued)
     ended = [
         queued,
-        finished(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x"),
-        finished(wire, public.JOB_OUTCOME_FAILED, failure_reason="y"),
+        reported(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x"),
+        reported(wire, public.JOB_OUTCOME_FAILED, failure_reason="y"),
     ]
     before = [(wire.status(job_id), wire.result(job_id)) for job_id in ended]
     for job_id in ended:
@@ -266,9 +284,91 @@ def test_terminal_states_never_change(wire: Wire) -> None:
     assert [(wire.status(job_id), wire.result(job_id)) for job_id in ended] == before
 
 
+def test_outcome_is_stored_as_it_was_reported(wire: Wire) -> None:
+    """The result has the reported output, summary and runtime; the server computes the checksum itself."""
+    fields: dict[str, Any] = {"output_bytes": b"\0output\xff", "output_summary": "fine", "runtime_ms": 12}
+    job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED, **fields, checksum="a worker may say anything")
+    checksum = hashlib.sha256(b"\0output\xff").hexdigest()
+    expected = public.GetJobResultResponse(
+        job_id=job_id, result_ready=True, terminal_status=public.DONE, checksum=checksum, **fields
+    )
+    assert wire.result(job_id) == expected
+
+
+def test_failure_is_stored_as_it_was_reported(wire: Wire) -> None:
+    """The result of a failure has the reported runtime, and the reason as its summary."""
+    job_id = reported(wire, public.JOB_OUTCOME_FAILED, failure_reason="no luck", runtime_ms=3)
+    result = wire.result(job_id)
+    assert (result.terminal_status, result.output_summary, result.runtime_ms) == (public.FAILED, "no luck", 3)
+
+
+def test_success_has_no_failure_reason_whatever_its_worker_reports(wire: Wire) -> None:
+    """A success whose worker also reports a failure reason has none."""
+    job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED, failure_reason="confused")
+    assert wire.status(job_id).failure_reason == ""
+
+
+def test_server_accepts_output_at_the_cap_and_refuses_more(wire: Wire) -> None:
+    """256 KiB are kept whole; a report with one byte more makes the job FAILED and stores none of them."""
+    fitting = reported(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x" * OUTPUT_BYTES_MAX)
+    assert len(wire.result(fitting).output_bytes) == OUTPUT_BYTES_MAX
+    over = reported(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x" * (OUTPUT_BYTES_MAX + 1))
+    assert (wire.status(over).status, wire.status(over).failure_reason) == (public.FAILED, "OUTPUT_TOO_LARGE")
+    assert wire.result(over).output_bytes == b""
+
+
+def test_words_of_a_worker_that_stops_are_the_summary(wire: Wire) -> None:
+    """A worker that reports a requested cancel makes the job CANCELED, with its words rather than the canceller's."""
+    work = assigned(wire)
+    wire.cancel(work.job_id, "not needed")
+    fields = {"token": work.token, "output_summary": "stopped half-way"}
+    assert wire.report("w", work.job_id, public.JOB_OUTCOME_CANCELED, **fields)
+    result = wire.result(work.job_id)
+    assert (result.terminal_status, result.output_summary) == (public.CANCELED, "stopped half-way")
+
+
+def test_success_after_a_cancel_request_counts(wire: Wire) -> None:
+    """A job whose cancel was requested is DONE when its worker reports a success."""
+    work = assigned(wire)
+    wire.cancel(work.job_id)
+    assert wire.report("w", work.job_id, token=work.token)
+    assert wire.status(work.job_id).status == public.DONE
+
+
+def test_a_cancel_that_nobody_asked_for_is_a_failure(wire: Wire) -> None:
+    """A worker cannot cancel a job by itself: the job is FAILED."""
+    work = assigned(wire)
+    assert wire.report("w", work.job_id, public.JOB_OUTCOME_CANCELED, token=work.token)
+    assert wire.status(work.job_id).status == public.FAILED
+
+
+def test_a_report_that_is_not_accepted_is_no_error(wire: Wire, server: Served) -> None:
+    """A report on a job that has ended is OK, not accepted, and not logged as a refused call."""
+    job_id, unknown = wire.new(), str(uuid4())
+    wire.cancel(job_id)
+    assert not wire.report("w", job_id)
+    refusal(lambda: wire.status(unknown))
+    lines = eventually(
+        lambda: server.lines("refused"), lambda found: any(line.get("job_id") == unknown for line in found)
+    )
+    assert not [line for line in lines if line.get("job_id") == job_id]
+
+
+@every(CASES)
+def test_refused_worker_call_carries_a_status_with_its_reason(wire: Wire, case: Case) -> None:
+    """The trailing metadata hold a google.rpc.Status that repeats code and message and names the reason."""
+    check_refusal(wire, case)
+
+
+@every(CASES)
+def test_refused_worker_call_is_a_line_of_the_log(wire: Wire, server: Served, case: Case) -> None:
+    """Each response that is not OK is logged with time, method, code, message and the caller's address."""
+    check_refusal_is_logged(server, wire, case)
+
+
 def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Served) -> None:
     """A report that would move a finished job is a line in the log that names job, worker and reason."""
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
+    job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED)
     wire.report("latecomer", job_id, public.JOB_OUTCOME_FAILED)
     line = eventually(lambda: [line for line in server.lines("report_refused") if line["job_id"] == job_id])[0]
     assert (line["worker_id"], line["reason"], line["level"]) == ("latecomer", "ALREADY_FINISHED", "warning")
@@ -276,7 +376,7 @@ def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Served) 
 
 def test_every_transition_is_logged(wire: Wire, server: Served) -> None:
     """From the log alone one can tell what became of a job, by whom and at which attempt."""
-    job_id = finished(wire, public.JOB_OUTCOME_SUCCEEDED)
+    job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED)
     lines = eventually(
         lambda: [line for line in server.lines("transition") if line["job_id"] == job_id],
         lambda lines: len(lines) >= 3,

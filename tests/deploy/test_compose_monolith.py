@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.contract.served import RoutedWire
+from tests.contract.wires import RoutedWire
 from tests.deploy.clients import SLOTS, check_all_end, check_the_five_methods, state_of
 from tests.deploy.stack import Stack
 from tests.e2e.waiting import eventually

@@ -1,7 +1,10 @@
-"""docs/contract.md: every row of the contract is shown by a test."""
+"""docs/contract.md: every row of the contract is shown by a test, and says on which topologies that test runs."""
 
 import ast
 import re
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,21 +12,29 @@ from pathlib import Path
 import pytest
 
 LOCKS = 43
-_ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \|(?P<claim>.*)\| (?P<shown>[^|]*?) *\|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \|(?P<claim>.*)\| (?P<runs_on>[^|]*) \| (?P<shown>[^|]*?) *\|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/.-]+\.py)::(\w+)`")
+_COLLECTED = re.compile(r"(?P<file>tests/[\w/.-]+\.py)::(?P<name>\w+)(?:\[(?P<parameters>.*)\])?")
+ALL_FIVE = frozenset({"embedded", "microservices", "monolith", "pipeline", "zookeeper"})
+#: Those that serve `CoordinatorInternalService`.
+WORKER_CALLS = frozenset({"embedded", "microservices", "monolith"})
+
+#: The topologies of each test, by its file and name.
+Topologies = Mapping[tuple[str, str], frozenset[str]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One claim of the contract and what stands in its last column."""
+    """One claim of the contract, the topologies it is tested on, and the tests."""
 
     id: str
     claim: str
+    runs_on: str
     shown: str
 
 
 def rows_of(text: str) -> list[Row]:
-    return [Row(found["id"], found["claim"].strip(), found["shown"]) for found in _ROW.finditer(text)]
+    return [Row(found["id"], found["claim"].strip(), found["runs_on"], found["shown"]) for found in _ROW.finditer(text)]
 
 
 @cache
@@ -47,6 +58,32 @@ def problem_with(row: Row, root: Path) -> str:
         return f"{row.id} names no test"
     missing = [f"{file}::{name}" for file, name in named if name not in names_of_tests(root / file)]
     return f"{row.id} names tests that do not exist: {missing}" if missing else ""
+
+
+def topologies_of(collected: str) -> Topologies:
+    """The topologies that stand in the ids of collected tests."""
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for test in filter(None, map(_COLLECTED.fullmatch, collected.splitlines())):
+        key, parameters = (test["file"], test["name"]), set((test["parameters"] or "").split("-"))
+        found[key] = found.get(key, frozenset()) | (ALL_FIVE & parameters)
+    return found
+
+
+def expected_column(row: Row, topologies: Topologies) -> str:
+    """What the column "runs on" of a row must say."""
+    found = {topologies.get(test, frozenset()) for test in _TEST.findall(row.shown)}
+    if ALL_FIVE in found:
+        return "all five"
+    return "worker calls" if WORKER_CALLS in found else "its own"
+
+
+@pytest.fixture(scope="module")
+def topologies(root: Path) -> Topologies:
+    """Those of the contract's tests, as pytest collects them."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/contract"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return topologies_of(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +110,35 @@ def test_no_line_of_a_table_is_overlooked(root: Path, rows: list[Row]) -> None:
     assert len(lines) == len(rows) + len(others)
 
 
+def test_every_row_says_where_it_runs(rows: list[Row], topologies: Topologies) -> None:
+    """The column "runs on" of each row is what its tests, as they are collected, make it."""
+    wrong = {
+        row.id: f"expected {expected!r}, the document says {row.runs_on!r}"
+        for row in rows
+        if (expected := expected_column(row, topologies)) != row.runs_on
+    }
+    assert wrong == {}
+
+
+def test_contract_runs_on_all_topologies_or_on_those_with_worker_calls(topologies: Topologies) -> None:
+    """A test over processes leaves out no topology; the tests of worker calls leave out those that serve none."""
+    odd = {
+        f"{file}::{name}": sorted(found)
+        for (file, name), found in topologies.items()
+        if found and found != (WORKER_CALLS if file.endswith("/test_workers.py") else ALL_FIVE)
+    }
+    assert odd == {}
+
+
+def test_stale_column_is_found() -> None:
+    """A row whose test runs on fewer topologies than the document says is seen as such."""
+    (row,) = rows_of("| X1 | a claim | all five | `tests/contract/test_x.py::test_x` |\n")
+    collected = "\n".join(f"tests/contract/test_x.py::test_x[{name}-queued]" for name in sorted(WORKER_CALLS))
+    assert expected_column(row, topologies_of(collected)) == "worker calls"
+    assert expected_column(row, topologies_of("tests/contract/test_x.py::test_x")) == "its own"
+    assert row.runs_on == "all five"
+
+
 @pytest.mark.parametrize(
     ("shown", "problem"),
     [
@@ -88,5 +154,5 @@ def test_no_line_of_a_table_is_overlooked(root: Path, rows: list[Row]) -> None:
 )
 def test_rows_without_proof_are_found(root: Path, shown: str, problem: str) -> None:
     """A row without an existing test is a problem that names the row."""
-    (row,) = rows_of(f"| X1 | a claim | {shown} |\n")
+    (row,) = rows_of(f"| X1 | a claim | its own | {shown} |\n")
     assert problem_with(row, root) == problem

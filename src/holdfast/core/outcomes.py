@@ -27,6 +27,14 @@ def too_large(size_bytes: int, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) 
     )
 
 
+def result_summary(state: int, *, reason: str, summary: str) -> str:
+    """The summary of a result as clients read it: a failure without one shows its reason, a cancel is always explained.
+
+    Every backend stores what the worker reported and applies this rule when a result is read.
+    """
+    return summary or reason or ("canceled; no reason was given" if state == CANCELED else "")
+
+
 def failure_text(reason: str, summary: str) -> str:
     """A failure in one line: its reason, and its summary where that says more."""
     if not reason or summary.startswith(reason):

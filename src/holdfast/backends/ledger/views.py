@@ -2,12 +2,10 @@
 
 from holdfast.backends.ports import JobView, Progress, ResultView, ScheduleView
 from holdfast.core.ledger import Ledger
-from holdfast.core.lifecycle import CANCELED, RUNNING, State
+from holdfast.core.lifecycle import RUNNING, State
 from holdfast.core.model import Job, Schedule
+from holdfast.core.outcomes import result_summary
 from holdfast.core.progress import ProgressBoard
-
-#: A canceled job says why in its summary, even where neither who canceled it nor the worker did.
-_UNEXPLAINED: dict[int, str] = {CANCELED: "canceled; no reason was given"}
 
 
 def job_view(ledger: Ledger, job: Job, board: ProgressBoard | None = None) -> JobView:
@@ -39,7 +37,7 @@ def result_view(job: Job) -> ResultView:
     result = job.result
     if result is None:
         return ResultView(State(job.state))
-    summary = result.summary or result.failure_reason or _UNEXPLAINED.get(job.state, "")
+    summary = result_summary(job.state, reason=result.failure_reason, summary=result.summary)
     return ResultView(State(job.state), result.output, summary, result.runtime_ms)
 
 

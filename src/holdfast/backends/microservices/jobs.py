@@ -19,8 +19,9 @@ from holdfast.backends.repeating import refusal_to_repeat, repeated
 from holdfast.client.views import made
 from holdfast.clock import system_clock
 from holdfast.core.commands import CancelReply, Submitted
-from holdfast.core.lifecycle import CANCELED, TERMINAL, State
+from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Template
+from holdfast.core.outcomes import result_summary
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -179,9 +180,7 @@ class ServiceJobs:
         if envelope.terminal_status != job_status(state):
             message = f"the record says {state.name}, the envelope {State(envelope.terminal_status).name}"
             get_logger().error("anomaly", what="result_differs", job_id=job_id, message=message)
-        summary = envelope.output_summary or record.failure_reason
-        if state == CANCELED:
-            summary = summary or "canceled; no reason was given"
+        summary = result_summary(state, reason=record.failure_reason, summary=envelope.output_summary)
         return ResultView(state, envelope.output_bytes, summary, envelope.runtime_ms)
 
 

@@ -22,6 +22,7 @@ from holdfast.backends.zookeeper.why import explain
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import FAILED, TERMINAL, State
 from holdfast.core.model import Template
+from holdfast.core.outcomes import result_summary
 from holdfast.core.tasks import unknown_job
 from holdfast.core.validation import is_given_id
 from holdfast.errors import FailedPreconditionError
@@ -160,7 +161,8 @@ class NodeJobs:
         if node is None:  # it was forgotten meanwhile
             raise unknown_job(kept.record.id).error()
         result = result_of(node)
-        return ResultView(state, result.output, result.summary, result.runtime_ms)
+        summary = result_summary(state, reason=result.failure_reason, summary=result.summary)
+        return ResultView(state, result.output, summary, result.runtime_ms)
 
 
 def _checked(job_id: str) -> str:

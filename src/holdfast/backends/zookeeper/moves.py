@@ -18,8 +18,6 @@ from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Result
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
 
-_CANCELED_WITHOUT_WORDS = "canceled"
-
 
 class Moves:
     """The steps, for one root."""
@@ -103,14 +101,13 @@ class Moves:
     def cancel_queued(self, kept: Kept, waits_at: str, reason: str, now_ms: int) -> tuple[Record, list[Step]]:
         """At once: what waits never runs."""
         canceled = replace(kept.record, cancel_requested=True, cancel_reason=reason)
-        result = Result(0, CANCELED, summary=reason or _CANCELED_WITHOUT_WORDS)
+        result = Result(0, CANCELED, summary=reason)
         return self._end(Kept(canceled, kept.version), result, now_ms, [Delete(waits_at)])
 
     def ask_to_stop(self, kept: Kept, reason: str, *, is_heard: bool) -> tuple[Record, list[Step]]:
         """The flag, and a word for the worker, if it is one that listens."""
         record = kept.record
-        words = reason or _CANCELED_WITHOUT_WORDS
-        asked = replace(record, cancel_requested=True, cancel_reason=words)
+        asked = replace(record, cancel_requested=True, cancel_reason=reason)
         put = Put(self._paths.record(record.id), encode(asked), kept.version)
         word = [Create(f"{self._paths.asked_of(record.worker)}/{record.id}")] if is_heard else []
         return asked, [put, *word]

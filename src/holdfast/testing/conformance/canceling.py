@@ -27,10 +27,16 @@ class TestCanceling:
         assert (result.state, result.summary) == (CANCELED, "not needed")
 
     async def test_cancel_without_a_reason_is_still_explained(self, place: Workplace) -> None:
-        """A canceled job's summary is never empty."""
-        job_id = await place.submit()
-        await place.jobs.cancel(job_id, "")
-        assert (await place.jobs.result(job_id)).summary
+        """The summary of a job that was canceled without a reason, waiting or running, says that none was given."""
+        running = await place.submit()
+        hand = await place.worker()
+        (lease,) = await hand.take()
+        waiting = await place.submit()
+        for job_id in (running, waiting):
+            await place.jobs.cancel(job_id, "")
+        await hand.canceled(lease)
+        for job_id in (running, waiting):
+            assert (await place.jobs.result(job_id)).summary == "canceled; no reason was given"
 
     async def test_holder_of_a_running_job_is_told(self, place: Workplace) -> None:
         """The worker hears which lease to stop, and its report ends the job as canceled."""

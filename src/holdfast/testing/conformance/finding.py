@@ -141,3 +141,10 @@ class TestFinding:
         # What others have left may be dated a moment later, by another clock.
         assert ids <= {job.id for job in (await place.jobs.page([QUEUED], 0, 100, newest_first=True)).jobs}
         assert first.has_more
+
+    async def test_page_past_the_end_is_empty(self, place: Workplace) -> None:
+        """An offset beyond the last job, however large, gives no job and no error."""
+        await place.submit()
+        for newest_first in (True, False):
+            page = await place.jobs.page([], 10**19 - 1, 50, newest_first=newest_first)
+            assert (page.jobs, page.has_more) == ([], False)

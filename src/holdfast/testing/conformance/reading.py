@@ -47,6 +47,18 @@ class TestReading:
         result = await place.jobs.result(job_id)
         assert (result.state, result.output, result.summary, result.runtime_ms) == (DONE, b"\x00out", "all good", 12)
 
+    async def test_failure_without_a_summary_shows_its_reason_there(self, place: Workplace) -> None:
+        """The summary of a failed job is the worker's, or else the reason of the failure; never empty."""
+        hand = await place.worker()
+        for summary, shown in (("", "NO_LUCK"), ("it rained", "it rained")):
+            job_id = await place.submit()
+            (lease,) = await hand.take()
+            await hand.report(ReportRow(job_id, lease.token, FAILED, b"", summary, "NO_LUCK"))
+            view, settled = await place.jobs.settled(job_id)
+            result = await place.jobs.result(job_id)
+            assert (view.failure_reason, result.state, result.summary) == ("NO_LUCK", FAILED, shown)
+            assert settled == result
+
     async def test_lease_carries_what_the_handler_needs(self, place: Workplace) -> None:
         """Payload, type, queue, attempt and timeout reach the worker."""
         job_id = await place.submit(b"in", timeout_ms=5_000)

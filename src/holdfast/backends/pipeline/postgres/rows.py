@@ -23,8 +23,9 @@ from holdfast.backends.pipeline.store import Standing
 from holdfast.backends.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.core.commands import CancelReply, Refusal, Submitted
 from holdfast.core.history import Entry
-from holdfast.core.lifecycle import CANCELED, TERMINAL, State
+from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import NewJob, QueueMode, Template
+from holdfast.core.outcomes import result_summary
 from holdfast.core.owner import mint
 from holdfast.core.validation import bad_given_id, check_batch, check_job, check_reason, check_template, is_given_id
 from holdfast.errors import UnavailableError
@@ -34,6 +35,10 @@ _ABOUT = statements("operating")["about_waiting"]
 
 #: Once more than these, somebody takes and frees the same key all the time.
 _TRIES = 5
+
+
+#: A frozen page token may be larger than a bigint; no table has as many rows as this.
+_OFFSET_MAX = 1 << 62
 
 
 class PostgresRows:
@@ -97,7 +102,8 @@ class PostgresRows:
     async def result(self, job_id: str) -> ResultView:
         """State and result at one instant."""
         state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
-        return _result(State(state), output, summary or failure_reason, runtime_ms)
+        words = result_summary(state, reason=failure_reason, summary=summary)
+        return _result(State(state), output, words, runtime_ms)
 
     async def history(self, job_id: str) -> list[Entry]:
         """At one instant."""
@@ -158,6 +164,7 @@ class PostgresRows:
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """From the index; a far offset costs what lies before it."""
+        offset = min(offset, _OFFSET_MAX)
         arguments: dict[str, Any] = {
             "states": sorted(states or State),
             "offset": offset,
@@ -197,7 +204,8 @@ class PostgresRows:
             ended: dict[str, tuple[JobView, ResultView]] = {}
             for *job, output, summary, runtime_ms in rows:
                 view = view_of(job)
-                ended[view.id] = (view, _result(view.state, output, summary or view.failure_reason, runtime_ms))
+                words = result_summary(view.state, reason=view.failure_reason, summary=summary)
+                ended[view.id] = (view, _result(view.state, output, words, runtime_ms))
             return ended
 
         return await self._database.ask(ask)
@@ -208,9 +216,8 @@ class PostgresRows:
             yield frozenset(notice.split(",")) if notice else frozenset()
 
 
-def _result(state: State, output: bytes, words: str, runtime_ms: int) -> ResultView:
+def _result(state: State, output: bytes, summary: str, runtime_ms: int) -> ResultView:
     """How a job ended; only its state while it has not."""
     if state not in TERMINAL:
         return ResultView(state)
-    unexplained = "canceled; no reason was given" if state == CANCELED else ""
-    return ResultView(state, bytes(output), words or unexplained, runtime_ms)
+    return ResultView(state, bytes(output), summary, runtime_ms)
