@@ -73,7 +73,7 @@ engine: ## install a container engine from Debian's packages, as root, for tests
 chromium: ## install Debian's Chromium, as root, for tests/browser (nothing if it is there)
 postgres: ## install Debian's PostgreSQL, as root, for the pipeline's tests; starts nothing (nothing if it is there)
 zookeeper: ## install Debian's ZooKeeper, as root, for the tests of bidding; starts nothing (nothing if it is there)
-tools: ## install strace and others from Debian's packages, as root, for tests of faults (nothing if they are there)
+tools: ## install strace, curl and others from Debian's packages, as root, for some tests (nothing if they are there)
 engine chromium postgres zookeeper tools:
 	@"$$(scripts/find_python)" -B -m scripts.engines $@
 

@@ -102,8 +102,9 @@ STRACE = Engine("strace", "tools", (_program("strace", "strace"),))
 IPROUTE = Engine("iproute2", "tools", (_program("ip", "iproute2"),), needs_root=True)
 MOUNT = Engine("mount", "tools", (_program("mount", "mount"),), needs_root=True)
 SYSTEMD_ANALYZE = Engine("systemd-analyze", "tools", (_program("systemd-analyze", "systemd"),))
+CURL = Engine("curl", "tools", (_program("curl", "curl"),))
 
-ENGINES = (CONTAINERS, CHROMIUM, POSTGRES, ZOOKEEPER, STRACE, IPROUTE, MOUNT, SYSTEMD_ANALYZE)
+ENGINES = (CONTAINERS, CHROMIUM, POSTGRES, ZOOKEEPER, STRACE, IPROUTE, MOUNT, SYSTEMD_ANALYZE, CURL)
 
 
 def _find(alternative: str) -> str | None:

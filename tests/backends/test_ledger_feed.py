@@ -24,7 +24,7 @@ from tests.e2e.waiting import eventually
 class Tiny:
     """A ledger that serves, and a feed of it whose window holds next to nothing."""
 
-    def __init__(self, serving: Serving, feed: LedgerFeed, disk: OsDisk) -> None:
+    def __init__(self, serving: Serving, feed: LedgerFeed, disk: OsDisk | None) -> None:
         self.serving = serving
         self.feed = feed
         self.disk = disk
@@ -37,10 +37,12 @@ class Tiny:
 
     def truth(self) -> list[Entry]:
         """All that the journal says."""
+        assert self.disk is not None, "a ledger in memory has no journal"
         return [entry for position, event in time_travel.all_events(self.disk) for entry in entries(position, event)]
 
     def pins(self) -> list[str]:
         """Names of the pins that somebody holds."""
+        assert self.disk is not None, "a ledger in memory has no pins"
         return [name for name in self.disk.names() if name.startswith("pin-")]
 
 
@@ -57,7 +59,7 @@ async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> 
     past = JournalPast(core.journal, OsDisk(folder)) if folder and isinstance(core.journal, FileJournal) else None
     late = EventWindow(core.ledger.position, window)
     core.coordinator.observers.append(late)
-    return Tiny(serving, LedgerFeed(late, past), OsDisk(folder) if folder else OsDisk(Path("/nowhere")))
+    return Tiny(serving, LedgerFeed(late, past), OsDisk(folder) if folder else None)
 
 
 @pytest.fixture

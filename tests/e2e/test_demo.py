@@ -26,7 +26,7 @@ DEMO = (sys.executable, "-m", "holdfast.lab.demo")
 @contextmanager
 def demo(folder: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
     """The demo, keeping its directory in this folder; it has ended after the block."""
-    environment = clean_environment({"TMPDIR": str(folder), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"})
+    environment = clean_environment({"TMPDIR": str(folder), "TERM": "xterm", "COLUMNS": "120", "PYTHONUNBUFFERED": "1"})
     process = subprocess.Popen(DEMO, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         yield process

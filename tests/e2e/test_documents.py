@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.engines import CURL
 from tests.e2e.documents import FILE, ExampleError, blocks_of, reader_of
+from tests.engines import require
 
 DOCUMENTS = (
     "README.md",
@@ -30,6 +32,8 @@ DOCUMENTS = (
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_examples_of_a_document_work(name: str, root: Path, tmp_path: Path) -> None:
     """Whoever pastes the examples of a document one after the other sees what it says."""
+    if "\n$ curl " in (root / name).read_text():
+        require(CURL)
     with reader_of(root / name, tmp_path) as reader:
         assert reader.run() > 0
 

@@ -92,15 +92,16 @@ def test_missing_engine_is_an_error_in_ci(project: Path, environment: dict[str, 
     assert "Chromium is not installed (make chromium installs chromium fonts-dejavu-core" in done.stdout
 
 
-def test_comparison_of_topologies_needs_their_engines(root: Path, environment: dict[str, str]) -> None:
-    """Without Java, the test that starts every topology skips the one over ZooKeeper."""
-    file = "tests/unit/lab/test_fairness.py"
-    done = pytest_in(root, environment, "-q", "-k", "zookeeper", file)
+def test_tests_that_start_engines_through_the_product_are_skipped(root: Path, environment: dict[str, str]) -> None:
+    """Without Java and curl, the comparison skips the topology over ZooKeeper, and a document its examples."""
+    files = ("tests/unit/lab/test_fairness.py", "tests/e2e/test_documents.py")
+    done = pytest_in(root, environment, "-q", "-k", "zookeeper or monitor", *files)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-3:] == [
-        "1 test was skipped because an engine was missing or could not run:",
+    assert done.stdout.splitlines()[-4:] == [
+        "2 tests were skipped because an engine was missing or could not run:",
         "     1  ZooKeeper is not installed",
-        "To install what is missing, run as root: make zookeeper",
+        "     1  curl is not installed",
+        "To install what is missing, run as root: make zookeeper tools",
     ]
 
 
