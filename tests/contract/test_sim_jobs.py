@@ -52,12 +52,3 @@ def test_job_that_kills_its_worker_ends_failed_and_others_flow(serve: Serving) -
     assert (job.status, job.failure_reason) == (public.FAILED, "WORKER_LOST")
     assert served.wire.result(poison).output_summary
     assert [served.wait_for(job_id).status for job_id in behind] == [public.DONE] * 3
-
-
-def test_job_beside_a_poison_job_is_not_lost_with_it(serve: Serving) -> None:
-    """A job that runs beside one that kills the worker is run again until it is DONE."""
-    served = serve.with_slots_in_its_nodes(slots=2, nodes=1, lease_ms=SHORT_LEASE_MS)
-    poison = served.new("poison", labels={"sim.crash": "1"})
-    beside = served.new("beside", ms=200)
-    assert served.wait_for(poison).status == public.FAILED
-    assert served.wait_for(beside).status == public.DONE

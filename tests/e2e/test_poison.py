@@ -10,6 +10,7 @@ from tests.e2e.app_jobs import APP, ROOT, app_worker, one, submit
 from tests.e2e.fleet import Fleet
 from tests.e2e.history import checked
 from tests.e2e.waiting import pause
+from tests.e2e.wire import TERMINAL
 
 POISON = {
     "segfault": "PROCESS_DIED: killed by signal 11 (SIGSEGV)",
@@ -71,3 +72,18 @@ def test_poison_in_a_thread_costs_the_worker_and_no_other_job(fleet: Fleet, tmp_
     assert {wire.wait_for(job_id).status for job_id in healthy} == {public.DONE}
     server.stop()
     assert checked(tmp_path / "data").jobs[poison].losses == limits.LOSSES_DEFAULT + 1
+
+
+def test_job_beside_a_poison_job_is_not_lost_with_it(fleet: Fleet) -> None:
+    """Two jobs that are lost together each run alone on their last chance: one kills its worker again, one is done."""
+    _, wire = fleet.server()
+    poison, beside = wire.new(ms=100, labels={"sim.crash": "1"}), wire.new(ms=200)
+
+    def are_over() -> bool:
+        return all(wire.status(job_id).status in TERMINAL for job_id in (poison, beside))
+
+    while not are_over():
+        worker = fleet.start("worker", "--connect", wire.target, "-c", "2")
+        while worker.is_running() and not are_over():
+            pause()
+    assert (wire.status(poison).failure_reason, wire.status(beside).status) == ("WORKER_LOST", public.DONE)
