@@ -159,6 +159,8 @@ QUEUES_CLOSED_MAX: Final = 1_000
 SCAN_JOBS_MAX: Final = 5_000
 # What has ended is kept for those who come late for its result, bounded by each of these.
 RETAIN_MS_DEFAULT: Final = _DAY_MS
+# Failed jobs are looked at by people, after a weekend too; the journal reaches back as far by default.
+RETAIN_FAILED_MS_DEFAULT: Final = 7 * _DAY_MS
 RETAIN_JOBS_DEFAULT: Final = 1_000_000
 RETAIN_BYTES_DEFAULT: Final = 512 * _MIB
 # Waiting this long counts as one step of priority, so that nothing waits for ever.

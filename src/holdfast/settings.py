@@ -137,6 +137,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         limits.AGING_MS_DEFAULT
     )
     retain_ms: Annotated[SpanMs, _purpose("a finished job older than this is forgotten")] = limits.RETAIN_MS_DEFAULT
+    retain_failed_ms: Annotated[SpanMs, _purpose("a FAILED job older than this is forgotten")] = (
+        limits.RETAIN_FAILED_MS_DEFAULT
+    )
     retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = (
         limits.RETAIN_JOBS_DEFAULT
     )
