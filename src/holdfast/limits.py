@@ -159,7 +159,7 @@ QUEUES_CLOSED_MAX: Final = 1_000
 SCAN_JOBS_MAX: Final = 5_000
 # What has ended is kept for those who come late for its result, bounded by each of these.
 RETAIN_MS_DEFAULT: Final = _DAY_MS
-# What FAILED is kept for longer: somebody still has to look at it.
+# Failed jobs are looked at by people, after a weekend too; the journal reaches back as far by default.
 RETAIN_FAILED_MS_DEFAULT: Final = 7 * _DAY_MS
 RETAIN_JOBS_DEFAULT: Final = 1_000_000
 RETAIN_BYTES_DEFAULT: Final = 512 * _MIB

@@ -305,6 +305,8 @@ class Assignment(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str] = {}
     headers: dict[str, str] = {}
     queue: str = ""
+    #: How often the job is tried again after this attempt, if each of them fails; 0: this is the last one.
+    retries_left: int = 0
 
 
 class Introduction(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from holdfast import limits
 from holdfast.cli import job_search, job_watch
 from holdfast.cli.connecting import Connect, Connection, ask
 from holdfast.cli.numbers import counted
-from holdfast.cli.text import Json, print_json, printable, printable_lines, say
+from holdfast.cli.text import Json, indented, print_json, printable, printable_lines, say
 from holdfast.errors import DeadlineExceededError, ExitCode
 
 if TYPE_CHECKING:
@@ -129,14 +129,20 @@ async def _submit(client: "Client", template: "Template", draft: "JobDraft") -> 
 
 @app.command()
 def get(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
-    """Show a job."""
-    found = ask(connect, lambda client: client.get(job_id))
-    from holdfast.cli.views import job_json, print_job
+    """Show a job, its arguments, and every attempt with its traceback."""
+    from holdfast.cli.job_report import JobReport, print_report, report_json
 
+    async def report(client: "Client") -> JobReport:
+        from holdfast.backends.attempts import attempts_of
+
+        job = await client.get(job_id)
+        return JobReport(job, await client.payload(job_id), await attempts_of(client, client.history, job))
+
+    found = ask(connect, report)
     if as_json:
-        print_json(job_json(found))
+        print_json(report_json(found))
     else:
-        print_job(found)
+        print_report(found)
 
 
 @app.command()
@@ -147,7 +153,7 @@ def result(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job and print its output. Exits with 1 if it failed or was canceled."""
+    """Wait for a job and print its output, or its failure on standard error. Exits with 1 if it did not end DONE."""
     with Connection(connect) as server:
         server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
         found, ended = _wait(server, job_id, timeout_s if wait else 0)
@@ -178,34 +184,31 @@ async def _ended(client: "Client", job_id: str, end_s: float) -> "tuple[JobView,
 
 def _finish(found: "JobView", ended: "ResultView", *, as_json: bool) -> None:
     from holdfast.cli.views import result_json
+    from holdfast.core.failure import Failure, failure_of
     from holdfast.core.lifecycle import DONE
     from holdfast.core.outcomes import failure_text
 
+    failure = failure_of(ended.output) if ended.state != DONE else Failure()
     if as_json:
         print_json(result_json(found, ended))
-    else:
-        _print_output(ended.output, has_failed=ended.state != DONE)
+    elif failure == Failure():
+        _print_output(ended.output)
     if ended.state != DONE:
         words = failure_text(found.failure_reason, ended.summary) or "no reason was given"
         say(f"holdfast: the job ended {ended.state.name}: {words}")
+        if failure.traceback and not as_json:
+            print(indented(failure.traceback), file=sys.stderr, flush=True)
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _print_output(output: bytes, *, has_failed: bool) -> None:
+def _print_output(output: bytes) -> None:
     """Every byte as it is, except on a terminal: what a job returns could be meant for that."""
     if sys.stdout.isatty():
-        text = printable_lines(_traceback(output) if has_failed else output)
+        text = printable_lines(output)
         print(text, end="" if text.endswith("\n") or not text else "\n")
     else:
         sys.stdout.buffer.write(output)
         sys.stdout.buffer.flush()
-
-
-def _traceback(output: bytes) -> bytes:
-    """What a person wants to read of an exception; any other output stays as it is."""
-    from holdfast.core.failure import failure_of
-
-    return failure_of(output).traceback.encode() or output
 
 
 @app.command()

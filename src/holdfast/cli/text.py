@@ -54,6 +54,12 @@ def printable_lines(data: bytes) -> str:
     return "".join(char if char in "\n\t" else printable(char) for char in text)
 
 
+def indented(text: str, columns: int = 2) -> str:
+    """Hostile text of several lines, as a block that a terminal may see."""
+    lines = printable_lines(text.encode(errors="replace")).splitlines()
+    return "\n".join(f"{' ' * columns}{line}".rstrip() for line in lines)
+
+
 def plain(data: bytes) -> object:
     """Bytes for JSON: text where they are text."""
     try:

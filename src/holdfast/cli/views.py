@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast.backends.ports import JobView, ResultView
-from holdfast.cli.text import as_moment, as_span, as_time, plain, print_fields, print_json, print_table
+from holdfast.cli.text import as_moment, as_span, as_time, indented, plain, print_json, print_table
+from holdfast.core.failure import Failure, failure_of
 from holdfast.core.history import Entry
-from holdfast.core.lifecycle import RUNNING, TERMINAL
+from holdfast.core.lifecycle import FAILED, RUNNING, TERMINAL
 from holdfast.core.model import Extra
 
 _PERMILLE_DONE = 1_000
@@ -44,13 +47,15 @@ def job_json(job: JobView) -> dict[str, object]:
 
 
 def result_json(job: JobView, result: ResultView) -> dict[str, object]:
-    """How a job ended, for programs."""
+    """How a job ended, for programs; `failure` is the exception of a job that failed with one."""
+    failure = failure_of(result.output) if result.state == FAILED else Failure()
     return {
         "job_id": job.id,
         "state": job.state.name,
         "output": plain(result.output),
         "summary": result.summary,
         "failure_reason": job.failure_reason,
+        "failure": msgspec.to_builtins(failure) if failure != Failure() else None,
         "runtime_ms": result.runtime_ms,
     }
 
@@ -66,34 +71,33 @@ def entry_json(entry: Entry) -> dict[str, object]:
         "worker_id": entry.worker,
         "token": entry.token,
         "reason": entry.reason,
+        "detail": entry.detail,
     }
 
 
-def print_job(job: JobView) -> None:
-    """A job for people; what does not apply is left out."""
+def job_fields(job: JobView) -> list[tuple[str, str]]:
+    """A job for people; what does not apply is empty."""
     template, extra = job.template, job.extra or Extra()
     is_over = job.state in TERMINAL
-    print_fields(
-        (
-            ("id", job.id),
-            ("state", job.state.name + (" (cancel requested)" if job.cancel_requested and not is_over else "")),
-            ("progress", progress_words(job)),
-            ("type", template.type),
-            ("queue", template.queue),
-            ("priority", str(template.priority)),
-            ("created", as_time(job.created_ms)),
-            ("due", as_time(job.not_before_ms) if job.not_before_ms > job.created_ms else ""),
-            ("started", as_time(job.started_ms)),
-            ("finished", as_time(job.finished_ms)),
-            ("attempts", _attempts(job)),
-            ("worker", job.worker),
-            ("failure", job.failure_reason),
-            ("labels", pairs(extra.labels)),
-            ("request id", extra.request_id),
-            ("unique key", extra.unique_key),
-            ("retry of", extra.retry_of),
-        )
-    )
+    return [
+        ("id", job.id),
+        ("state", job.state.name + (" (cancel requested)" if job.cancel_requested and not is_over else "")),
+        ("progress", progress_words(job)),
+        ("type", template.type),
+        ("queue", template.queue),
+        ("priority", str(template.priority)),
+        ("created", as_time(job.created_ms)),
+        ("due", as_time(job.not_before_ms) if job.not_before_ms > job.created_ms else ""),
+        ("started", as_time(job.started_ms)),
+        ("finished", as_time(job.finished_ms)),
+        ("attempts", _attempts(job)),
+        ("worker", job.worker),
+        ("failure", job.failure_reason),
+        ("labels", pairs(extra.labels)),
+        ("request id", extra.request_id),
+        ("unique key", extra.unique_key),
+        ("retry of", extra.retry_of),
+    ]
 
 
 def print_jobs(jobs: Sequence[JobView]) -> None:
@@ -106,7 +110,7 @@ def print_jobs(jobs: Sequence[JobView]) -> None:
 
 
 def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> None:
-    """One line for each thing that happened."""
+    """One line for each thing that happened, and below them the tracebacks of failed attempts."""
     if as_json:
         print_json([entry_json(entry) for entry in found])
         return
@@ -125,6 +129,9 @@ def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> No
         for entry in found
     ]
     print_table(columns, rows)
+    for entry in found:
+        if entry.detail:
+            print(f"\nfailure at position {entry.position}\n{indented(entry.detail)}")
 
 
 def progress_words(job: JobView) -> str:

@@ -178,6 +178,7 @@ def _assignment(lease: pb.Lease) -> Assignment:
         dict(lease.labels) if lease.labels else {},
         dict(lease.headers) if lease.headers else {},
         lease.queue,
+        lease.retries_left,
     )
 
 

@@ -1,4 +1,4 @@
-"""The failure description: the output of an attempt that raised, as JSON. Workers write it, every interface reads it."""
+"""The failure description: the output of an attempt that raised, as JSON. Workers write it, all interfaces read it."""
 
 import msgspec
 

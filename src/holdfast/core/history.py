@@ -17,6 +17,8 @@ from holdfast.core.model import Note, Result
 from holdfast.core.outcomes import failure_text
 
 SUBMITTED, GRANTED, RETRIED, FINISHED, LOST = "submitted", "granted", "to be retried", "finished", "lease lost"
+#: The outcome of an attempt whose lease was taken back.
+LOST_OUTCOME = "LOST"
 _COUNTED, _NOT_COUNTED = "a loss", "not counted"
 
 
@@ -81,7 +83,7 @@ def attempts(found: Iterable[Entry], count: int = 0) -> list[Attempt]:
     return [msgspec.structs.replace(one, number=number) for number, one in enumerate(told.values(), first)]
 
 
-_OUTCOMES = {RETRIED: name(FAILED), LOST: "LOST"}
+_OUTCOMES = {RETRIED: name(FAILED), LOST: LOST_OUTCOME}
 
 
 def about(position: int, event: AnyEvent, job_id: str) -> Iterator[Entry]:

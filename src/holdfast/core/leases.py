@@ -113,7 +113,15 @@ class LeaseManager:
         token = book.next_token
         event = Granted(now.log_ms, command.worker, command.lease_ms, token, [job.id for job in jobs])
         granted = [
-            GrantedLease(token + i, job.id, job.template, job.payload, job.failures + job.losses + 1, job.extra)
+            GrantedLease(
+                token + i,
+                job.id,
+                job.template,
+                job.payload,
+                job.failures + job.losses + 1,
+                job.extra,
+                job.template.max_attempts - job.failures - 1,
+            )
             for i, job in enumerate(jobs)
         ]
         return Decision(event, granted)

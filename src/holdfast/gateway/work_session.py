@@ -192,6 +192,8 @@ def add_lease(box: pb.CoordinatorMessage, lease: GrantedLease) -> None:
         message.timeout_ms = template.timeout_ms
     if template.simulated:
         message.simulated = True
+    if lease.retries_left:
+        message.retries_left = lease.retries_left
     if lease.extra is not None:
         message.work_duration_ms = lease.extra.work_duration_ms
         message.payload_size_bytes = lease.extra.payload_size_bytes

@@ -59,14 +59,13 @@ def configure(
 ) -> None:
     """Sets up structlog for this process; the one place where that is done."""
     stream = stream or sys.stderr.buffer
-    renders_text = is_text(log_format, stream)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             _stamp(service),
-            *(_text_tail() if renders_text else [_render_json]),
+            Renderer(service, line_writer(log_format, stream)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.BytesLoggerFactory(stream),  # type: ignore[arg-type]  # writes and flushes, no more
@@ -77,6 +76,17 @@ def configure(
 def is_text(log_format: Format, stream: ByteStream) -> bool:
     """Whether the lines are for people: as told, or by whether the stream is a terminal."""
     return stream.isatty() if log_format == "auto" else log_format == "text"
+
+
+class Renderer:
+    """The last processor: one event as a line. Records that are already complete go to its `lines` instead."""
+
+    def __init__(self, service: str, lines: "LineWriter") -> None:
+        self.service = service
+        self.lines = lines
+
+    def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
+        return self.lines.rendered(event)
 
 
 class Repeated(msgspec.Struct, frozen=True):
@@ -92,6 +102,9 @@ class LineWriter(Protocol):
     def write(self, records: Iterable[msgspec.Struct]) -> None:
         """Writes one line a record. A failing stream raises OSError; some lines may have been written."""
 
+    def rendered(self, fields: MutableMapping[str, Any]) -> bytes:
+        """One line of these fields, without its end."""
+
 
 class JsonLines:
     """The fast path for records such as state transitions: one encode and one write for all of them."""
@@ -105,6 +118,9 @@ class JsonLines:
         if lines:
             self._stream.write(lines)
             self._stream.flush()
+
+    def rendered(self, fields: MutableMapping[str, Any]) -> bytes:
+        return _encode(fields)
 
     def _lines(self, record: msgspec.Struct) -> bytes:
         if not isinstance(record, Repeated):
@@ -132,6 +148,9 @@ class TextLines:
             self._stream.write(lines.encode("utf-8", "backslashreplace"))
             self._stream.flush()
 
+    def rendered(self, fields: MutableMapping[str, Any]) -> bytes:
+        return render_text(fields).encode("utf-8", "backslashreplace")
+
 
 _NO_ID = '"job_id":""'
 
@@ -156,11 +175,14 @@ def line_writer(log_format: Format, stream: ByteStream) -> LineWriter:
 
 
 def render_text(fields: MutableMapping[str, Any]) -> str:
-    """`12:00:00.123 info  job.finished  job_id=… message`; a value's control characters are escaped."""
+    """`12:00:00.123 info  job_finished  job_id=… message`; a value's control characters are escaped.
+
+    A traceback, the field `exception`, is a block of lines below.
+    """
     rest = " ".join(
         f"{name}={printable(str(value))}"
         for name, value in fields.items()
-        if name not in {"ts_ms", "level", "event", "message"} and value not in ("", None)
+        if name not in _TEXT_APART and value not in ("", None)
     )
     parts = (
         _clock(int(fields.get("ts_ms", 0))),
@@ -169,7 +191,12 @@ def render_text(fields: MutableMapping[str, Any]) -> str:
         rest,
         printable(str(fields.get("message", ""))),
     )
-    return "  ".join(part for part in parts if part)
+    line = "  ".join(part for part in parts if part)
+    return "\n".join([line, *(f"    {printable(text)}" for text in str(fields.get("exception", "")).splitlines())])
+
+
+#: What has a place of its own in a line for people.
+_TEXT_APART = frozenset({"ts_ms", "level", "event", "message", "exception"})
 
 
 def _clock(ts_ms: int) -> str:
@@ -185,14 +212,3 @@ def _stamp(service: str) -> structlog.typing.Processor:
         return first | {name: value for name, value in event.items() if name not in first}
 
     return stamp
-
-
-def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
-    return _encode(event)
-
-
-def _text_tail() -> list[structlog.typing.Processor]:
-    def render(_logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
-        return render_text(event).encode("utf-8", "backslashreplace")
-
-    return [render]

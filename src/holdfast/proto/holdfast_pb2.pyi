@@ -643,7 +643,7 @@ class Welcome(_message.Message):
     def __init__(self, lease_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("job_id", "token", "type", "payload", "attempt", "timeout_ms", "simulated", "work_duration_ms", "payload_size_bytes", "labels", "headers", "queue")
+    __slots__ = ("job_id", "token", "type", "payload", "attempt", "timeout_ms", "simulated", "work_duration_ms", "payload_size_bytes", "labels", "headers", "queue", "retries_left")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -670,6 +670,7 @@ class Lease(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_LEFT_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     token: int
     type: str
@@ -682,7 +683,8 @@ class Lease(_message.Message):
     labels: _containers.ScalarMap[str, str]
     headers: _containers.ScalarMap[str, str]
     queue: str
-    def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., type: _Optional[str] = ..., payload: _Optional[bytes] = ..., attempt: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., simulated: _Optional[bool] = ..., work_duration_ms: _Optional[int] = ..., payload_size_bytes: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., headers: _Optional[_Mapping[str, str]] = ..., queue: _Optional[str] = ...) -> None: ...
+    retries_left: int
+    def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., type: _Optional[str] = ..., payload: _Optional[bytes] = ..., attempt: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., simulated: _Optional[bool] = ..., work_duration_ms: _Optional[int] = ..., payload_size_bytes: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., headers: _Optional[_Mapping[str, str]] = ..., queue: _Optional[str] = ..., retries_left: _Optional[int] = ...) -> None: ...
 
 class ScheduleSpec(_message.Message):
     __slots__ = ("name", "template", "payload", "cron", "every_ms", "at_ms", "timezone", "catch_up", "catch_up_window_ms", "overlap", "jitter_ms", "labels")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holdfast.backends.ports import ForgetApi, JobView, Progress, ResultView
+from holdfast.core.failure import failure_of
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL, State
 from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
@@ -13,7 +14,6 @@ from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import NO_WORKER_TEXT, JobCanceledError, JobFailedError, ResultTimeoutError
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.worker_check import ATTENDED_S, SERVED_S, check_attended, is_attended, warn_if_stuck
-from holdfast.core.failure import failure_of
 
 if TYPE_CHECKING:
     from holdfast.sdk.connection import Connection

@@ -200,6 +200,7 @@ def assignment(lease: GrantedLease) -> Assignment:
         dict(extra.labels),
         dict(extra.headers),
         template.queue,
+        lease.retries_left,
     )
 
 

@@ -31,7 +31,16 @@ _FOLDER = "zookeeper"
 _PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
 #: Settings that only others heed.
 _UNHEEDED = (
-    *("heartbeat_ms", "worker_timeout_ms", "aging_ms", "retain_ms", "retain_jobs", "retain_bytes", "dedup_keys_max"),
+    *(
+        "heartbeat_ms",
+        "worker_timeout_ms",
+        "aging_ms",
+        "retain_ms",
+        "retain_failed_ms",
+        "retain_jobs",
+        "retain_bytes",
+        "dedup_keys_max",
+    ),
     *("history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
 #: Settings that the gateway is told as they are; its ports come by their variables.

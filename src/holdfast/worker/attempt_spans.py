@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.core.commands import ReportRow
+from holdfast.core.failure import failure_of
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.trace_context import TraceContext
 from holdfast.observe.tracing import About, Broken, Tracing, provided
 from holdfast.worker.context import CURRENT, JobContext
 from holdfast.worker.executors.port import Ended
-from holdfast.core.failure import failure_of
 from holdfast.worker.handlers import Handler, Mode
 
 if TYPE_CHECKING:

@@ -15,15 +15,12 @@ from collections.abc import Iterable, Mapping
 
 from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
-from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import FAILED
-from holdfast.core.outcomes import failure_text
 from holdfast.core.workers import beat_ms
 from holdfast.errors import FINAL, HoldfastError
 from holdfast.logs import get_logger
+from holdfast.worker.attempt_log import AttemptLog
 from holdfast.worker.attempt_spans import attempt_spans
 from holdfast.worker.config import WorkerConfig
-from holdfast.worker.context import JobContext
 from holdfast.worker.executors.port import Ended, Tally
 from holdfast.worker.handlers import Handler
 from holdfast.worker.loop_watch import watch_loop
@@ -43,6 +40,7 @@ class Worker:
         self._api = api
         self._config = config
         self._log = get_logger().bind(worker_id=config.worker_id)
+        self._attempts = AttemptLog(self._log, config.worker_id)
         self._notes = Notes()
         self._slots = Slots(handlers, config, self._ended, self._notes.add, attempt_spans(config.worker_id))
         self._outbox = Outbox()
@@ -101,6 +99,7 @@ class Worker:
         finally:
             watch.cancel()
             await self._slots.close()
+            self._attempts.flush()
 
     async def _run(self) -> None:
         failures = 0
@@ -287,31 +286,23 @@ class Worker:
 
     def _ended(self, ended: list[Ended]) -> None:
         """Attempts are over: reported, unless their leases are no longer ours."""
-        for context, row in ended:
+        reported: list[Ended] = []
+        for pair in ended:
+            context, row = pair
             if context.is_revoked:
                 self._log.info("given_up", job_id=context.job_id, message="its lease is no longer ours")
                 continue
-            if row.state == FAILED:
-                self._tell_failure(context, row)
+            reported.append(pair)
             if context.has_said:
                 self._notes.end(context)
             self._outbox.add(row)
+        self._attempts.ended(reported)
         self._changed.set()
         tally, config = self._slots.tally, self._config
         if config.max_jobs and self._slots.ended_here >= config.max_jobs:
             self._recycle(f"it has run {config.max_jobs} jobs")
         elif tally.written_off >= config.slots:
             self._recycle("as many jobs as it has slots did not end when told to")
-
-    def _tell_failure(self, context: JobContext, row: ReportRow) -> None:
-        """The job's result has the whole traceback; here is what whoever looks at the worker wants to know."""
-        self._log.info(
-            "attempt_failed",
-            job_id=context.job_id,
-            type=context.assignment.type,
-            attempt=context.attempt,
-            message=failure_text(row.failure_reason, row.summary),
-        )
 
     def _look_at_memory(self) -> None:
         limit = self._config.max_memory_bytes

@@ -66,6 +66,6 @@ def test_lease_that_was_handed_back_is_no_attempt() -> None:
 
 
 def test_history_that_was_cut_off_still_numbers_the_last_attempt_right() -> None:
-    """Where the journal no longer reaches back to the first attempt, the count of the job says which one is the last."""
+    """Where the first attempts are no longer in the journal, the job's own count numbers the last one."""
     end = Reported(9, "w", [Result(7, FAILED, BAD, "", "bad")], [], ["a"])
     assert [(one.number, one.started_ms, one.ended_ms) for one in attempts(told(end), count=3)] == [(3, 0, 9)]

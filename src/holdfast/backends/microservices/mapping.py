@@ -212,6 +212,8 @@ def assignment_of(fetched: pb.FetchWorkResponse) -> Assignment:
         dict(spec.labels),
         dict(options.headers),
         options.queue,
+        # Attempts that were lost are counted here too: after a loss, a retry may be left that this does not know of.
+        max(0, options.max_attempts - fetched.attempt),
     )
 
 

@@ -210,6 +210,7 @@ def assignment_of(record: Record, payload: bytes) -> Assignment:
         labels=dict(extra.labels) if extra else {},
         headers=dict(extra.headers) if extra else {},
         queue=template.queue,
+        retries_left=template.max_attempts - record.failures - 1,
     )
 
 

@@ -1,11 +1,15 @@
 """Tries: failures and losses, each with a budget of its own, and new jobs like old ones."""
 
+import msgspec
 import pytest
 
+from holdfast.backends.attempts import attempts_of
 from holdfast.core.commands import ReportRow
+from holdfast.core.failure import Failure
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED
 from holdfast.core.model import FIXED, QUADRATIC, Backoff, Extra
-from holdfast.errors import FailedPreconditionError
+from holdfast.errors import FailedPreconditionError, UnimplementedError
 from holdfast.testing.conformance.workplace import Hand, Workplace
 
 AT_ONCE = Backoff(FIXED, 0, 0)
@@ -51,6 +55,25 @@ class TestRetrying:
         await hand.done(second, b"second")
         job, result = await place.jobs.settled(job_id)
         assert (job.state, job.failures, result.output) == (DONE, 1, b"second")
+
+    async def test_failure_of_the_last_attempt_is_known_without_a_history(self, place: Workplace) -> None:
+        """Number, times, reason and traceback of the last attempt are with the job; that others are missing is said."""
+
+        async def no_history(_: str) -> list[Entry]:
+            raise UnimplementedError("no history here")
+
+        job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)
+        hand = await place.worker()
+        await fail(hand, "FIRST")
+        (lease,) = await hand.take()
+        output = msgspec.json.encode(Failure("ValueError", "bad", "Traceback of bad"))
+        await hand.report(ReportRow(job_id, lease.token, FAILED, output, failure_reason="ValueError: bad"))
+        found = await attempts_of(place.jobs, no_history, await place.jobs.get(job_id))
+        (last,) = found.attempts
+        assert (last.number, last.outcome, last.reason) == (2, "FAILED", "ValueError: bad")
+        assert last.detail == "Traceback of bad"
+        assert 0 < last.started_ms <= last.ended_ms
+        assert found.missing == "this topology keeps no earlier attempts"
 
     async def test_last_attempt_decides(self, place: Workplace) -> None:
         """When no attempt is left, the job has failed, for the reason of the last one."""

@@ -28,7 +28,7 @@ from holdfast.core.state_change import changes
 _SQL = statements("leases")
 _NO_EXTRA = Extra()
 #: Columns of the statement `start`.
-_ATTEMPT, _PRIORITY, _STARTED_MS = 4, 9, 10
+_ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11
 
 
 class PostgresRuns:
@@ -137,7 +137,7 @@ class PostgresRuns:
 
 
 def _assignment(row: Row) -> Assignment:
-    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, *_ = row
+    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, retries_left, *_ = row
     extra = extra_of(packed) or _NO_EXTRA
     return Assignment(
         token,
@@ -152,6 +152,7 @@ def _assignment(row: Row) -> Assignment:
         dict(extra.labels),
         dict(extra.headers),
         queue,
+        retries_left,
     )
 
 

@@ -31,7 +31,7 @@ WITH moment AS MATERIALIZED (
 )
 SELECT
     s.token, s.id::text, s.type, s.payload, s.failures + s.losses + 1, s.timeout_ms, s.simulated, s.extra, s.queue,
-    s.priority, s.started_ms
+    s.max_attempts - s.failures - 1, s.priority, s.started_ms
 FROM started s ORDER BY s.number;
 
 -- name: extend
