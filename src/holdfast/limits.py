@@ -162,7 +162,7 @@ TYPE_JOBS_COUNTED_MAX: Final = 1_000
 SCAN_JOBS_MAX: Final = 5_000
 # What has ended is kept for those who come late for its result, bounded by each of these.
 RETAIN_MS_DEFAULT: Final = _DAY_MS
-# A failure is looked into days later, after a weekend; there are few of them.
+# Failed jobs are looked at by people, after a weekend too; the journal reaches back as far by default.
 RETAIN_FAILED_MS_DEFAULT: Final = 7 * _DAY_MS
 RETAIN_JOBS_DEFAULT: Final = 1_000_000
 RETAIN_BYTES_DEFAULT: Final = 512 * _MIB

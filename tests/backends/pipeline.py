@@ -184,13 +184,13 @@ class Pipeline:
     async def start(self, terms: Terms) -> None:
         self._terms = terms
         self._processes = await asyncio.to_thread(self._sets.shared)
+        self._lines = Lines()
         await self._connect()
         if terms.is_alone and not terms.may_be_used:
             await asyncio.to_thread(self._processes.empty)
 
     async def _connect(self) -> None:
         self._store = await open_store(self._processes.url, pool_size=2, name="holdfast test", statement_ms=60_000)
-        self._lines = Lines()
         config = WorkConfig(coordinator=self._processes.coordinator, lease_ms=self._terms.lease_ms)
         self._work = PipelineWork(self._store.runs, self._lines, config)
         self._remote = RemoteJobs(GrpcCarrier(self._processes.gateway))
@@ -199,12 +199,16 @@ class Pipeline:
             self._processes.is_seen_working = True
 
     async def stop(self) -> None:
-        await self._remote.close()
+        await self._disconnect()
         await self._lines.close()
+
+    async def _disconnect(self) -> None:
+        await self._remote.close()
         await self._store.close()
 
     async def restart(self) -> None:
-        await self.stop()
+        """Workers live on: their connections to the coordinator stay."""
+        await self._disconnect()
         await asyncio.to_thread(self._processes.restart)
         await self._connect()
 

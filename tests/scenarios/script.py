@@ -16,7 +16,7 @@ reply (`<`), and each job whose state, token or budget changed (`=`). Options ar
     cancel a reason=why
     revoke w1 disconnected
     expire
-    evict age=0 jobs=0 bytes=0
+    evict age=0 jobs=0 bytes=0 failed=0      limits; failed is the limit of age of failed jobs
     restart log | restart image              a new process; served time begins at 0
 """
 
@@ -155,7 +155,7 @@ class Player:
         return self._do(commands.SetQueueMode(queue, QueueMode[mode], options.get("reason", "")))
 
     def _evict(self, _: list[str], options: Options) -> object:
-        limits = (int(options.get(name, _FOR_EVER)) for name in ("age", "jobs", "bytes"))
+        limits = (int(options.get(name, _FOR_EVER)) for name in ("age", "jobs", "bytes", "failed"))
         return self._do(commands.Evict(*limits))
 
     def _restart(self, words: list[str], _: Options) -> None:

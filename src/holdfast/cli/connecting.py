@@ -164,7 +164,13 @@ async def _opened(folder: Path) -> "Serving":
     from holdfast.settings import Settings
     from holdfast.topology.serving import Serving
 
-    kept = Settings(data=str(folder), retain_ms=_EVER_MS, retain_jobs=_ALL_JOBS, retain_bytes=_ALL_BYTES)
+    kept = Settings(
+        data=str(folder),
+        retain_ms=_EVER_MS,
+        retain_failed_ms=_EVER_MS,
+        retain_jobs=_ALL_JOBS,
+        retain_bytes=_ALL_BYTES,
+    )
     serving = Serving(kept)
     await serving.open()
     return serving

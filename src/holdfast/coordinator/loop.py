@@ -15,9 +15,10 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast import limits
 from holdfast.coordinator.ports import Clock, Scheduler, Storage, SyncThread, Timer
 from holdfast.coordinator.timekeeper import STALL_MS, Timekeeper
-from holdfast.core import commands, events
+from holdfast.core import commands, events, retention
 from holdfast.core.commands import AnyCommand, Refusal
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger
@@ -79,6 +80,7 @@ class LoopConfig(msgspec.Struct, frozen=True):
     retain_ms: int = 86_400_000
     retain_jobs: int = 1_000_000
     retain_bytes: int = 512 << 20
+    retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
 
 
 class Observer(Protocol):
@@ -127,6 +129,9 @@ class Coordinator:
         self._storage = storage
         self._world = world
         self._config = config
+        self._retention = commands.Evict(
+            config.retain_ms, config.retain_jobs, config.retain_bytes, config.retain_failed_ms
+        )
         self.time = Timekeeper(world.clock, ledger.book.last_ms)
         self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in Lane)
         self._frame: list[bytes] = []
@@ -404,18 +409,13 @@ class Coordinator:
     # -- time
 
     def _retain(self, now: Now) -> None:
-        config, wait_ms = self._config, self._retained_for_ms(now)
+        wait_ms = self._retained_for_ms(now)
         if wait_ms is not None and wait_ms <= 0:
-            self.execute(commands.Evict(config.retain_ms, config.retain_jobs, config.retain_bytes), now)
+            self.execute(self._retention, now)
 
     def _retained_for_ms(self, now: Now) -> int | None:
-        """How long the job that finished first is still to be kept; None if there is none."""
-        book, config = self.ledger.book, self._config
-        if not book.finished:
-            return None
-        if len(book.finished) > config.retain_jobs or book.finished_bytes > config.retain_bytes:
-            return 0
-        return book.finished[0].finished_ms + config.retain_ms - now.log_ms
+        """How long until a finished job has to be forgotten; None if there is none."""
+        return retention.wait_ms(self.ledger.book.finished, self._retention, now.log_ms)
 
     def _plan(self, now: Now) -> None:
         """Sees to it that the loop turns again in time."""

@@ -11,7 +11,6 @@ Invariants:
   transitions together.
 """
 
-from collections import deque
 from zlib import crc32
 
 from holdfast.core import lifecycle
@@ -20,6 +19,7 @@ from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL
 from holdfast.core.listing import Listing
 from holdfast.core.model import Closure, Job, Lease, QueueMode, Schedule, Template
 from holdfast.core.ready_queue import ReadyQueue
+from holdfast.core.retention import FinishedJobs
 
 #: Changes whenever `fingerprint` or what it covers does; a journal written under another is not compared.
 DIGEST_VERSION = 1
@@ -79,7 +79,6 @@ class Book:
         "dedup",
         "digest",
         "finished",
-        "finished_bytes",
         "jobs",
         "last_ms",
         "leases",
@@ -106,8 +105,7 @@ class Book:
         #: The queues that are not open.
         self.modes: dict[str, Closure] = {}
         self.schedules: dict[str, Schedule] = {}
-        self.finished: deque[Job] = deque()
-        self.finished_bytes = 0
+        self.finished = FinishedJobs()
         self.bytes_held = 0
         self.next_number = 1
         self.next_token = 1
@@ -160,9 +158,7 @@ class Book:
     def finish(self, job: Job, at_ms: int) -> None:
         """A job entered a terminal state; it will be forgotten in this order."""
         assert job.state in TERMINAL
-        output_bytes = len(job.result.output) if job.result else 0
-        self.bytes_held += output_bytes
-        self.finished_bytes += job.bytes_held
+        self.bytes_held += len(job.result.output) if job.result else 0
         self.finished.append(job)
         if job.extra is not None and job.extra.unique_key:
             del self.unique[unique_name(job)]
@@ -189,12 +185,6 @@ class Book:
     def queues_in(self, mode: QueueMode) -> frozenset[str]:
         """The names of the queues that are in a mode other than open."""
         return frozenset(queue for queue, closure in self.modes.items() if closure.mode == mode)
-
-    def forget_oldest(self) -> None:
-        """Drops the job that finished first, with its key."""
-        job = self.finished.popleft()
-        self.finished_bytes -= job.bytes_held
-        self.forget(job)
 
     def forget(self, job: Job) -> None:
         """Drops a job that waits nowhere, with its key; neither lease nor unique key may be left of it."""
@@ -233,6 +223,7 @@ class Book:
         for state, count in by_state.items():
             assert self.listing.count([state]) == count
         assert by_state[lifecycle.RUNNING] == len(self.leases) == sum(map(len, self.tokens_of.values()))
-        assert sum(by_state[state] for state in TERMINAL) == len(self.finished)
+        assert sum(by_state[state] for state in TERMINAL) == len(self.finished) == len(list(self.finished))
+        self.finished.audit()
         assert self.bytes_held == sum(job.bytes_held for job in self.jobs.values())
         assert all(token < self.next_token for token in self.leases)

@@ -10,6 +10,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, NewJob, Note, QueueMode, ScheduleSpec, Template
 from holdfast.errors import Code, HoldfastError, error_class
+from holdfast.limits import RETAIN_FAILED_MS_DEFAULT
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -196,11 +197,12 @@ class Expire(msgspec.Struct, frozen=True):
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Forget finished jobs that are past what is retained."""
+    """Forget finished jobs that are past what is retained; failed ones have a limit of age of their own."""
 
     retain_ms: int
     retain_jobs: int
     retain_bytes: int
+    retain_failed_ms: int = RETAIN_FAILED_MS_DEFAULT
 
 
 class Start(msgspec.Struct, frozen=True):

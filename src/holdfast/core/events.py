@@ -92,9 +92,13 @@ class CancelAccepted(Event, frozen=True, tag=7):
 
 
 class Evicted(Event, frozen=True, tag=8):
-    """The oldest finished jobs were forgotten."""
+    """The oldest finished jobs were forgotten: `count` that did not fail, and `failed` that did.
+
+    With -1, as earlier versions wrote it, `count` are the oldest of all, whatever their state.
+    """
 
     count: int
+    failed: int = -1
 
 
 class QueueModeSet(Event, frozen=True, tag=9):

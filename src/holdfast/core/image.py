@@ -190,7 +190,6 @@ def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
         _load_leases(book, chunk.leases)
         for job_id in chunk.finished:
             book.finished.append(book.jobs[job_id])
-            book.finished_bytes += book.jobs[job_id].bytes_held
     if head is None:
         raise msgspec.ValidationError("the image has no head")
     book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token

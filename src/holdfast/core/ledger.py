@@ -66,7 +66,7 @@ class Ledger:
             commands.Expire: lambda _, now: self.leases.expire(now),
             commands.Start: lambda start, now: Decision(events.Started(now.log_ms, start.epoch)),
         }
-        self._applies: dict[type, Callable[[Any], None]] = {
+        self._applies: dict[type, Callable[[Any], object]] = {
             events.Started: lambda _: None,
             events.Created: self.tasks.apply_created,
             events.CancelAccepted: self.tasks.apply_cancel,

@@ -70,7 +70,6 @@ def load(chunks: Iterable[bytes], dedup_keys_max: int) -> tuple[Book, dict[str, 
         shared += chunk.shared
         for job_id in chunk.finished:
             book.finished.append(book.jobs[job_id])
-            book.finished_bytes += book.jobs[job_id].bytes_held
     if head is None:
         raise msgspec.ValidationError("the image has no head")
     book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token

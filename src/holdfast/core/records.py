@@ -111,9 +111,8 @@ class Records:
                 for row in event.jobs:  # what waits, waits in the queue service
                     book.ready.take(book.jobs[row.id])
             case Evicted():
-                for job, _ in zip(book.finished, range(event.count), strict=False):
+                for job in self._tasks.apply_evicted(event):
                     self._unshare(job)
-                self._tasks.apply_evicted(event)
             case Shared():
                 self._share(book.jobs[event.job_id])
             case Deleted():
@@ -251,7 +250,6 @@ class Records:
         book = self.book
         if job.state in TERMINAL:
             book.finished.remove(job)
-            book.finished_bytes -= job.bytes_held
         elif job.unique_key:
             del book.unique[unique_name(job)]
         self._set_worker(job, "")

@@ -11,11 +11,9 @@ from holdfast.core.intake import Intake
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Extra, Job, Now, Result, Template
 from holdfast.core.ready_queue import FRESH
+from holdfast.core.retention import to_forget
 from holdfast.core.validation import check_batch, check_reason, check_template, invalid
 from holdfast.errors import Code
-
-#: How many jobs one event forgets, so that no single apply holds the loop up.
-_EVICT_JOBS_MAX = 1_000
 
 
 class TaskManager:
@@ -89,17 +87,9 @@ class TaskManager:
         return Decision(QueuedCanceled(now.log_ms, ids, command.reason) if ids else None, ids)
 
     def evict(self, command: Evict, now: Now) -> Decision:
-        """Forgets, oldest first, what is too old, too many or too large."""
-        book = self._book
-        count, kept, kept_bytes = 0, len(book.finished), book.finished_bytes
-        for job in book.finished:
-            is_old = job.finished_ms + command.retain_ms <= now.log_ms
-            if count == _EVICT_JOBS_MAX or not (
-                is_old or kept > command.retain_jobs or kept_bytes > command.retain_bytes
-            ):
-                break
-            count, kept, kept_bytes = count + 1, kept - 1, kept_bytes - job.bytes_held
-        return Decision(Evicted(now.log_ms, count) if count else None, count)
+        """Forgets what is too old, too many or too large."""
+        count, failed = to_forget(self._book.finished, command, now.log_ms)
+        return Decision(Evicted(now.log_ms, count, failed) if count + failed else None, count + failed)
 
     # -- application
 
@@ -156,10 +146,17 @@ class TaskManager:
         for job_id in event.job_ids:
             _end_queued(self._book, self._book.jobs[job_id], event.reason, event.at_ms)
 
-    def apply_evicted(self, event: Evicted) -> None:
-        """Forgets the jobs that finished first."""
-        for _ in range(event.count):
-            self._book.forget_oldest()
+    def apply_evicted(self, event: Evicted) -> list[Job]:
+        """Forgets the jobs that finished first, and returns them."""
+        finished = self._book.finished
+        if event.failed < 0:
+            gone = [finished.pop_oldest() for _ in range(event.count)]
+        else:
+            gone = [finished.pop_other() for _ in range(event.count)]
+            gone += [finished.pop_failed() for _ in range(event.failed)]
+        for job in gone:
+            self._book.forget(job)
+        return gone
 
 
 def _keep_keys(book: Book, job: Job, extra: Extra) -> None:

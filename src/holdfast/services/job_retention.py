@@ -8,6 +8,7 @@ import asyncio
 
 from holdfast.core.commands import Evict
 from holdfast.core.records import Records
+from holdfast.core.retention import wait_ms
 from holdfast.errors import HoldfastError, ResourceExhaustedError
 from holdfast.services.keeper import Keeper, Verdict
 
@@ -35,13 +36,9 @@ class Forgetting:
         self._sleep(min(wait_ms, _RECHECK_MS))
 
     def _wait_ms(self) -> int | None:
-        """How long the record that finished first is still to be kept; None if there is none."""
-        book, retention = self._records.book, self._retention
-        if not book.finished:
-            return None
-        if len(book.finished) > retention.retain_jobs or book.finished_bytes > retention.retain_bytes:
-            return 0
-        return max(0, book.finished[0].finished_ms + retention.retain_ms - self._keeper.now_ms())
+        """How long until a finished record has to be forgotten; None if there is none."""
+        wait = wait_ms(self._records.book.finished, self._retention, self._keeper.now_ms())
+        return None if wait is None else max(0, wait)
 
     def _sleep(self, wait_ms: int) -> None:
         if self._timer is not None:

@@ -438,12 +438,21 @@ class Model:
             self.schedules.check_job(fields)
 
     def _evicted(self, _at_ms: int, fields: list[Any]) -> None:
-        count, *_ = fields
-        self._require(0 < count <= len(self.finished), f"{count} of {len(self.finished)} jobs were forgotten")
-        for _ in range(count):
-            job = self.jobs.pop(self.finished.popleft())
+        count, failed, *_ = [*fields, -1]
+        gone = self._oldest(count, lambda job: failed < 0 or job.state != FAILED)
+        gone += self._oldest(max(0, failed), lambda job: job.state == FAILED)
+        self._require(bool(gone), "an event forgot no job")
+        for job in gone:
+            self.finished.remove(job.id)
+            del self.jobs[job.id]
             if self.keys.get(job.request_id) == job.id:
                 del self.keys[job.request_id]
+
+    def _oldest(self, count: int, is_meant: Callable[[ModelJob], bool]) -> list[ModelJob]:
+        """The first of these jobs that ended; there must be so many."""
+        found = [job for job in map(self.jobs.__getitem__, self.finished) if is_meant(job)]
+        self._require(0 <= count <= len(found), f"{count} of {len(found)} jobs were forgotten")
+        return found[:count]
 
     # -- parts of events
 

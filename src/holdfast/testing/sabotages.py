@@ -11,7 +11,7 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/ready_queue.py",
 )
 INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
-SCHEDULES, TICKS = "core/schedules.py", "core/ticks.py"
+SCHEDULES, TICKS, RETENTION = "core/schedules.py", "core/ticks.py", "core/retention.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
 
 VARIANTS = (
@@ -144,16 +144,30 @@ VARIANTS = (
     ),
     Variant(
         "eviction-of-unfinished-job",
-        BOOK,
-        "job = self.finished.popleft()",
-        "job = self.finished.popleft() and next(iter(self.jobs.values()))",
+        TASKS,
+        "self._book.forget(job)",
+        "self._book.forget(next(iter(self._book.jobs.values())))",
         seed=1,
     ),
     Variant(
         "eviction-one-too-many",
-        TASKS,
-        "kept > command.retain_jobs",
-        "kept >= command.retain_jobs",
+        RETENTION,
+        "jobs <= retention.retain_jobs and",
+        "jobs < retention.retain_jobs and",
+        seed=1,
+    ),
+    Variant(
+        "failed-job-kept-no-longer",
+        RETENTION,
+        "finished.failed_bytes, retention.retain_failed_ms",
+        "finished.failed_bytes, retention.retain_ms",
+        seed=1,
+    ),
+    Variant(
+        "failed-jobs-go-first",
+        RETENTION,
+        "(is_flood or not others.left)",
+        "others.left >= 0",
         seed=1,
     ),
     # ids, unique keys, queue modes, notes

@@ -114,7 +114,10 @@ class LedgerCore:
         world = World(self._clock, AsyncioScheduler(loop), self._sync, self._fatal)
         settings = self.settings
         config = LoopConfig(
-            retain_ms=settings.retain_ms, retain_jobs=settings.retain_jobs, retain_bytes=settings.retain_bytes
+            retain_ms=settings.retain_ms,
+            retain_jobs=settings.retain_jobs,
+            retain_bytes=settings.retain_bytes,
+            retain_failed_ms=settings.retain_failed_ms,
         )
         self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
         self.coordinator.observers.append(BugLog())

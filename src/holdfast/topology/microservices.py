@@ -33,7 +33,7 @@ _OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator"
 _OWNERS = ("job", "queue", "result")
 #: Settings that only a ledger heeds.
 _UNHEEDED = (
-    *("lease_ms", "aging_ms", "retain_ms", "retain_jobs", "retain_bytes"),
+    *("lease_ms", "aging_ms", "retain_ms", "retain_failed_ms", "retain_jobs", "retain_bytes"),
     *("history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
 #: Settings that the gateway is told as they are.

@@ -160,8 +160,14 @@ class Desk:
         options.setdefault("is_spent", reason != "released")
         return self.do(commands.Revoke(worker, reason, **options))
 
-    def evict(self, retain_ms: int = 1 << 40, retain_jobs: int = 1 << 40, retain_bytes: int = 1 << 60) -> Any:
-        return self.do(commands.Evict(retain_ms, retain_jobs, retain_bytes))
+    def evict(
+        self,
+        retain_ms: int = 1 << 40,
+        retain_jobs: int = 1 << 40,
+        retain_bytes: int = 1 << 60,
+        retain_failed_ms: int = 1 << 40,
+    ) -> Any:
+        return self.do(commands.Evict(retain_ms, retain_jobs, retain_bytes, retain_failed_ms))
 
     def finish(self, *ids: str, output: bytes = b"") -> None:
         """Runs these jobs to DONE, in this order; they must be the next ones."""

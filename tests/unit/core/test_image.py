@@ -177,7 +177,7 @@ def test_digest_changes_with_every_transition(desk: Desk) -> None:
         desk.report("a", lease.token, state)
         seen.add(desk.ledger.digest)
     assert len(seen) == 6
-    desk.evict(0)
+    desk.evict(retain_failed_ms=0)
     assert desk.ledger.digest == 0
 
 

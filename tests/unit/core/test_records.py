@@ -73,7 +73,7 @@ def audit(records: Records) -> None:
     live = {job.id for job in book.jobs.values() if job.unique_key and job.state in (QUEUED, RUNNING)}
     assert {job.id for job in book.unique.values()} == live
     assert book.bytes_held == sum(job.bytes_held for job in book.jobs.values())
-    assert book.finished_bytes == sum(job.bytes_held for job in book.finished)
+    assert book.finished.bytes_held == sum(job.bytes_held for job in book.finished)
 
 
 def dumped(records: Records) -> list[bytes]:

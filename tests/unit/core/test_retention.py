@@ -1,11 +1,94 @@
-"""How long finished jobs are kept: by age, by number, by bytes, oldest first."""
+"""How long finished jobs are kept: by age, by number, by bytes; failed ones longer than others."""
 
 from holdfast.core import commands
+from holdfast.core.events import Evicted
+from holdfast.core.lifecycle import FAILED
+from holdfast.core.retention import wait_ms
 from tests.unit.core.desk import Desk
 
 
 def _kept(desk: Desk) -> list[str]:
     return list(desk.ledger.book.jobs)
+
+
+def _finish(desk: Desk, **states: bool) -> None:
+    """Submits and ends these jobs in this order; True: it fails."""
+    for job_id, is_failed in states.items():
+        desk.submit(job_id)
+        if is_failed:
+            desk.report(job_id, desk.run_one().token, FAILED)
+        else:
+            desk.finish(job_id)
+
+
+def test_failed_jobs_have_an_age_of_their_own(desk: Desk) -> None:
+    """A failed job outlives a job that finished later, and goes at its own millisecond."""
+    _finish(desk, a=True, b=False)
+    desk.pass_ms(100)
+    assert desk.evict(retain_ms=100, retain_failed_ms=300) == 1
+    assert _kept(desk) == ["a"]
+    desk.pass_ms(199)
+    assert desk.evict(retain_ms=100, retain_failed_ms=300) == 0
+    desk.pass_ms(1)
+    assert desk.evict(retain_ms=100, retain_failed_ms=300) == 1
+    assert _kept(desk) == []
+
+
+def test_failed_jobs_stay_when_there_are_too_many_of_others(desk: Desk) -> None:
+    """Over the number retained, the oldest jobs that did not fail make room."""
+    _finish(desk, a=True, b=False, c=True, d=False, e=False)
+    assert desk.evict(retain_jobs=4) == 1
+    assert _kept(desk) == ["a", "c", "d", "e"]
+
+
+def test_flood_of_failures_leaves_others_half_of_the_room(desk: Desk) -> None:
+    """Failed jobs beyond half of the number retained make room before others do, oldest first."""
+    _finish(desk, a=False, b=True, c=True, d=True, e=False)
+    assert desk.evict(retain_jobs=4) == 1
+    assert _kept(desk) == ["a", "c", "d", "e"]
+    assert desk.evict(retain_jobs=3) == 1
+    assert _kept(desk) == ["a", "d", "e"]
+
+
+def test_failed_jobs_go_last_where_nothing_else_is_left(desk: Desk) -> None:
+    """The limits of number and bytes hold for failed jobs too."""
+    _finish(desk, a=True, b=False, c=True)
+    assert desk.evict(retain_jobs=0) == 3
+    assert _kept(desk) == []
+
+
+def test_next_look_is_when_the_first_of_either_kind_is_due(desk: Desk) -> None:
+    """The coordinator sleeps until a job of one kind is too old, whichever is first, and no longer than that."""
+    finished = desk.ledger.book.finished
+    at_ms = desk.ledger.book.last_ms
+    assert wait_ms(finished, commands.Evict(100, 9, 999, 50), at_ms) is None
+    _finish(desk, a=True, b=False)
+    at_ms = desk.ledger.book.last_ms
+    assert wait_ms(finished, commands.Evict(100, 9, 999, 300), at_ms) == 100
+    assert wait_ms(finished, commands.Evict(400, 9, 999, 300), at_ms) == 300
+    assert wait_ms(finished, commands.Evict(400, 1, 999, 300), at_ms) == 0
+
+
+def test_event_of_an_earlier_version_forgets_the_oldest_of_all(desk: Desk) -> None:
+    """Journals written before failed jobs had an age of their own lead to the same jobs as ever."""
+    _finish(desk, a=False, b=True, c=False, d=True, e=True, f=False)
+    ledger = desk.reloaded()
+    for left in (["b", "c", "d", "e", "f"], ["c", "d", "e", "f"], ["d", "e", "f"], ["e", "f"]):
+        ledger.apply(Evicted(ledger.book.last_ms, 1))
+        assert list(ledger.book.jobs) == left
+    ledger.book.audit()
+
+
+def test_order_of_all_survives_an_image_and_a_removal(desk: Desk) -> None:
+    """Whatever was taken out in between, jobs stay in the order in which they ended."""
+    _finish(desk, a=True, b=False, c=True, d=False, e=True)
+    book = desk.reloaded().book
+    finished = book.finished
+    assert [job.id for job in finished] == ["a", "b", "c", "d", "e"]
+    finished.remove(book.jobs["b"])
+    assert [job.id for job in finished] == ["a", "c", "d", "e"]
+    assert [finished.pop_oldest().id for _ in range(4)] == ["a", "c", "d", "e"]
+    assert (finished.bytes_held, finished.failed_bytes) == (0, 0)
 
 
 def test_finished_jobs_go_when_they_are_old_enough(desk: Desk) -> None:
@@ -80,4 +163,4 @@ def test_bytes_held_return_to_zero(desk: Desk) -> None:
     desk.cancel("b")
     assert desk.ledger.book.bytes_held == 25
     desk.evict(0)
-    assert (desk.ledger.book.bytes_held, desk.ledger.book.finished_bytes) == (0, 0)
+    assert (desk.ledger.book.bytes_held, desk.ledger.book.finished.bytes_held) == (0, 0)

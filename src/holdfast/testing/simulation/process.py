@@ -158,4 +158,5 @@ def loop_config(settings: Settings) -> LoopConfig:
         retain_ms=settings.retain_ms,
         retain_jobs=settings.retain_jobs,
         retain_bytes=settings.retain_bytes,
+        retain_failed_ms=settings.retain_failed_ms,
     )

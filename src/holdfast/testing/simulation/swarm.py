@@ -72,6 +72,7 @@ class Settings:
     retain_bytes: int = 1 << 20
     snapshot_ms: int = 2_000
     check_steps: int = 400
+    retain_failed_ms: int = 120_000
 
     def without(self, fault: str) -> "Settings":
         """The same run with one fault switched off."""
@@ -120,6 +121,7 @@ def draw(seed: int, events: int) -> Settings:
         retain_bytes=rng.choice([4_096, 1 << 20]),
         snapshot_ms=rng.choice([300, 1_000, 4_000]),
         check_steps=rng.choice([150, 400]),
+        retain_failed_ms=rng.choice([300, 2_000, 20_000, 120_000]),
     )
 
 

@@ -22,8 +22,8 @@ from holdfast.core.events import (
     Ticked,
 )
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import NewJob, QueueMode, ScheduleSpec, Template
+from holdfast.core.lifecycle import FAILED, QUEUED
+from holdfast.core.model import Job, NewJob, QueueMode, ScheduleSpec, Template
 from holdfast.journal import port as journal_port
 from holdfast.journal.file import FileJournal
 from holdfast.testing.ledger_view import view_ledger
@@ -159,15 +159,31 @@ class LogWitness:
             self.tokens_of.setdefault((job_id, event.worker), []).append(token)
 
     def _check_evicted(self, event: Evicted) -> None:
-        """The last one forgotten was too old, or one too many, or its bytes were."""
-        settings, book = self._settings, self.shadow.book
-        require(0 < event.count <= len(book.finished), "more jobs were forgotten than have finished")
-        job = book.finished[event.count - 1]
-        kept = len(book.finished) - event.count + 1
-        bytes_kept = book.finished_bytes - sum(book.finished[i].bytes_held for i in range(event.count - 1))
-        is_due = job.finished_ms + settings.retain_ms <= event.at_ms
-        is_over = kept > settings.retain_jobs or bytes_kept > settings.retain_bytes
-        require(is_due or is_over, f"job {job.id} was forgotten while it was to be retained")
+        """Each was too old for its state, or the last one was one too many, or its bytes were."""
+        settings, finished = self._settings, self.shadow.book.finished
+        others = [job for job in finished if job.state != FAILED]
+        failed = [job for job in finished if job.state == FAILED]
+        is_possible = 0 <= event.count <= len(others) and 0 <= event.failed <= len(failed)
+        require(is_possible and event.count + event.failed > 0, "more jobs were forgotten than have finished")
+        young = [job for job in others[: event.count] if job.finished_ms + settings.retain_ms > event.at_ms]
+        young_failed = [
+            job for job in failed[: event.failed] if job.finished_ms + settings.retain_failed_ms > event.at_ms
+        ]
+        if not young and not young_failed:
+            return
+        kept = others[event.count :] + failed[event.failed :]
+        last_bytes = max(job.bytes_held for job in (*young[-1:], *young_failed[-1:]))
+        is_over = len(kept) + 1 > settings.retain_jobs
+        is_over |= sum(job.bytes_held for job in kept) + last_bytes > settings.retain_bytes
+        require(is_over, f"job {(young or young_failed)[-1].id} was forgotten while it was to be retained")
+        if young_failed and others[event.count :]:
+            self._check_flood(failed[event.failed - 1 :])
+
+    def _check_flood(self, failed: list[Job]) -> None:
+        """A failed job makes room while others are there only if failed jobs took more than half of it."""
+        is_flood = 2 * len(failed) > self._settings.retain_jobs
+        is_flood |= 2 * sum(job.bytes_held for job in failed) > self._settings.retain_bytes
+        require(is_flood, f"failed job {failed[0].id} was forgotten before jobs that did not fail")
 
     # -- recovery
 

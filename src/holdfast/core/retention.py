@@ -1,0 +1,155 @@
+"""The jobs that have ended, in the order of their ends, and which of them are forgotten.
+
+Invariants:
+- Failed jobs have a limit of age of their own. The limits of number and bytes hold for all finished jobs together.
+- Over a limit of number or bytes, the oldest jobs that did not fail go first: failures are what people come back for.
+  Failed jobs go first where they take more than half of the limit, so that a flood of failures does not displace the
+  results of everything else.
+- The order over all of them is kept, because events of earlier versions forget the oldest job whatever its state.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from holdfast.core.commands import Evict
+from holdfast.core.lifecycle import FAILED
+from holdfast.core.model import Job
+
+#: One event forgets no more than this: others wait behind it.
+EVICT_JOBS_MAX = 1_000
+
+
+class FinishedJobs:
+    """Two lines of jobs, those that failed and the others, each in the order in which they ended."""
+
+    __slots__ = ("_others_ever", "bytes_held", "failed", "failed_bytes", "others")
+
+    def __init__(self) -> None:
+        self.others: deque[Job] = deque()
+        #: Each with how many others had ended before it: that is its place in the order over all.
+        self.failed: deque[tuple[int, Job]] = deque()
+        self._others_ever = 0
+        self.bytes_held = 0
+        self.failed_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.others) + len(self.failed)
+
+    def __iter__(self) -> Iterator[Job]:
+        """All of them, in the order in which they ended."""
+        place = self._others_ever - len(self.others)
+        failed = iter(self.failed)
+        before, waiting = next(failed, (0, None))
+        for job in self.others:
+            while waiting is not None and before <= place:
+                yield waiting
+                before, waiting = next(failed, (0, None))
+            yield job
+            place += 1
+        while waiting is not None:
+            yield waiting
+            before, waiting = next(failed, (0, None))
+
+    def append(self, job: Job) -> None:
+        """A job has ended."""
+        self.bytes_held += job.bytes_held
+        if job.state == FAILED:
+            self.failed.append((self._others_ever, job))
+            self.failed_bytes += job.bytes_held
+        else:
+            self.others.append(job)
+            self._others_ever += 1
+
+    def pop_other(self) -> Job:
+        """Takes out the job that ended first of those that did not fail."""
+        job = self.others.popleft()
+        self.bytes_held -= job.bytes_held
+        return job
+
+    def pop_failed(self) -> Job:
+        """Takes out the job that failed first."""
+        _, job = self.failed.popleft()
+        self.bytes_held -= job.bytes_held
+        self.failed_bytes -= job.bytes_held
+        return job
+
+    def pop_oldest(self) -> Job:
+        """Takes out the job that ended first."""
+        place = self._others_ever - len(self.others)
+        is_failed = bool(self.failed) and (not self.others or self.failed[0][0] <= place)
+        return self.pop_failed() if is_failed else self.pop_other()
+
+    def remove(self, job: Job) -> None:
+        """Takes out any job; slow, for what hardly ever happens."""
+        kept = FinishedJobs()
+        for one in self:
+            if one is not job:
+                kept.append(one)
+        assert len(kept) < len(self)
+        self.others, self.failed, self._others_ever = kept.others, kept.failed, kept._others_ever
+        self.bytes_held, self.failed_bytes = kept.bytes_held, kept.failed_bytes
+
+    def audit(self) -> None:
+        """Checks that every job stands in its line, and that their bytes add up; slow, for tests."""
+        assert all(job.state != FAILED for job in self.others)
+        assert all(job.state == FAILED for _, job in self.failed)
+        assert self.bytes_held == sum(job.bytes_held for job in self)
+        assert self.failed_bytes == sum(job.bytes_held for _, job in self.failed)
+
+
+class _Line:
+    """How much of one line is left, while it is decided what is forgotten."""
+
+    __slots__ = ("_jobs", "_retain_ms", "bytes_left", "head", "left", "taken")
+
+    def __init__(self, jobs: Iterable[Job], left: int, bytes_left: int, retain_ms: int) -> None:
+        self._jobs = iter(jobs)
+        self._retain_ms = retain_ms
+        self.left, self.bytes_left, self.taken = left, bytes_left, 0
+        self.head = next(self._jobs, None)
+
+    def is_old(self, now_ms: int) -> bool:
+        return self.head is not None and self.head.finished_ms + self._retain_ms <= now_ms
+
+    def take(self) -> None:
+        assert self.head is not None
+        self.left, self.bytes_left, self.taken = self.left - 1, self.bytes_left - self.head.bytes_held, self.taken + 1
+        self.head = next(self._jobs, None)
+
+
+def to_forget(finished: FinishedJobs, retention: Evict, now_ms: int) -> tuple[int, int]:
+    """How many of the oldest are forgotten now: of those that did not fail, and of those that failed."""
+    failed = _Line(
+        (job for _, job in finished.failed), len(finished.failed), finished.failed_bytes, retention.retain_failed_ms
+    )
+    others_bytes = finished.bytes_held - finished.failed_bytes
+    others = _Line(finished.others, len(finished.others), others_bytes, retention.retain_ms)
+    while others.taken + failed.taken < EVICT_JOBS_MAX:
+        line = _next_to_go(others, failed, retention, now_ms)
+        if line is None:
+            break
+        line.take()
+    return others.taken, failed.taken
+
+
+def _next_to_go(others: _Line, failed: _Line, retention: Evict, now_ms: int) -> _Line | None:
+    for line in (others, failed):
+        if line.is_old(now_ms):
+            return line
+    jobs, held = others.left + failed.left, others.bytes_left + failed.bytes_left
+    if jobs <= retention.retain_jobs and held <= retention.retain_bytes:
+        return None
+    is_flood = 2 * failed.left > retention.retain_jobs or 2 * failed.bytes_left > retention.retain_bytes
+    return failed if failed.left and (is_flood or not others.left) else others
+
+
+def wait_ms(finished: FinishedJobs, retention: Evict, now_ms: int) -> int | None:
+    """In how long something may have to be forgotten: 0 or less for now, None if there is nothing."""
+    if len(finished) > retention.retain_jobs or finished.bytes_held > retention.retain_bytes:
+        return 0
+    ends_ms = []
+    if finished.others:
+        ends_ms.append(finished.others[0].finished_ms + retention.retain_ms)
+    if finished.failed:
+        ends_ms.append(finished.failed[0][1].finished_ms + retention.retain_failed_ms)
+    return min(ends_ms) - now_ms if ends_ms else None
