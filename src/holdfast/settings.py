@@ -55,8 +55,7 @@ Connect = Annotated[
     msgspec.Meta(
         min_length=1,
         description=(
-            "host:port, holdfast://host:port, several of them with commas, the directory of a server,"
-            " or zk://host:port/path"
+            "host:port, holdfast://host:port, several of them with commas, a directory of jobs, or zk://host:port/path"
         ),
     ),
 ]

@@ -69,7 +69,7 @@ def test_every_problem_with_the_settings_is_a_line_of_its_own(
     assert [line.split(" to be ")[0] for line in lines] == ["holdfast: expected port", "holdfast: expected lease_ms"]
 
 
-@pytest.mark.parametrize("address", ["nonsense", "localhost:", ":50051", "localhost:0", "localhost:x"])
+@pytest.mark.parametrize("address", ["http://localhost:1", "localhost:", ":50051", "localhost:0", "localhost:x"])
 def test_worker_refuses_what_is_no_address(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
 ) -> None:
