@@ -273,7 +273,8 @@ def test_stop_leaves_nothing_behind(up: Up) -> None:
     assert all(map(is_gone, pids))
     stopped = [line["service"] for line in up.program.lines("stopped")]
     assert stopped.index("gateway") < stopped.index("queue") < stopped.index("scheduler")
-    assert [line for line in up.program.lines() if line["level"] in {"error", "critical"}] == []
+    errors = [line for line in up.program.lines() if line["level"] in {"error", "critical"}]
+    assert {line["event"] for line in errors} <= {"job_failed"}  # of the jobs that are there to fail
 
 
 def test_role_says_what_it_lacks(tmp_path: Path, loaded: LoadedProgram) -> None:

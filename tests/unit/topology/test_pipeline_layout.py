@@ -54,3 +54,15 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "psycopg" else name)
     with pytest.raises(FailedPreconditionError, match=r"needs psycopg: pip install 'holdfast\[pipeline\]'"):
         need_packages()
+
+
+def test_watchers_are_told_how_long_jobs_are_kept() -> None:
+    """Those that FAILED have a time of their own."""
+    settings = Settings(topology="pipeline", retain_ms=1_000, retain_failed_ms=2_000)
+    roles = [role for stage in Roles(settings, layout_of(settings), "").stages() for role in stage]
+    (told,) = {
+        (role.environment["HOLDFAST_RETAIN_MS"], role.environment["HOLDFAST_RETAIN_FAILED_MS"])
+        for role in roles
+        if role.name.startswith("watcher")
+    }
+    assert told == ("1000", "2000")

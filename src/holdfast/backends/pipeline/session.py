@@ -135,18 +135,20 @@ class PipelineSession(KeptSession):
         self._end(UnavailableError("the session was closed"))
         self._puller.end()
         self._reporter.end()
-        await ended(self._tasks - self._attending)  # what is given last is handed back with the rest
-        if self._timer is not None:
-            self._timer.cancel()
-        unheard = self._holding.drop(self._holding.undelivered())
-        await self._hand_back(unheard, is_spent=False)
-        if not has_failed:
-            # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
-            await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
-            await self._attendance.leave()
-        # Only now: a connection that drops before everything is handed back would be that of a lost worker.
-        for task in self._attending:
-            task.cancel()
+        try:
+            await ended(self._tasks - self._attending)  # what is given last is handed back with the rest
+            if self._timer is not None:
+                self._timer.cancel()
+            unheard = self._holding.drop(self._holding.undelivered())
+            await self._hand_back(unheard, is_spent=False)
+            if not has_failed:
+                # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
+                await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
+                await self._attendance.leave()
+        finally:
+            # Not before: a connection that drops while leases are held is that of a lost worker.
+            for task in self._attending:
+                task.cancel()
         await ended(self._attending)
         await self._deleting.flush()
         self._stats.leave()
