@@ -3,7 +3,8 @@
 Invariants:
 - The first envelope of a job stays as it is for as long as it is kept. Whoever stores one again only renews its time.
 - An envelope is kept somewhat longer than its job, for a job ends right after its envelope was stored or stored again:
-  by age, and by number. The bound on bytes is there for memory alone; only outputs as large as that make it bite first.
+  by age, which is longer for failed jobs, and by number. The bound on bytes is there for memory alone; only outputs as
+  large as that make it bite first.
 - Each new envelope makes room for itself, so that the state is bounded without a timer; what is old and in nobody's way
   may stay.
 - Only `apply` changes envelopes; replay of the same events gives equal ones. `digest` is a sum over all of a hash
@@ -11,6 +12,7 @@ Invariants:
 """
 
 import hashlib
+import heapq
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Self
@@ -19,6 +21,8 @@ from zlib import crc32
 import msgspec
 
 from holdfast import limits
+from holdfast.core.lifecycle import FAILED
+from holdfast.core.retention import Line, Room, take_from
 from holdfast.core.unreadable import reading, unreadable
 
 #: Changes whenever `_Kept.mark` or what it covers does.
@@ -63,18 +67,21 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     age_ms: int
     envelopes: int
     bytes: int
+    failed_age_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
 
     @classmethod
     def beyond(
         cls,
         *,
         retain_ms: int = limits.RETAIN_MS_DEFAULT,
+        retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT,
         retain_jobs: int = limits.RETAIN_JOBS_DEFAULT,
         retain_bytes: int = limits.RETAIN_BYTES_DEFAULT,
     ) -> Self:
         """Somewhat more than what the owner of the jobs retains of those that have ended."""
         return cls(
             age_ms=retain_ms + _LEEWAY_MS,
+            failed_age_ms=retain_failed_ms + _LEEWAY_MS,
             envelopes=retain_jobs + retain_jobs // 4 + _LEEWAY_JOBS,
             bytes=retain_bytes * _LEEWAY_BYTES_FACTOR,
         )
@@ -88,10 +95,15 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stored(_Event, frozen=True, tag=1):
-    """The first envelope of a job, for which so many of the oldest are forgotten."""
+    """The first envelope of a job, for which so many of the oldest are forgotten.
+
+    `forgets` are those of jobs that did not fail, `forgets_failed` those of jobs that did. With -1, as earlier versions
+    wrote it, `forgets` are the oldest of all.
+    """
 
     envelope: Envelope
     forgets: int
+    forgets_failed: int = -1
 
 
 class Confirmed(_Event, frozen=True, tag=2):
@@ -125,6 +137,14 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return hash((*texts, len(of.output), of.state, of.runtime_ms, self.kept_ms))
 
 
+#: With its place in the order of all.
+_Placed = tuple[int, _Kept]
+
+
+def _place(placed: _Placed) -> int:
+    return placed[0]
+
+
 class _Chunk(msgspec.Struct, frozen=True, array_like=True):
     """The digest alone, or rows. Parts are only ever added at the end, with a default."""
 
@@ -140,7 +160,7 @@ _chunk_decoder = msgspec.msgpack.Decoder(_Chunk)
 class Envelopes:
     """All envelopes that are kept, those first that will be forgotten first."""
 
-    __slots__ = ("_kept", "_retention", "_sum", "bytes_held")
+    __slots__ = ("_failed", "_kept", "_places", "_retention", "_sum", "bytes_held", "failed_bytes")
 
     def __init__(self, retention: Retention) -> None:
         self._retention = retention
@@ -148,12 +168,20 @@ class Envelopes:
 
     def _clear(self) -> None:
         # Not a dict: taking the first out of a large one, again and again, looks at all that were taken before.
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _Placed] = OrderedDict()
+        #: Those of failed jobs, in an order of their own.
+        self._failed: OrderedDict[str, _Placed] = OrderedDict()
+        self._places = 0
         self._sum = 0
         self.bytes_held = 0
+        self.failed_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._kept) + len(self._failed)
+
+    def __iter__(self) -> Iterator[_Kept]:
+        """All of them, in the order in which they were stored."""
+        return (kept for _, kept in heapq.merge(self._kept.values(), self._failed.values(), key=_place))
 
     @property
     def digest(self) -> int:
@@ -162,52 +190,77 @@ class Envelopes:
 
     def find(self, job_id: str) -> Envelope | None:
         """The envelope of a job, as long as it is kept."""
-        kept = self._kept.get(job_id)
-        return kept.envelope if kept else None
+        placed = self._kept.get(job_id) or self._failed.get(job_id)
+        return placed[1].envelope if placed else None
 
     # -- decisions
 
     def decide_store(self, envelope: Envelope, now_ms: int) -> Storing:
         """The first envelope of a job stays, whatever comes after it."""
-        known = self._kept.get(envelope.job_id)
+        known = self.find(envelope.job_id)
         if known is not None:
-            return Storing(Confirmed(now_ms, envelope.job_id), known.envelope)
-        return Storing(Stored(now_ms, envelope, self._to_forget(envelope, now_ms)), envelope)
+            return Storing(Confirmed(now_ms, envelope.job_id), known)
+        return Storing(Stored(now_ms, envelope, *self._to_forget(envelope, now_ms)), envelope)
 
-    def _to_forget(self, envelope: Envelope, now_ms: int) -> int:
+    def _to_forget(self, envelope: Envelope, now_ms: int) -> tuple[int, int]:
         retention = self._retention
-        number, size = len(self._kept) + 1, self.bytes_held + envelope.bytes_held
-        count = 0
-        for kept in self._kept.values():
-            is_old = kept.kept_ms + retention.age_ms <= now_ms
-            is_over = number > retention.envelopes or size > retention.bytes
-            if count == _FORGET_MAX or not (is_old or is_over):
-                break
-            count, number, size = count + 1, number - 1, size - kept.envelope.bytes_held
-        return count
+        others = Line(
+            ((kept.kept_ms, kept.envelope.bytes_held) for _, kept in self._kept.values()),
+            left=len(self._kept),
+            bytes_left=self.bytes_held - self.failed_bytes,
+            retain_ms=retention.age_ms,
+        )
+        failed = Line(
+            ((kept.kept_ms, kept.envelope.bytes_held) for _, kept in self._failed.values()),
+            left=len(self._failed),
+            bytes_left=self.failed_bytes,
+            retain_ms=retention.failed_age_ms,
+        )
+        room = Room(retention.envelopes - 1, retention.bytes - envelope.bytes_held)
+        take_from(others, failed, room, now_ms, _FORGET_MAX)
+        return others.taken, failed.taken
 
     # -- application
 
     def apply(self, event: EnvelopeEvent) -> None:
         """What was decided happens."""
         if isinstance(event, Stored):
-            for _ in range(event.forgets):
-                self._take(next(iter(self._kept)))
+            if event.forgets_failed < 0:
+                for _ in range(event.forgets):
+                    self._take(self._oldest())
+            else:
+                for line, count in ((self._kept, event.forgets), (self._failed, event.forgets_failed)):
+                    for _ in range(count):
+                        self._take(next(iter(line)))
             self._keep(_Kept(event.envelope, event.at_ms))
         else:
             self._keep(_Kept(self._take(event.job_id), event.at_ms))
 
+    def _oldest(self) -> str:
+        heads = [next(iter(line.values())) for line in (self._kept, self._failed) if line]
+        return min(heads, key=_place)[1].envelope.job_id
+
     def _keep(self, kept: _Kept) -> None:
-        assert kept.envelope.job_id not in self._kept
-        self._kept[kept.envelope.job_id] = kept
+        envelope = kept.envelope
+        assert envelope.job_id not in self._kept
+        assert envelope.job_id not in self._failed
+        self._places += 1
+        self._line(envelope)[envelope.job_id] = (self._places, kept)
         self._sum += kept.mark
-        self.bytes_held += kept.envelope.bytes_held
+        self.bytes_held += envelope.bytes_held
+        self.failed_bytes += envelope.bytes_held if envelope.state == FAILED else 0
 
     def _take(self, job_id: str) -> Envelope:
-        kept = self._kept.pop(job_id)
+        line = self._kept if job_id in self._kept else self._failed
+        _, kept = line.pop(job_id)
+        envelope = kept.envelope
         self._sum -= kept.mark
-        self.bytes_held -= kept.envelope.bytes_held
-        return kept.envelope
+        self.bytes_held -= envelope.bytes_held
+        self.failed_bytes -= envelope.bytes_held if envelope.state == FAILED else 0
+        return envelope
+
+    def _line(self, envelope: Envelope) -> OrderedDict[str, _Placed]:
+        return self._failed if envelope.state == FAILED else self._kept
 
     # -- bytes
 
@@ -227,7 +280,7 @@ class Envelopes:
         yield _encoder.encode(_Chunk(self.digest))
         rows: list[_Kept] = []
         size = 0
-        for kept in self._kept.values():
+        for kept in self:
             rows.append(kept)
             size += kept.envelope.bytes_held
             if len(rows) == _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
@@ -251,6 +304,9 @@ class Envelopes:
 
     def audit(self) -> None:
         """Checks every cross-reference; slow, for tests."""
-        assert self._sum == sum(kept.mark for kept in self._kept.values())
-        assert self.bytes_held == sum(kept.envelope.bytes_held for kept in self._kept.values())
-        assert all(kept.envelope.job_id == job_id for job_id, kept in self._kept.items())
+        assert self._sum == sum(kept.mark for kept in self)
+        assert self.bytes_held == sum(kept.envelope.bytes_held for kept in self)
+        assert self.failed_bytes == sum(kept.envelope.bytes_held for _, kept in self._failed.values())
+        for line in (self._kept, self._failed):
+            assert all(kept.envelope.job_id == job_id for job_id, (_, kept) in line.items())
+            assert all(self._line(kept.envelope) is line for _, kept in line.values())

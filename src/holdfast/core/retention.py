@@ -11,6 +11,8 @@ Invariants:
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from holdfast.core.commands import Evict
 from holdfast.core.lifecycle import FAILED
 from holdfast.core.model import Job
@@ -97,50 +99,72 @@ class FinishedJobs:
         assert self.failed_bytes == sum(job.bytes_held for _, job in self.failed)
 
 
-class _Line:
-    """How much of one line is left, while it is decided what is forgotten."""
+class Line:
+    """What has ended, oldest first: how much of it is left, while it is decided what is forgotten."""
 
-    __slots__ = ("_jobs", "_retain_ms", "bytes_left", "head", "left", "taken")
+    __slots__ = ("_ends", "_head", "_retain_ms", "bytes_left", "left", "taken")
 
-    def __init__(self, jobs: Iterable[Job], left: int, bytes_left: int, retain_ms: int) -> None:
-        self._jobs = iter(jobs)
+    def __init__(self, ends: Iterable[tuple[int, int]], *, left: int, bytes_left: int, retain_ms: int) -> None:
+        """`ends` are the times at which they ended, each with the bytes that it holds."""
+        self._ends = iter(ends)
         self._retain_ms = retain_ms
+        self._head = next(self._ends, None)
         self.left, self.bytes_left, self.taken = left, bytes_left, 0
-        self.head = next(self._jobs, None)
 
     def is_old(self, now_ms: int) -> bool:
-        return self.head is not None and self.head.finished_ms + self._retain_ms <= now_ms
+        """Whether the oldest that is left is too old."""
+        return self._head is not None and self._head[0] + self._retain_ms <= now_ms
 
     def take(self) -> None:
-        assert self.head is not None
-        self.left, self.bytes_left, self.taken = self.left - 1, self.bytes_left - self.head.bytes_held, self.taken + 1
-        self.head = next(self._jobs, None)
+        """Forgets the oldest that is left."""
+        assert self._head is not None
+        self.left, self.bytes_left, self.taken = self.left - 1, self.bytes_left - self._head[1], self.taken + 1
+        self._head = next(self._ends, None)
+
+
+class Room(msgspec.Struct, frozen=True):
+    """How many may be left of both lines together, and how many bytes."""
+
+    jobs: int
+    bytes: int
+
+
+def take_from(others: Line, failed: Line, room: Room, now_ms: int, at_most: int) -> None:
+    """Takes from both lines what is too old, too many or too large."""
+    while others.taken + failed.taken < at_most:
+        line = _next_to_go(others, failed, room, now_ms)
+        if line is None:
+            break
+        line.take()
+
+
+def _next_to_go(others: Line, failed: Line, room: Room, now_ms: int) -> Line | None:
+    for line in (others, failed):
+        if line.is_old(now_ms):
+            return line
+    left, bytes_left = others.left + failed.left, others.bytes_left + failed.bytes_left
+    if not left or (left <= room.jobs and bytes_left <= room.bytes):
+        return None
+    is_flood = 2 * failed.left > room.jobs or 2 * failed.bytes_left > room.bytes
+    return failed if failed.left and (is_flood or not others.left) else others
 
 
 def to_forget(finished: FinishedJobs, retention: Evict, now_ms: int) -> tuple[int, int]:
     """How many of the oldest are forgotten now: of those that did not fail, and of those that failed."""
-    failed = _Line(
-        (job for _, job in finished.failed), len(finished.failed), finished.failed_bytes, retention.retain_failed_ms
+    others = Line(
+        ((job.finished_ms, job.bytes_held) for job in finished.others),
+        left=len(finished.others),
+        bytes_left=finished.bytes_held - finished.failed_bytes,
+        retain_ms=retention.retain_ms,
     )
-    others_bytes = finished.bytes_held - finished.failed_bytes
-    others = _Line(finished.others, len(finished.others), others_bytes, retention.retain_ms)
-    while others.taken + failed.taken < EVICT_JOBS_MAX:
-        line = _next_to_go(others, failed, retention, now_ms)
-        if line is None:
-            break
-        line.take()
+    failed = Line(
+        ((job.finished_ms, job.bytes_held) for _, job in finished.failed),
+        left=len(finished.failed),
+        bytes_left=finished.failed_bytes,
+        retain_ms=retention.retain_failed_ms,
+    )
+    take_from(others, failed, Room(retention.retain_jobs, retention.retain_bytes), now_ms, EVICT_JOBS_MAX)
     return others.taken, failed.taken
-
-
-def _next_to_go(others: _Line, failed: _Line, retention: Evict, now_ms: int) -> _Line | None:
-    for line in (others, failed):
-        if line.is_old(now_ms):
-            return line
-    jobs, held = others.left + failed.left, others.bytes_left + failed.bytes_left
-    if jobs <= retention.retain_jobs and held <= retention.retain_bytes:
-        return None
-    is_flood = 2 * failed.left > retention.retain_jobs or 2 * failed.bytes_left > retention.retain_bytes
-    return failed if failed.left and (is_flood or not others.left) else others
 
 
 def wait_ms(finished: FinishedJobs, retention: Evict, now_ms: int) -> int | None:

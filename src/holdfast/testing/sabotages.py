@@ -152,15 +152,15 @@ VARIANTS = (
     Variant(
         "eviction-one-too-many",
         RETENTION,
-        "jobs <= retention.retain_jobs and",
-        "jobs < retention.retain_jobs and",
+        "(left <= room.jobs and",
+        "(left < room.jobs and",
         seed=1,
     ),
     Variant(
         "failed-job-kept-no-longer",
         RETENTION,
-        "finished.failed_bytes, retention.retain_failed_ms",
-        "finished.failed_bytes, retention.retain_ms",
+        "retain_ms=retention.retain_failed_ms",
+        "retain_ms=retention.retain_ms",
         seed=1,
     ),
     Variant(

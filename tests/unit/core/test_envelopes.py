@@ -73,6 +73,29 @@ def test_oldest_go_beyond_the_bytes() -> None:
     assert envelopes.bytes_held == 11
 
 
+def test_envelopes_of_failed_jobs_have_an_age_of_their_own() -> None:
+    """The envelope of a failed job is there for as long as the job, though one that was stored later is gone."""
+    envelopes = Envelopes(Retention(age_ms=100, envelopes=9, bytes=999, failed_age_ms=300))
+    for number, state in enumerate((FAILED, DONE)):
+        store_quickly(envelopes, Envelope(f"job-{number}", state), now_ms=0)
+    store_quickly(envelopes, Envelope("job-2", DONE), now_ms=299)
+    assert [envelopes.find(f"job-{number}") is not None for number in range(3)] == [True, False, True]
+    store_quickly(envelopes, Envelope("job-3", DONE), now_ms=300)
+    assert envelopes.find("job-0") is None
+
+
+def test_event_of_an_earlier_version_forgets_the_oldest_of_all() -> None:
+    """Journals written before failed jobs had an age of their own lead to the same envelopes as ever, images too."""
+    envelopes = Envelopes(PLENTY)
+    for number, state in enumerate((DONE, FAILED, DONE, FAILED)):
+        store_quickly(envelopes, Envelope(f"job-{number}", state), now_ms=0)
+    again = Envelopes(PLENTY)
+    again.restore(envelopes.image())
+    again.apply(Stored(0, Envelope("new", DONE), 2))
+    assert [again.find(f"job-{number}") is not None for number in range(4)] == [False, False, True, True]
+    again.audit()
+
+
 def test_old_ones_go_when_something_comes() -> None:
     """At its age and not before; nothing goes by itself."""
     envelopes = Envelopes(Retention(age_ms=1_000, envelopes=100, bytes=1_000))
@@ -130,7 +153,10 @@ def test_defaults_go_with_those_of_jobs() -> None:
     """Where nobody sets anything, envelopes are kept beyond what is retained of jobs."""
     kept = Settings()
     assert Retention.beyond() == Retention.beyond(
-        retain_ms=kept.retain_ms, retain_jobs=kept.retain_jobs, retain_bytes=kept.retain_bytes
+        retain_ms=kept.retain_ms,
+        retain_failed_ms=kept.retain_failed_ms,
+        retain_jobs=kept.retain_jobs,
+        retain_bytes=kept.retain_bytes,
     )
 
 
@@ -156,7 +182,8 @@ def test_events_are_written_as_ever() -> None:
     """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
     envelopes = Envelopes(PLENTY)
     events: list[EnvelopeEvent] = [Stored(7, Envelope("a", DONE, 5, "s", b"o"), 0), Confirmed(8, "a")]
-    assert [envelopes.encode(event).hex() for event in events] == ["94010795a1610305a173c4016f00", "930208a161"]
+    assert [envelopes.encode(event).hex() for event in events] == ["95010795a1610305a173c4016f00ff", "930208a161"]
+    assert envelopes.decode(bytes.fromhex("94010795a1610305a173c4016f00")) == events[0], "what earlier versions wrote"
     assert [envelopes.decode(envelopes.encode(event)) for event in events] == events
     for event in events:
         envelopes.apply(event)

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from holdfast.core.envelopes import Envelope, Envelopes, Retention
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 
-RETENTION = Retention(age_ms=100, envelopes=6, bytes=40)
+RETENTION = Retention(age_ms=100, envelopes=6, bytes=40, failed_age_ms=250)
 IDS = [f"job-{number}" for number in range(12)]
 ENVELOPES = st.builds(
     Envelope,
@@ -17,6 +17,10 @@ ENVELOPES = st.builds(
     st.sampled_from(["", "words"]),
     st.sampled_from([b"", b"output", bytes(20)]),
 )
+
+
+def _size(envelope: Envelope) -> int:
+    return len(envelope.output) + len(envelope.summary)
 
 
 class EnvelopesMachine(RuleBasedStateMachine):
@@ -51,13 +55,21 @@ class EnvelopesMachine(RuleBasedStateMachine):
         self.kept.append((storing.standing, self.now_ms))
 
     def _make_room(self, envelope: Envelope) -> None:
-        while self.kept:
-            rows = [*(kept for kept, _ in self.kept), envelope]
-            is_old = self.now_ms - self.kept[0][1] >= RETENTION.age_ms
-            size = sum(len(row.output) + len(row.summary) for row in rows)
-            if not is_old and len(rows) <= RETENTION.envelopes and size <= RETENTION.bytes:
-                return
-            del self.kept[0]
+        while (victim := self._victim(envelope)) is not None:
+            self.kept.remove(victim)
+
+    def _victim(self, envelope: Envelope) -> tuple[Envelope, int] | None:
+        """The next one to go; failed jobs make room first only where they take more than half of it."""
+        failed = [row for row in self.kept if row[0].state == FAILED]
+        others = [row for row in self.kept if row[0].state != FAILED]
+        for rows, age_ms in ((others, RETENTION.age_ms), (failed, RETENTION.failed_age_ms)):
+            if rows and self.now_ms - rows[0][1] >= age_ms:
+                return rows[0]
+        number, size = RETENTION.envelopes - 1, RETENTION.bytes - _size(envelope)
+        if len(self.kept) <= number and sum(_size(row) for row, _ in self.kept) <= size:
+            return None
+        is_flood = 2 * len(failed) > number or 2 * sum(_size(row) for row, _ in failed) > size
+        return next((rows[0] for rows in ((failed, others) if is_flood else (others, failed)) if rows), None)
 
     @rule()
     def restart_from_an_image(self) -> None:
