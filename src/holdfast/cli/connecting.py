@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.client.carriers import Carrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
+    from holdfast.settings import Settings
     from holdfast.topology.bidding_jobs import BiddingJobs
     from holdfast.topology.ensemble_url import Ensemble
     from holdfast.topology.serving import Serving
@@ -59,8 +60,8 @@ class Connection:
         self._is_told = loaded.origins["connect"] != "default"
         self._place = place_of(loaded.settings.connect)
         self._access = access_to(loaded.settings)
-        if isinstance(self._place, Path) and not holds_journal(self._place.parent):
-            raise _no_jobs(self._place.parent)
+        if isinstance(self._place, Path):
+            refuse_without_jobs(self._place.parent)
         # One loop for all questions: gRPC does not bear a second one in its process.
         self._runner = asyncio.Runner()
         self._client: Client | None = None
@@ -161,10 +162,22 @@ async def _opened(folder: Path) -> "Serving":
     from holdfast.settings import Settings
     from holdfast.topology.serving import Serving
 
-    kept = Settings(data=str(folder), retain_ms=_EVER_MS, retain_jobs=_ALL_JOBS, retain_bytes=_ALL_BYTES)
-    serving = Serving(kept)
+    serving = Serving(forgetting_nothing(Settings(data=str(folder))))
     await serving.open()
     return serving
+
+
+def forgetting_nothing(settings: "Settings") -> "Settings":
+    """The settings for a process that only looks in: it removes no finished job from a directory that it serves."""
+    from msgspec.structs import replace
+
+    return replace(settings, retain_ms=_EVER_MS, retain_jobs=_ALL_JOBS, retain_bytes=_ALL_BYTES)
+
+
+def refuse_without_jobs(folder: Path) -> None:
+    """`UnavailableError` if no jobs were ever kept there; it says where some are."""
+    if not holds_journal(folder):
+        raise _no_jobs(folder)
 
 
 def _not_served(folder: Path) -> UnavailableError:
@@ -209,7 +222,7 @@ def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
     return access_of(settings.connect, fallback=settings.token)
 
 
-def place_of(target: str) -> "str | list[str] | Path | Ensemble":
+def place_of(target: str, name: str = "--connect") -> "str | list[str] | Path | Ensemble":
     """A server's address, those of several nodes, the socket of a directory, or an ensemble; else an error."""
     if target.startswith(ENSEMBLE):
         from holdfast.topology.ensemble_url import ensemble_of
@@ -224,7 +237,7 @@ def place_of(target: str) -> "str | list[str] | Path | Ensemble":
         return Path(target) / SOCKET_NAME
     missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
-        "expected --connect to be host:port, holdfast://host:port, several of them with commas, each once,"
+        f"expected {name} to be host:port, holdfast://host:port, several of them with commas, each once,"
         f" the directory of a server, or zk://host:port/path, got {masked(target)!r}{missing}",
         reason="ADDRESS_INVALID",
     )
