@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.client.carriers import Carrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
+    from holdfast.settings import Settings
     from holdfast.topology.bidding_jobs import BiddingJobs
     from holdfast.topology.ensemble_url import Ensemble
     from holdfast.topology.serving import Serving
@@ -63,7 +64,7 @@ class Connection:
         self._place = place_of(loaded.settings.connect, may_create=may_create)
         self._access = access_to(loaded.settings)
         if isinstance(self._place, Path):
-            _check_directory(self._place.parent, may_create=may_create)
+            check_directory(self._place.parent, may_create=may_create)
         # One loop for all questions: gRPC does not bear a second one in its process.
         self._runner = asyncio.Runner()
         self._client: Client | None = None
@@ -164,16 +165,18 @@ async def _opened(folder: Path) -> "Serving":
     from holdfast.settings import Settings
     from holdfast.topology.serving import Serving
 
-    kept = Settings(
-        data=str(folder),
-        retain_ms=_EVER_MS,
-        retain_failed_ms=_EVER_MS,
-        retain_jobs=_ALL_JOBS,
-        retain_bytes=_ALL_BYTES,
-    )
-    serving = Serving(kept)
+    serving = Serving(forgetting_nothing(Settings(data=str(folder))))
     await serving.open()
     return serving
+
+
+def forgetting_nothing(settings: "Settings") -> "Settings":
+    """The settings for a process that only looks in: it removes no finished job from a directory that it serves."""
+    from msgspec.structs import replace
+
+    return replace(
+        settings, retain_ms=_EVER_MS, retain_failed_ms=_EVER_MS, retain_jobs=_ALL_JOBS, retain_bytes=_ALL_BYTES
+    )
 
 
 def _not_served(folder: Path) -> UnavailableError:
@@ -184,7 +187,7 @@ def _not_served(folder: Path) -> UnavailableError:
     return UnavailableError(message, reason=_UNREACHABLE)
 
 
-def _check_directory(folder: Path, *, may_create: bool) -> None:
+def check_directory(folder: Path, *, may_create: bool) -> None:
     """Refuse a directory of another topology, and one without jobs unless the command may make them there."""
     from holdfast.topology.whose_directory import topology_of
 
@@ -235,10 +238,10 @@ def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
     return access_of(settings.connect, fallback=settings.token)
 
 
-def place_of(target: str, *, may_create: bool = False) -> "str | list[str] | Path | Ensemble":
+def place_of(target: str, name: str = "--connect", *, may_create: bool = False) -> "str | list[str] | Path | Ensemble":
     """A server's address, those of several nodes, the socket of a directory, or an ensemble; else an error.
 
-    The directory must exist unless the caller `may_create` it.
+    `name` is the option as the user knows it. The directory must exist unless the caller `may_create` it.
     """
     if target.startswith(ENSEMBLE):
         from holdfast.topology.ensemble_url import ensemble_of
@@ -253,7 +256,7 @@ def place_of(target: str, *, may_create: bool = False) -> "str | list[str] | Pat
         return Path(target) / SOCKET_NAME
     missing = "" if ":" in target else ", which is no directory here"
     raise InvalidArgumentError(
-        "expected --connect to be host:port, holdfast://host:port, several of them with commas, each once,"
+        f"expected {name} to be host:port, holdfast://host:port, several of them with commas, each once,"
         f" a directory of jobs, or zk://host:port/path, got {masked(target)!r}{missing}",
         reason="ADDRESS_INVALID",
     )

@@ -15,6 +15,7 @@ from holdfast import __version__
 from holdfast.cli import (
     bench,
     config,
+    dashboard,
     events,
     front,
     job,
@@ -49,6 +50,9 @@ app.command("up", help="Start a server and a worker; everything in one command."
 app.command("server", help="Start a server without a worker.", epilog=SETTINGS)(server.server)
 app.command("node", help="Start one of several equal nodes.", epilog=SETTINGS)(node.node)
 app.command("front", help="Serve HTTP over several nodes.", epilog=front.EPILOG)(front.front)
+app.command("dashboard", help="Serve the dashboard, HTTP and metrics beside jobs.", epilog=dashboard.EPILOG)(
+    dashboard.dashboard
+)
 app.command("service", short_help="Start one of the six services.", epilog=service.EPILOG)(service.service)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(zookeeper.app, name="zookeeper")

@@ -30,7 +30,7 @@ class MeterCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every family, all of them as of now."""
         yield from self._of_jobs()
-        yield from _of_queues(_bounded(self._queues()))
+        yield from of_queues(self._queues())
         yield self._of_schedules()
         yield from self._of_the_journal()
         yield InfoMetricFamily("holdfast_build", "Which build this is.", value=self._build)
@@ -95,12 +95,13 @@ def render(families: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def _of_queues(queues: Iterable[QueueView]) -> Iterator[Metric]:
+def of_queues(queues: Sequence[QueueView]) -> Iterator[Metric]:
+    """How many jobs wait and run in each queue, and how old the oldest is; never more than a few hundred series."""
     jobs = GaugeMetricFamily("holdfast_queue_jobs", "Jobs that have not ended, now.", labels=("queue", "state"))
     age = GaugeMetricFamily(
         "holdfast_queue_oldest_job_age_seconds", "Age of the oldest job that could be granted, now.", labels=("queue",)
     )
-    for queue in queues:
+    for queue in _bounded(queues):
         jobs.add_metric((queue.name, "ready"), queue.ready)
         jobs.add_metric((queue.name, "delayed"), queue.delayed)
         jobs.add_metric((queue.name, "running"), queue.running)

@@ -1,6 +1,7 @@
-"""Metrics of a gateway whose jobs are kept elsewhere: what passed through it, and how that ended.
+"""Metrics of a gateway whose jobs are kept elsewhere: what passed through it, how that ended, and the queues.
 
-Every process counts its own, and their sum is what clients asked for. What becomes of jobs is not known here.
+Every process counts its own, and their sum is what clients asked for. The queues are those of the backend, the same in
+every process. How many jobs ended is not known here.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from holdfast.core.lifecycle import State
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
 from holdfast.gateway.backend import Backend
-from holdfast.observe.exposition import buckets, render
+from holdfast.observe.exposition import buckets, of_queues, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Distribution
 
 T = TypeVar("T")
@@ -47,13 +48,23 @@ class GatewayMetrics:
 
     def __init__(self, backend: Backend) -> None:
         self._jobs = CountedJobs(backend.jobs)
+        self._admin = backend.admin
         self._build = {"version": __version__, "python": platform.python_version(), "backend": backend.name}
         self.backend = msgspec.structs.replace(backend, jobs=self._jobs)
 
     async def page(self) -> bytes:
         """The numbers as Prometheus reads them."""
-        families = list(self._families())
+        families = [*self._families(), *await self._queues()]
         return await asyncio.to_thread(render, families)
+
+    async def _queues(self) -> list[Metric]:
+        """The queues of a backend that has administration; none while it does not answer."""
+        if self._admin is None:
+            return []
+        try:
+            return list(of_queues(await self._admin.queues()))
+        except HoldfastError:
+            return []
 
     def _families(self) -> Iterator[Metric]:
         jobs = self._jobs

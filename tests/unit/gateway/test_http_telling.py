@@ -175,3 +175,29 @@ async def test_who_goes_away_before_anything_is_told_leaves_nothing_behind() -> 
     async with asyncio.timeout(30):
         await feed.is_left.wait()
     await teller.close()
+
+
+async def test_numbers_wait_for_the_head_of_the_answer() -> None:
+    """While a slow feed begins, no statistics are written before the head; afterwards they are."""
+    line, asked = Line(), asyncio.Queue[None]()
+    one = Listener(line, Wanted(), has_entries=False, has_stats=True)
+
+    async def stats() -> bytes:
+        asked.put_nowait(None)
+        return b"{}"
+
+    early = Listener(Line(), Wanted(), has_entries=False, has_stats=True)
+    early.has_begun = True
+    teller = Teller(cast("FeedApi", SilentFeed()), stats)
+    joining = [asyncio.create_task(teller.join(each, None)) for each in (one, early)]
+    await asked.get()
+    await asked.get()  # the numbers of the first time were written
+    assert line.sent == []
+    one.has_begun = True
+    await asked.get()
+    await asked.get()
+    assert line.sent != []
+    for each in joining:
+        each.cancel()
+    await asyncio.wait(joining)
+    await teller.close()

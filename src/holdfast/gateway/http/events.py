@@ -123,6 +123,7 @@ class Stream:
         listener = self._listener
         try:
             self._line.begin(_HEADERS)
+            listener.has_begun = True
             self._line.write(chunk(_RETRY + b"id: %d\n\n" % listener.position))
             ends: list[Coroutine[Any, Any, object]] = [listener.ended.wait(), self._over.wait()]
             ends += [self._then(self._past)] if self._past is not None else []

@@ -65,6 +65,8 @@ class Listener:
         self.position = 0
         #: Whether it has been told the past, and hears what happens now.
         self.is_present = False
+        #: Whether the head of the answer is sent; before it, nothing may be written.
+        self.has_begun = False
         self.ended = asyncio.Event()
 
     def write(self, frame: bytes) -> None:
@@ -181,12 +183,12 @@ class Teller:
         """A connection that is silent for long is taken for dead; each beat says where to go on from."""
         while True:
             await asyncio.sleep(_BEAT_S)
-            for listener in tuple(self._listeners):
+            for listener in [one for one in self._listeners if one.has_begun]:
                 listener.write(chunk(b": alive\nid: %d\n\n" % listener.position))
 
     async def _tell_stats(self) -> None:
         while self._stats is not None:
-            wanting = [listener for listener in self._listeners if listener.has_stats]
+            wanting = [one for one in self._listeners if one.has_stats and one.has_begun]
             if wanting:
                 with contextlib.suppress(HoldfastError):
                     frame = chunk(b"event: stats\ndata: " + await self._stats() + b"\n\n")
