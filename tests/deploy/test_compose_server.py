@@ -124,6 +124,17 @@ def test_workers_token_does_nothing_but_work(server: Stack) -> None:
         assert Http(server, theirs).ask(method, path, {"type": "echo"})[0] == HTTPStatus.FORBIDDEN
 
 
+def test_workers_token_can_be_replaced(server: Stack, http: Http) -> None:
+    """With a new token and a restart, as the documents have it, the old token is unknown and jobs run."""
+    earlier = server.run_in("worker", "cat", "/credentials/worker/token").strip()
+    replace = ("worker", "--replace", "--data", "/var/lib/holdfast", "/credentials")
+    server.compose("run", "--rm", "credentials", "python", "-m", "scripts.credentials", *replace)
+    server.compose("restart")
+    server.wait_until_healthy()
+    assert Http(server, earlier).ask("GET", "/api/v1/jobs")[0] == HTTPStatus.UNAUTHORIZED
+    assert http.result(http.submit(type="echo", payload="again"))["output"] == "again"
+
+
 def test_jobs_and_tokens_outlive_all_containers(server: Stack, http: Http) -> None:
     """After `down` and `up` jobs have their results, those that waited run, and the tokens are still good."""
     done = http.submit(type="echo", payload="kept")
