@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 LOCKS = 43
-_ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \|(?P<claim>.*)\| (?P<runs_on>[^|]*) \| (?P<shown>[^|]*?) *\|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| (?P<id>[A-Z]+\d+) \|(?P<claim>.*?)\|(?: (?P<runs_on>all five|worker calls|its own) \|)?"
+    r" (?P<shown>[^|]*?) *\|$",
+    re.MULTILINE,
+)
 _TEST = re.compile(r"`(tests/[\w/.-]+\.py)::(\w+)`")
 _COLLECTED = re.compile(r"(?P<file>tests/[\w/.-]+\.py)::(?P<name>\w+)(?:\[(?P<parameters>.*)\])?")
 ALL_FIVE = frozenset({"embedded", "microservices", "monolith", "pipeline", "zookeeper"})
@@ -25,7 +29,7 @@ Topologies = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass(frozen=True)
 class Row:
-    """One claim of the contract, the topologies it is tested on, and the tests."""
+    """One claim, the topologies it is tested on if the document has that column, and the tests."""
 
     id: str
     claim: str
@@ -34,7 +38,10 @@ class Row:
 
 
 def rows_of(text: str) -> list[Row]:
-    return [Row(found["id"], found["claim"].strip(), found["runs_on"], found["shown"]) for found in _ROW.finditer(text)]
+    return [
+        Row(found["id"], found["claim"].strip(), found["runs_on"] or "", found["shown"])
+        for found in _ROW.finditer(text)
+    ]
 
 
 @cache
