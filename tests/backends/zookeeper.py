@@ -9,9 +9,11 @@ from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.capabilities import ZOOKEEPER, Capabilities
+from holdfast.core.history import Entry
 from holdfast.testing.conformance.harness import Control, Need, Terms
 from holdfast.topology.bidding_jobs import BiddingJobs
 from holdfast.topology.ensemble_url import Ensemble
+from holdfast.topology.lacking import NoFeed
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
 from tests.zookeeper import TICK_MS, fresh_root, require_zookeeper
 
@@ -47,6 +49,16 @@ class ZooKeeperSets:
 
 async def _connect(hosts: str, root: str, lease_ms: int) -> Connection:
     return await connect(hosts, root, session_ms=max(lease_ms, _SESSION_MS))
+
+
+class _History(NoFeed):
+    """What of a feed an ensemble has."""
+
+    def __init__(self, jobs: NodeJobs) -> None:
+        self._jobs = jobs
+
+    async def history(self, job_id: str) -> list[Entry]:
+        return await self._jobs.history(job_id)
 
 
 class Bidders:
@@ -87,7 +99,7 @@ class Bidders:
 
     @property
     def feed(self) -> FeedApi:
-        raise NotImplementedError
+        return _History(self._jobs)
 
     @property
     def schedules(self) -> ScheduleApi:

@@ -104,8 +104,8 @@ PIPELINE: Final = msgspec.structs.replace(
 )
 ZOOKEEPER: Final = msgspec.structs.replace(
     LEDGER.without(
-        *(Capability.ADMINISTRATION, Capability.AGING, Capability.FEED, Capability.HISTORY),
-        *(Capability.LARGE_PAYLOADS, Capability.NOTES, Capability.RETENTION_LIMITS),
+        *(Capability.ADMINISTRATION, Capability.AGING, Capability.FEED, Capability.LARGE_PAYLOADS),
+        *(Capability.NOTES, Capability.RETENTION_LIMITS),
         *(Capability.SCHEDULES, Capability.TOTALS),
     ),
     backend="zookeeper",

@@ -14,6 +14,7 @@ from holdfast import __version__
 from holdfast.backends.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView, WorkApi
 from holdfast.core.capabilities import ZOOKEEPER, Capabilities
 from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Template
 from holdfast.errors import FailedPreconditionError
@@ -134,6 +135,9 @@ class BiddingJobs(NoAdmin, NoFeed):
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         return await (await self._jobs()).retry(job_id, request_id)
+
+    async def history(self, job_id: str) -> list[Entry]:
+        return await (await self._jobs()).history(job_id)
 
     async def forget(self, job_id: str) -> None:
         await (await self._jobs()).forget(job_id)

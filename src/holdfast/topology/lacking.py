@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 from holdfast.backends.ports import FeedPart, QueueView, ScheduleSpec, ScheduleView, Stats, WorkerView
 from holdfast.core.capabilities import ZOOKEEPER, Capability
-from holdfast.core.history import Entry
 from holdfast.core.model import QueueMode
 from holdfast.errors import UnimplementedError
 
@@ -37,13 +36,10 @@ class NoAdmin:
 
 
 class NoFeed:
-    """`FeedApi` of those who have none."""
+    """The feed of `FeedApi`, of those who have only histories."""
 
     def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
         raise missing(Capability.FEED)
-
-    async def history(self, job_id: str) -> list[Entry]:
-        raise missing(Capability.HISTORY)
 
 
 class NoSchedules:

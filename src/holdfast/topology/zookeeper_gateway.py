@@ -41,9 +41,9 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
             steward = Steward(connection)
             await steward.start()
             closing.push_async_callback(steward.stop)
-            backend = Backend(
-                NodeJobs(connection), declared=ZOOKEEPER, elsewhere=_ELSEWHERE.format(place=ensemble.place)
-            )
+            jobs = NodeJobs(connection)
+            elsewhere = _ELSEWHERE.format(place=ensemble.place)
+            backend = Backend(jobs, declared=ZOOKEEPER, histories=jobs, elsewhere=elsewhere)
             face = Face(backend, settings, protection=protection)
             addresses = await face.start()
             # Whoever asks is answered before what it asks for is closed.

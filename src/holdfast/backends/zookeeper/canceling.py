@@ -32,7 +32,8 @@ async def cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
             waits_at = await where(changing, record)
             return changing.moves.cancel_queued(kept, waits_at, reason, changing.connection.now_ms())
         stat = await changing.connection.exists(changing.paths.asked_of(record.worker))
-        return changing.moves.ask_to_stop(kept, reason, is_heard=stat is not None)
+        now_ms = changing.connection.now_ms()
+        return changing.moves.ask_to_stop(kept, reason, now_ms, is_heard=stat is not None)
 
     changed = await changing.change(kept, decide, reason)
     if changed is not None:

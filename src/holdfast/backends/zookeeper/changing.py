@@ -13,9 +13,10 @@ from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.lanes import Lanes
 from holdfast.backends.zookeeper.moves import Moves
 from holdfast.backends.zookeeper.paths import Lane
-from holdfast.backends.zookeeper.records import Kept, Record, encode, kept_of
-from holdfast.backends.zookeeper.transactions import Check, Create, Done, Node, RefusedError, Step, Why
+from holdfast.backends.zookeeper.records import Execution, Kept, Record, encode, executions_of, kept_of
+from holdfast.backends.zookeeper.transactions import Check, Create, Done, Node, Put, RefusedError, Step, Why
 from holdfast.backends.zookeeper.transition_log import log_changed
+from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.errors import InternalError, UnavailableError
 from holdfast.logs import get_logger
 
@@ -25,6 +26,8 @@ Decide = Callable[[Kept], Awaitable[Decided]]
 
 #: Somebody else tidies up what a change needs at most so often in a row.
 _TRIES_MAX = 20
+#: Attempts of a job that are kept, beside its last one.
+_EXECUTIONS_MAX = 10
 
 
 @contextlib.contextmanager
@@ -59,10 +62,11 @@ class Changing:
 
         return await self.connection.repeat(ask)
 
-    async def change(self, kept: Kept, decide: Decide, reason: str = "") -> Record | None:
+    async def change(self, kept: Kept, decide: Decide, reason: str = "", detail: str = "") -> Record | None:
         """Decides and writes until that has counted; None once `decide` says that there is nothing to change.
 
-        A transition is logged, with the reason. `UnavailableError`: it is unknown whether it has counted.
+        A transition is logged, with the reason. An attempt after which the job goes on is kept, with the detail.
+        `UnavailableError`: it is unknown whether it has counted.
         """
         for _ in range(_TRIES_MAX):
             decided = await decide(kept)
@@ -70,6 +74,7 @@ class Changing:
                 return None
             changed, steps = decided
             try:
+                steps = [*steps, *await self._executions(kept.record, changed, reason, detail)]
                 await self.transact(steps, changed.lane)
             except RefusedError as error:
                 refused = error
@@ -88,6 +93,36 @@ class Changing:
                 return None
             kept = found
         raise UnavailableError(f"job {kept.record.id} changes too often to be changed; try again", reason="CONTENDED")
+
+    async def forget(self, kept: Kept, note: str) -> None:
+        """Take away all nodes of an ended job, unless another process was faster."""
+        record = kept.record
+        may_have = record.grants > record.is_reported
+        has_executions = may_have and await self.connection.exists(self.paths.executions(record.id)) is not None
+        with contextlib.suppress(RefusedError):
+            await self.connection.transact(self.moves.forget(kept, note, has_executions=has_executions))
+
+    async def _executions(self, before: Record, after: Record, reason: str, detail: str) -> list[Step]:
+        """What keeps an attempt after which its job goes on, if this is the end of one.
+
+        The version of the record guards this node as well: every change of it comes with one of the record.
+        """
+        if before.state != RUNNING or after.state != QUEUED:
+            return []
+        path = self.paths.executions(before.id)
+        node = await self.connection.get(path)
+        ended = Execution(
+            token=before.token,
+            worker=before.worker,
+            started_ms=before.started_ms,
+            ended_ms=max(self.connection.now_ms(), before.started_ms),
+            is_failure=after.failures > before.failures,
+            is_spent=after.losses > before.losses,
+            reason=reason,
+            detail=detail,
+        )
+        data = encode([*executions_of(node), ended][-_EXECUTIONS_MAX:])
+        return [Create(path, data) if node is None else Put(path, data)]
 
     async def transact(self, steps: list[Step], lane: Lane) -> Done:
         """With whatever parents it lacks; `RefusedError` if that is not what it lacks."""

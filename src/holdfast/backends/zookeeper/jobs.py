@@ -14,14 +14,16 @@ from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.canceling import cancel
 from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.connection import Connection
+from holdfast.backends.zookeeper.history import history_of
 from holdfast.backends.zookeeper.listing import Listing
-from holdfast.backends.zookeeper.records import Kept, kept_of, result_of, view_of
+from holdfast.backends.zookeeper.records import Kept, executions_of, kept_of, result_of, view_of
 from holdfast.backends.zookeeper.submitting import Submission
-from holdfast.backends.zookeeper.transactions import Node, RefusedError
+from holdfast.backends.zookeeper.transactions import Node
 from holdfast.backends.zookeeper.why import explain
 from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import FAILED, TERMINAL, State
-from holdfast.core.model import Template
+from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import result_summary
 from holdfast.core.tasks import unknown_job
 from holdfast.core.validation import is_given_id
@@ -113,8 +115,15 @@ class NodeJobs:
         if kept.record.state not in TERMINAL:
             state = State(kept.record.state).name
             raise FailedPreconditionError(f"job {job_id!r} is {state}; it has not ended", reason="JOB_NOT_ENDED")
-        with contextlib.suppress(RefusedError):  # somebody else was faster
-            await self._connection.transact(self._changing.moves.forget(kept, await self._retention_note(kept)))
+        await self._changing.forget(kept, await self._retention_note(kept))
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """From the record, the result, and what is kept of earlier attempts: the last ten of them."""
+        kept = await self._kept(job_id)
+        path = self._paths.executions(job_id)
+        node = await self._connection.repeat(lambda: self._connection.get(path))
+        result = await self._stored_result(kept) if kept.record.state in TERMINAL else None
+        return history_of(kept.record, executions_of(node), result)
 
     async def _retention_note(self, kept: Kept) -> str:
         """Earlier versions had one place for all jobs that have ended, and put FAILED ones there too."""
@@ -157,12 +166,15 @@ class NodeJobs:
         state = State(kept.record.state)
         if state not in TERMINAL:
             return ResultView(state)
+        result = await self._stored_result(kept)
+        summary = result_summary(state, reason=result.failure_reason, summary=result.summary)
+        return ResultView(state, result.output, summary, result.runtime_ms)
+
+    async def _stored_result(self, kept: Kept) -> Result:
         node = await self._connection.repeat(lambda: self._connection.get(self._paths.result(kept.record.id)))
         if node is None:  # it was forgotten meanwhile
             raise unknown_job(kept.record.id).error()
-        result = result_of(node)
-        summary = result_summary(state, reason=result.failure_reason, summary=result.summary)
-        return ResultView(state, result.output, summary, result.runtime_ms)
+        return result_of(node)
 
 
 def _checked(job_id: str) -> str:

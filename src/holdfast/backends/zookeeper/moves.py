@@ -73,7 +73,7 @@ class Moves:
         """What a report leads to: an end, or another try."""
         record = kept.record
         if result.state in TERMINAL:
-            return self._end(kept, result, now_ms, self._let_go(record, has_bid=has_bid))
+            return self._end(kept, result, now_ms, self._let_go(record, has_bid=has_bid), record.worker)
         lifecycle.check(record.state, QUEUED)
         again = replace(
             record, state=QUEUED, failures=record.failures + 1, not_before_ms=result.not_before_ms, worker=""
@@ -96,7 +96,8 @@ class Moves:
         summary = record.cancel_reason or f"its lease ended ({why}) after {tries} attempts"
         reason = LOSSES_SPENT if revocation.state == FAILED else ""
         result = Result(0, revocation.state, summary=summary, failure_reason=reason)
-        return self._end(Kept(lost, kept.version), result, now_ms, self._let_go(record, has_bid=has_bid))
+        before = self._let_go(record, has_bid=has_bid)
+        return self._end(Kept(lost, kept.version), result, now_ms, before, record.worker)
 
     def cancel_queued(self, kept: Kept, waits_at: str, reason: str, now_ms: int) -> tuple[Record, list[Step]]:
         """At once: what waits never runs."""
@@ -104,10 +105,10 @@ class Moves:
         result = Result(0, CANCELED, summary=reason)
         return self._end(Kept(canceled, kept.version), result, now_ms, [Delete(waits_at)])
 
-    def ask_to_stop(self, kept: Kept, reason: str, *, is_heard: bool) -> tuple[Record, list[Step]]:
+    def ask_to_stop(self, kept: Kept, reason: str, now_ms: int, *, is_heard: bool) -> tuple[Record, list[Step]]:
         """The flag, and a word for the worker, if it is one that listens."""
         record = kept.record
-        asked = replace(record, cancel_requested=True, cancel_reason=reason)
+        asked = replace(record, cancel_requested=True, cancel_reason=reason, cancel_ms=now_ms)
         put = Put(self._paths.record(record.id), encode(asked), kept.version)
         word = [Create(f"{self._paths.asked_of(record.worker)}/{record.id}")] if is_heard else []
         return asked, [put, *word]
@@ -132,7 +133,7 @@ class Moves:
         at = self._paths.failed_job if record.state == FAILED else self._paths.ended_job
         return at(record.finished_ms, record.id)
 
-    def forget(self, kept: Kept, note: str) -> list[Step]:
+    def forget(self, kept: Kept, note: str, *, has_executions: bool) -> list[Step]:
         """All nodes of a job that has ended; `note` is where its retention note is."""
         paths, record = self._paths, kept.record
         assert record.state in TERMINAL, "only what has ended is forgotten"
@@ -141,6 +142,8 @@ class Moves:
             steps.append(Delete(paths.payload(record.id)))
         if record.extra is not None and record.extra.request_id:
             steps.append(Delete(paths.key(record.extra.request_id)))
+        if has_executions:
+            steps.append(Delete(paths.executions(record.id)))
         return [
             *steps,
             Delete(paths.record(record.id), kept.version),
@@ -163,7 +166,10 @@ class Moves:
         held = Delete(f"{self._paths.held_by(record.worker)}/{record.id}")
         return [Delete(self._paths.bid(record.id)), held] if has_bid else [held]
 
-    def _end(self, kept: Kept, result: Result, now_ms: int, before: list[Step]) -> tuple[Record, list[Step]]:
+    def _end(
+        self, kept: Kept, result: Result, now_ms: int, before: list[Step], worker: str = ""
+    ) -> tuple[Record, list[Step]]:
+        """The end of a job, by an attempt of this worker if one is named."""
         paths, record = self._paths, kept.record
         lifecycle.check(record.state, result.state)
         ended = replace(
@@ -173,6 +179,7 @@ class Moves:
             failure_reason=result.failure_reason,
             is_reported=result.token != 0,
             worker="",
+            ended_by=worker,
         )
         steps = [Put(paths.record(ended.id), encode(ended), kept.version), *before]
         steps.append(Create(paths.result(ended.id), encode(result)))

@@ -128,6 +128,9 @@ class Paths:
     def bid(self, job_id: str) -> str:
         return f"{self.record(job_id)}/bid"
 
+    def executions(self, job_id: str) -> str:
+        return f"{self.record(job_id)}/executions"
+
     def result(self, job_id: str) -> str:
         return f"{self.record(job_id)}/result"
 

@@ -53,6 +53,10 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     failure_reason: str = ""
     #: It ended by what a worker said, so its last attempt counts.
     is_reported: bool = False
+    #: When a cancel was first asked for; 0 if never, or if that was before this was kept.
+    cancel_ms: int = 0
+    #: The worker whose attempt ended the job; empty if no attempt did, or if that was before this was kept.
+    ended_by: str = ""
 
     @property
     def lane(self) -> Lane:
@@ -62,6 +66,21 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def attempts(self) -> int:
         """How often it was run, as far as that is known."""
         return self.failures + self.losses + (self.state == RUNNING or self.is_reported)
+
+
+class Execution(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An attempt after which its job went on: it failed and is retried, or its lease was lost or handed back."""
+
+    token: int
+    worker: str
+    started_ms: int
+    ended_ms: int
+    is_failure: bool
+    #: Of a lease that was lost or handed back: whether that counts as a loss.
+    is_spent: bool
+    reason: str = ""
+    #: The traceback of a failure.
+    detail: str = ""
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -75,9 +94,10 @@ _STATES = frozenset(State)
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(Record)
 _result_decoder = msgspec.msgpack.Decoder(Result)
+_executions_decoder = msgspec.msgpack.Decoder(list[Execution])
 
 
-def encode(value: Record | Result) -> bytes:
+def encode(value: Record | Result | list[Execution]) -> bytes:
     return _VERSION + _encoder.encode(value)
 
 
@@ -93,6 +113,11 @@ def kept_of(node: Node) -> Kept:
 
 def result_of(node: Node) -> Result:
     return decoded(_result_decoder, _body(node.data))
+
+
+def executions_of(node: Node | None) -> list[Execution]:
+    """The executions in a node, oldest first; none if there is no node."""
+    return decoded(_executions_decoder, _body(node.data)) if node is not None else []
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:

@@ -7,9 +7,13 @@ refused; what could not be written because nobody answered is tried again until 
 from holdfast.backends.zookeeper.changing import Changing, Decide, Decided
 from holdfast.backends.zookeeper.records import Kept
 from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import RUNNING
-from holdfast.core.outcomes import result_of
+from holdfast.core.failure import last_part, traceback_of
+from holdfast.core.lifecycle import DONE, RUNNING
+from holdfast.core.outcomes import failure_text, result_of
 from holdfast.errors import UnavailableError
+
+#: What is kept of the traceback of an attempt that is retried: servers have all of it in memory.
+_DETAIL_CHARS_MAX = 8 * 1_024
 
 
 class Settling:
@@ -30,7 +34,10 @@ class Settling:
             now_ms = self._connection.now_ms()
             return self._changing.moves.report(kept, result_of(kept.record, token, row, now_ms), now_ms)
 
-        return await self._write(kept, decide, row.failure_reason)
+        if row.state == DONE:
+            return await self._write(kept, decide)
+        detail = last_part(traceback_of(row.output), _DETAIL_CHARS_MAX)
+        return await self._write(kept, decide, failure_text(row.failure_reason, row.summary), detail)
 
     async def give_back(self, kept: Kept, why: str, *, is_spent: bool) -> None:
         """To whoever takes it next, unless it is somebody else's already."""
@@ -43,10 +50,10 @@ class Settling:
 
         await self._write(kept, decide, why)
 
-    async def _write(self, kept: Kept, decide: Decide, reason: str) -> bool:
+    async def _write(self, kept: Kept, decide: Decide, reason: str = "", detail: str = "") -> bool:
         while True:
             try:
-                return await self._changing.change(kept, decide, reason) is not None
+                return await self._changing.change(kept, decide, reason, detail) is not None
             except UnavailableError:
                 await self._connection.back()
 

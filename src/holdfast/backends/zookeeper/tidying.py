@@ -5,11 +5,10 @@ rule.
 """
 
 import asyncio
-import contextlib
 
 from holdfast.backends.zookeeper.changing import Changing, left_alone_if_damaged
 from holdfast.backends.zookeeper.paths import due_of, minute_start_ms
-from holdfast.backends.zookeeper.transactions import Delete, RefusedError, Step
+from holdfast.backends.zookeeper.transactions import Delete, Step
 from holdfast.core.lifecycle import TERMINAL
 
 _AT_A_TIME = 64
@@ -58,8 +57,7 @@ class Tidying:
         with left_alone_if_damaged(job_id):
             kept = await self._changing.read(job_id)
             if kept is not None and kept.record.state in TERMINAL:
-                with contextlib.suppress(RefusedError):  # its client was faster
-                    await self._connection.transact(self._changing.moves.forget(kept, note))
+                await self._changing.forget(kept, note)
 
     async def _drop_index(self) -> None:
         """Minutes of the index with no job left; many keep a FAILED job for days, so they are only read."""

@@ -215,7 +215,7 @@ class TestFeeding:
         with pytest.raises(NotFoundError):
             await place.feed.history("00000000-0000-4000-8000-000000000000")
 
-    @needs(Capability.HISTORY)
+    @needs(Capability.FEED)
     async def test_refused_report_is_part_of_the_history(self, place: Workplace) -> None:
         """What a worker said too late is kept as evidence, with the reason why it did not count."""
         job_id = await place.submit()

@@ -23,7 +23,7 @@ _CONNECT_S = 60.0
 _SESSION_S = 10.0
 #: So many questions are on their way at a time.
 _TOGETHER = 200
-_PAYLOAD, _RESULT = "payload", "result"
+_PAYLOAD, _RESULT, _EXECUTIONS = "payload", "result", "executions"
 
 
 def read(hosts: str, root: str) -> list[Record]:
@@ -150,5 +150,5 @@ def facts_of(record: records.Record, result: Result | None, names: set[str]) -> 
     if (record.state in TERMINAL) != (result is not None) or (result is not None and result.state != record.state):
         ended = f"a result of {result.state}" if result else "no result"
         yield DamageFact(f"its record has the state {record.state}, and there is {ended}", record.id)
-    if record.state in TERMINAL and (left := names - {_PAYLOAD, _RESULT}):
+    if record.state in TERMINAL and (left := names - {_PAYLOAD, _RESULT, _EXECUTIONS}):
         yield DamageFact(f"it has ended, and has {', '.join(sorted(left))}", record.id)
