@@ -158,3 +158,27 @@ def test_a_job_that_is_not_there(site: Site, tab: Watched) -> None:
     tab.refusal = "404"
     tab.page.goto(f"{site.url}#/jobs/00000000-0000-4000-8000-000000000000")
     expect(tab.page.get_by_text("There is no such job")).to_be_visible()
+
+
+def test_every_attempt_is_shown_with_its_traceback(site: Site, page: Page) -> None:
+    """The page of a failed job has its arguments, and each attempt with worker, outcome and traceback, as HTTP has."""
+    job = site.submit("flaky", {"fails": 3}, max_attempts=3, backoff={"kind": "fixed", "base_s": 0})
+    site.until(job, "FAILED")
+    told = site.ask("GET", f"/jobs/{job}/attempts")
+    assert [(one["number"], one["outcome"]) for one in told["attempts"]] == [
+        (1, "FAILED"),
+        (2, "FAILED"),
+        (3, "FAILED"),
+    ]
+    assert told["missing"] == ""
+    page.goto(f"{site.url}#/jobs/{job}")
+    expect(page.get_by_label("Payload").last).to_contain_text('"fails": 3')
+    items = page.get_by_role("region", name="Attempts").get_by_role("listitem")
+    expect(items).to_have_count(3)
+    for number, one in enumerate(told["attempts"], 1):
+        item = items.nth(number - 1)
+        expect(item).to_contain_text(f"Attempt {number} failed")
+        expect(item).to_contain_text(one["worker_id"])
+        expect(item.get_by_label("Traceback")).to_contain_text(f"ValueError: attempt {number} went wrong")
+    history = site.ask("GET", f"/jobs/{job}/history")["entries"]
+    assert [entry["detail"] for entry in history if entry["detail"]] == [one["detail"] for one in told["attempts"]]

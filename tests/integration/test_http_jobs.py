@@ -300,7 +300,7 @@ async def test_result_is_not_ready_until_it_is(address: str) -> None:
     assert (await waiting).json["status"] == "CANCELED"
 
 
-@pytest.mark.parametrize("path", ["", "/result", "/history", "/why", "/cancel", "/retry"])
+@pytest.mark.parametrize("path", ["", "/result", "/history", "/attempts", "/why", "/cancel", "/retry"])
 async def test_job_that_is_not_there_is_404(address: str, path: str) -> None:
     """Whatever is asked of it, and whatever it is called."""
     method = "POST" if path in {"/cancel", "/retry"} else "GET"

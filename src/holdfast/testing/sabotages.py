@@ -161,7 +161,7 @@ VARIANTS = (
         RETENTION,
         "retain_ms=retention.retain_failed_ms",
         "retain_ms=retention.retain_ms",
-        seed=1,
+        seed=4,
     ),
     Variant(
         "failed-jobs-go-first",

@@ -2,11 +2,14 @@
 
 import msgspec
 
+from holdfast.core import commands, image
+from holdfast.core.commands import ReportRow
 from holdfast.core.events import AnyEvent, Granted, Reported, Revocation, Revoked
 from holdfast.core.failure import Failure
 from holdfast.core.history import Attempt, Entry, about, attempts, entries
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
-from holdfast.core.model import Result
+from holdfast.core.model import FIXED, Backoff, Result, Template
+from tests.unit.core.desk import Desk
 
 BAD = msgspec.json.encode(Failure("ValueError", "bad", "Traceback of bad"))
 
@@ -69,3 +72,17 @@ def test_history_that_was_cut_off_still_numbers_the_last_attempt_right() -> None
     """Where the first attempts are no longer in the journal, the job's own count numbers the last one."""
     end = Reported(9, "w", [Result(7, FAILED, BAD, "", "bad")], [], ["a"])
     assert [(one.number, one.started_ms, one.ended_ms) for one in attempts(told(end), count=3)] == [(3, 0, 9)]
+
+
+def test_description_of_a_retried_failure_is_journaled_and_not_held(desk: Desk) -> None:
+    """The event of a retry carries the worker's description; the state, its bytes and its image do not."""
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)))
+    empty = desk.ledger.book.bytes_held
+    report = ReportRow("a", desk.run_one().token, FAILED, BAD, failure_reason="bad")
+    decision = desk.decide(commands.Report("w1", [report]))
+    assert isinstance(decision, commands.Decision)
+    assert isinstance(decision.event, Reported)
+    assert decision.event.results[0].output == BAD
+    desk.do(commands.Report("w1", [report]))
+    assert (desk.job("a").state, desk.job("a").result, desk.ledger.book.bytes_held) == (QUEUED, None, empty)
+    assert not any(b"Traceback" in chunk for chunk in image.dump(desk.ledger))

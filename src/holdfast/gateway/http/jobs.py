@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from holdfast import limits
+from holdfast.backends.attempts import attempts_of
 from holdfast.backends.ports import JobQuery
 from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Template
 from holdfast.core.trace_context import TraceContext
@@ -195,8 +197,17 @@ class JobRoutes:
     async def history(self, asked: Asked) -> Answer:
         """Everything that happened to a job."""
         job_id = checked_id(asked.params["id"])
-        entries = await self._backend.history.history(job_id)
-        return answer(shapes.History(job_id, [shapes.happened(entry) for entry in entries]))
+        return answer(shapes.History(job_id, [shapes.happened(entry) for entry in await self._entries(job_id)]))
+
+    async def _entries(self, job_id: str) -> list[Entry]:
+        """The history, or an error if the backend has none."""
+        return await self._backend.history.history(job_id)
+
+    async def attempts(self, asked: Asked) -> Answer:
+        """Every attempt of a job, as far as the backend knows."""
+        view = await self._jobs.get(checked_id(asked.params["id"]))
+        found = await attempts_of(self._jobs, self._entries, view)
+        return answer(shapes.attempts_shape(view.id, found))
 
     async def why(self, asked: Asked) -> Answer:
         """Why a job is where it is."""
@@ -275,6 +286,14 @@ def routes(jobs: JobRoutes) -> list[Route]:
             summary="Everything that happened to it",
             answers={200: shapes.History},
             problems=(501,),
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs/{id}/attempts",
+            scope=Scope.READ,
+            handler=jobs.attempts,
+            summary="Its attempts, with the tracebacks of those that failed",
+            answers={200: shapes.Attempts},
         ),
         Route(
             method="GET",

@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from holdfast import limits
+from holdfast.backends import attempts
 from holdfast.backends.ports import Explanation, JobView, ResultView
-from holdfast.core.history import Entry
+from holdfast.core.history import Attempt, Entry
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra
 from holdfast.gateway.http.problems import Problem
@@ -185,6 +186,29 @@ class Happened(msgspec.Struct, frozen=True):
     worker_id: str
     token: int
     reason: str
+    #: The traceback of an attempt that failed, in the history of one job; the feed of all jobs leaves it out.
+    detail: str = ""
+
+
+class AttemptPart(msgspec.Struct, frozen=True):
+    """One attempt of a job; `detail` is the traceback of one that failed."""
+
+    number: int
+    outcome: Literal["RUNNING", "DONE", "FAILED", "CANCELED", "LOST"]
+    worker_id: str
+    token: int
+    started_at_ms: int
+    ended_at_ms: int
+    reason: str
+    detail: str
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """The attempts of a job, oldest first; where earlier ones are missing, `missing` says why."""
+
+    id: str
+    attempts: list[AttemptPart]
+    missing: str
 
 
 class History(msgspec.Struct, frozen=True):
@@ -294,7 +318,18 @@ def happened(entry: Entry) -> Happened:
         entry.worker,
         entry.token,
         entry.reason,
+        entry.detail,
     )
+
+
+def attempts_shape(job_id: str, found: attempts.Attempts) -> Attempts:
+    """The attempts of a job."""
+    return Attempts(job_id, [_attempt(one) for one in found.attempts], found.missing)
+
+
+def _attempt(one: Attempt) -> AttemptPart:
+    outcome: Any = one.outcome
+    return AttemptPart(one.number, outcome, one.worker, one.token, one.started_ms, one.ended_ms, one.reason, one.detail)
 
 
 def why_shape(job_id: str, explanation: Explanation) -> Why:

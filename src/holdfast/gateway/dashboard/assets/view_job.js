@@ -20,6 +20,7 @@ export class JobView {
     this.job = id; // the stream tells the entries of this job
     this.found = null;
     this.entries = [];
+    this.tried = { attempts: [], missing: "" };
     this.timer = 0;
     this.asked = 0; // how many times, and which of them is shown: an answer that comes late shows nothing older
     this.shown = 0;
@@ -44,20 +45,22 @@ export class JobView {
     this.logs = h("pre", { class: "data", tabindex: 0, "aria-label": "Log lines" });
     this.payload = h("pre", { class: "data", tabindex: 0, "aria-label": "Payload" });
     this.result = h("pre", { class: "data", tabindex: 0, "aria-label": "Result" });
-    this.trace = h("pre", { class: "data trace", tabindex: 0, "aria-label": "Traceback" });
+    const attempts = h("ol", { class: "attempts" });
+    this.attempts = new Keyed(attempts, (one) => `${one.token}-${one.outcome}`, attemptItem);
+    this.missing = h("p", { class: "hint" });
     const card = (title, ...parts) => h("section", { class: "card", "aria-label": title }, h("h2", {}, title), ...parts);
     this.cards = {
       life: card("Timeline", this.timeline.node),
-      trace: card("Traceback", this.trace),
+      attempts: card("Attempts", attempts, this.missing),
       result: card("Result", this.result),
       payload: card("Payload", this.payload),
       logs: card("Log lines", this.logs),
       history: card("History", this.history),
     };
-    for (const name of ["trace", "result", "logs"]) this.cards[name].hidden = true;
+    for (const name of ["attempts", "result", "logs"]) this.cards[name].hidden = true;
     this.body = h("div", { class: "job" },
       h("section", { class: "card", "aria-label": "Facts" }, this.why, this.progress, this.facts),
-      this.cards.life, this.cards.trace, h("div", { class: "columns" }, this.cards.payload, this.cards.result), this.cards.logs, this.cards.history);
+      this.cards.life, this.cards.attempts, h("div", { class: "columns" }, this.cards.payload, this.cards.result), this.cards.logs, this.cards.history);
     const without = h("p", { class: "hint" }, this.page.able.lack("history"));
     without.hidden = this.page.able.has("history");
     this.body.append(without);
@@ -115,11 +118,12 @@ export class JobView {
     const path = `/jobs/${encodeURIComponent(this.job)}`;
     const turn = (this.asked += 1);
     try {
-      const [job, history] = await Promise.all([get(path, {}, { exact: "payload" }), this.#past(path)]);
+      const [job, history, tried] = await Promise.all([get(path, {}, { exact: "payload" }), this.#past(path), get(`${path}/attempts`)]);
       if (this.isClosed || turn < this.shown) return;
       this.shown = turn;
       this.found = job;
       this.entries = history;
+      this.tried = tried;
       this.trouble.hidden = true;
       this.body.hidden = false;
       this.#show();
@@ -169,6 +173,10 @@ export class JobView {
     const lines = this.entries.filter((entry) => entry.what === "log");
     this.cards.logs.hidden = lines.length === 0;
     say(this.logs, lines.slice(-LINES_SHOWN).map((line) => `${moment(line.at_ms, this.page.now)}  ${shown(line.reason)}`).join("\n"));
+    this.cards.attempts.hidden = this.tried.attempts.length === 0 && !this.tried.missing;
+    this.attempts.show(this.tried.attempts);
+    this.missing.hidden = !this.tried.missing;
+    say(this.missing, shown(this.tried.missing));
     this.cards.history.hidden = steps.length === 0;
     this.rows.show(steps.slice(-ENTRIES_SHOWN).map((entry, place) => ({ ...entry, key: `${entry.position}-${entry.what}-${entry.token}-${place}` })));
     this.#moving();
@@ -191,8 +199,6 @@ export class JobView {
     if (this.isClosed || !result.ready) return;
     const failure = result.status === "FAILED" && result.output && typeof result.output === "object" ? result.output : null;
     const trace = typeof failure?.traceback === "string" ? failure.traceback : "";
-    this.cards.trace.hidden = !trace;
-    say(this.trace, shown(trace.slice(-TEXT_SHOWN)));
     this.cards.result.hidden = false;
     const words = result.summary && !trace ? `${shown(result.summary)}\n\n` : "";
     say(this.result, trace ? shown(`${failure.type}: ${failure.message}`) : words + data(result.output, result.output_base64, words ? "" : "It returned nothing."));
@@ -226,6 +232,22 @@ function entryRow(entry) {
   return {
     node: h("tr", {}, h("td", { "data-label": "Time", class: "num", title: full(entry.at_ms) }, moment(entry.at_ms)), cell("What", "", cut(entry.what, 60)),
       cell("State", "", state), cell("Worker", "", cut(entry.worker_id, 60)), cell("Reason", "wide", cut(entry.reason, 400))),
+    update() {},
+  };
+}
+
+/** One attempt: where and when it ran, what came of it, and the traceback if it failed. */
+function attemptItem(one) {
+  const state = badge(one.outcome);
+  const ran = one.started_at_ms && one.ended_at_ms ? `ran ${span(one.ended_at_ms - one.started_at_ms)}` : "";
+  const words = [one.worker_id ? `on ${cut(one.worker_id, 80)}` : "", one.started_at_ms ? full(one.started_at_ms) : "", ran];
+  const trace = h("pre", { class: "data trace", tabindex: 0, "aria-label": "Traceback" }, shown(one.detail.slice(-TEXT_SHOWN)));
+  trace.hidden = !one.detail;
+  const reason = h("p", { class: "muted" }, cut(one.reason, 600));
+  reason.hidden = !one.reason || one.detail.includes(one.reason);
+  return {
+    node: h("li", { "aria-label": `Attempt ${one.number}` },
+      h("p", {}, h("strong", {}, `Attempt ${one.number}`), " ", state, " ", h("span", { class: "muted" }, words.filter(Boolean).join(" · "))), reason, trace),
     update() {},
   };
 }
