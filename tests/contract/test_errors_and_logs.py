@@ -88,3 +88,19 @@ def test_unknown_method_is_unimplemented_and_logged(wire: Wire, server: Served) 
         refused: Refused = refusal(lambda path=path: wire.raw(path, b""))  # type: ignore[misc]
         assert (refused.code, refused.reason) == (grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN")
         assert eventually(lambda path=path: [line for line in server.lines() if line["method"] == path])  # type: ignore[misc]
+
+
+def test_every_transition_is_logged(working: Wire, working_server: Served) -> None:
+    """From the log alone one can tell what became of a job, by which worker and at which attempt."""
+    job_id = ended(working)
+    lines = eventually(
+        lambda: [line for line in working_server.lines("transition") if line["job_id"] == job_id],
+        lambda lines: len(lines) >= 3,
+    )
+    moves = {line["new_state"]: (line["old_state"], line["worker_id"], line["attempt"]) for line in lines}
+    worker_id = moves["RUNNING"][1]
+    assert worker_id
+    assert moves["QUEUED"][1:] == ("", 0)
+    assert moves["RUNNING"] == ("QUEUED", worker_id, 1)
+    assert moves["DONE"] == ("RUNNING", worker_id, 1)
+    assert all({"ts_ms", "service", "level", "method", "message", "priority"} <= line.keys() for line in lines)

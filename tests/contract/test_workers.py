@@ -374,19 +374,6 @@ def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Served) 
     assert (line["worker_id"], line["reason"], line["level"]) == ("latecomer", "ALREADY_FINISHED", "warning")
 
 
-def test_every_transition_is_logged(wire: Wire, server: Served) -> None:
-    """From the log alone one can tell what became of a job, by whom and at which attempt."""
-    job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED)
-    lines = eventually(
-        lambda: [line for line in server.lines("transition") if line["job_id"] == job_id],
-        lambda lines: len(lines) >= 3,
-    )
-    moves = [(line["old_state"], line["new_state"], line["worker_id"], line["attempt"]) for line in lines]
-    assert moves[1:] == [("QUEUED", "RUNNING", "w", 1), ("RUNNING", "DONE", "w", 1)]
-    assert moves[0][1:] == ("QUEUED", "", 0)
-    assert all({"ts_ms", "service", "level", "method", "message", "priority"} <= line.keys() for line in lines)
-
-
 @pytest.mark.parametrize(
     ("wanted_ms", "hint_ms"), [(0, 50), (49, 50), (50, 50), (200, 200), (1_000, 1_000), (9_999, 1_000)]
 )
