@@ -66,7 +66,7 @@ def test_payloads_and_labels_are_not_logged(working: Wire, working_server: Serve
     failed = ""
     for labels in ({}, {"sim.fail": "BY_REQUEST"}):
         failed = ended(working, labels={"secret-name": "secret-value", **labels})
-    eventually(lambda: [line for line in working_server.lines("attempt_failed") if line["job_id"] == failed])
+    eventually(lambda: [line for line in working_server.lines("job_failed") if line["job_id"] == failed])
     assert "secret" not in working_server.log
 
 
