@@ -139,10 +139,6 @@ class UnimplementedError(HoldfastError):
     code = Code.UNIMPLEMENTED
 
 
-class CapabilityMissingError(UnimplementedError):
-    """A worker needs a capability that its backend does not have."""
-
-
 class AbortedError(HoldfastError):
     """Another request got there first, or is still under way."""
 
@@ -156,7 +152,7 @@ class InternalError(HoldfastError):
 
 
 #: What no other session with the same server can mend, as a worker sees it.
-FINAL = (AbortedError, InvalidArgumentError, UnauthenticatedError, PermissionDeniedError, CapabilityMissingError)
+FINAL = (AbortedError, InvalidArgumentError, UnauthenticatedError, PermissionDeniedError, UnimplementedError)
 
 _ERRORS: Mapping[Code, type[HoldfastError]] = MappingProxyType(
     {

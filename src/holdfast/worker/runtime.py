@@ -17,7 +17,7 @@ from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
 from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.workers import beat_ms
-from holdfast.errors import FINAL, CapabilityMissingError, HoldfastError
+from holdfast.errors import FINAL, HoldfastError, UnimplementedError
 from holdfast.logs import get_logger
 from holdfast.worker.attempt_log import AttemptLog
 from holdfast.worker.attempt_spans import attempt_spans
@@ -180,7 +180,7 @@ class Worker:
         """Refuses a backend where schedules of the app would never fire; warns once where notes are dropped."""
         schedules = self._config.schedules
         if schedules and not told.has(Capability.SCHEDULES):
-            raise CapabilityMissingError(
+            raise UnimplementedError(
                 f"the app declares {len(schedules)} schedules ({', '.join(sorted(schedules))}), and the {told.backend}"
                 " backend has no schedules: remove @app.schedule, or keep the jobs where schedules are (a directory,"
                 " holdfast server, the monolith or the pipeline)",

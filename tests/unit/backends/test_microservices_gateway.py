@@ -21,6 +21,9 @@ from holdfast.gateway.grpc.server import GrpcServer
 from holdfast.proto import holdfast_pb2
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.worker.builtin import BUILTIN
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.runtime import Worker
 from tests.unit.backends.microservices_here import HOST, services_here
 
 ELSEWHERE = "holdfast service worker"
@@ -69,6 +72,13 @@ async def test_worker_with_a_stream_is_told_where_to_connect(address: str) -> No
     error = error_of(caught.value)
     assert isinstance(error, UnimplementedError)
     assert (error.reason, ELSEWHERE in error.message) == ("WORK_ELSEWHERE", True)
+
+
+async def test_worker_ends_where_no_work_is_served(address: str) -> None:
+    """The worker does not try again, because another session with this gateway would be refused like the first one."""
+    worker = Worker(StreamWork(address), BUILTIN, WorkerConfig(worker_id="w"))
+    with pytest.raises(UnimplementedError, match=ELSEWHERE):
+        await worker.run()
 
 
 async def test_health_names_only_what_is_served(address: str) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.core.capabilities import LEDGER, PIPELINE, ZOOKEEPER, Capabilities
-from holdfast.errors import MAPPED, CapabilityMissingError, ExitCode, UnavailableError
+from holdfast.errors import MAPPED, ExitCode, UnavailableError, UnimplementedError
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler, Mode
@@ -55,7 +55,7 @@ async def test_worker_refuses_a_backend_without_its_schedules() -> None:
     """It ends with exit code 4 before it asks for a job, and names the schedules and the backend."""
     backend = Backend(1_000, ZOOKEEPER)
     worker = Worker(backend, APP, WorkerConfig("w", schedules=("nightly", "hourly")))
-    with pytest.raises(CapabilityMissingError, match=r"2 schedules \(hourly, nightly\), and the zookeeper") as caught:
+    with pytest.raises(UnimplementedError, match=r"2 schedules \(hourly, nightly\), and the zookeeper") as caught:
         await worker.run()
     assert MAPPED[caught.value.code].exit_code == ExitCode.REFUSED
     _, session = await backend.opened.get()
