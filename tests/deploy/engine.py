@@ -59,8 +59,17 @@ class Engine:
 
     def run(self, *command: str, stdin: Path | None = None, cwd: Path | None = None, **variables: str) -> str:
         """What a command prints; fails with everything it said."""
+        done = self.attempt(*command, stdin=stdin, cwd=cwd, **variables)
+        said = done.stderr.decode(errors="replace")
+        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}: {said}{done.stdout!r}"
+        return done.stdout.decode()
+
+    def attempt(
+        self, *command: str, stdin: Path | None = None, cwd: Path | None = None, **variables: str
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """A command that has ended, well or not."""
         with (stdin or Path(os.devnull)).open("rb") as source:
-            done = subprocess.run(
+            return subprocess.run(
                 command,
                 cwd=cwd or self.folder,
                 env=self.environment(variables),
@@ -69,9 +78,6 @@ class Engine:
                 timeout=_COMMAND_S,
                 check=False,
             )
-        said = done.stderr.decode(errors="replace")
-        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}: {said}{done.stdout!r}"
-        return done.stdout.decode()
 
     def docker(self, *arguments: str, stdin: Path | None = None) -> str:
         return self.run("docker", *arguments, stdin=stdin)
