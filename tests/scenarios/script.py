@@ -182,7 +182,7 @@ def _names(text: str) -> frozenset[str]:
 # -- how things are shown
 
 _EVENTS = ["", "started", "created", "granted", "extended", "revoked", "reported", "cancel", "evicted"]
-_EVENTS += ["mode", "purged", "noted"]
+_EVENTS += ["mode", "purged", "noted", "schedule set", "schedule deleted", "schedule paused", "ticked", "retired"]
 
 
 def show_event(body: bytes) -> str:

@@ -95,15 +95,13 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stored(_Event, frozen=True, tag=1):
-    """The first envelope of a job, for which so many of the oldest are forgotten.
+    """The first envelope of a job, for which so many of the oldest are forgotten, whatever the state of their jobs.
 
-    `forgets` are those of jobs that did not fail, `forgets_failed` those of jobs that did. With -1, as earlier versions
-    wrote it, `forgets` are the oldest of all.
+    Earlier versions wrote this instead of `Filed`.
     """
 
     envelope: Envelope
     forgets: int
-    forgets_failed: int = -1
 
 
 class Confirmed(_Event, frozen=True, tag=2):
@@ -112,7 +110,15 @@ class Confirmed(_Event, frozen=True, tag=2):
     job_id: str
 
 
-EnvelopeEvent = Stored | Confirmed
+class Filed(_Event, frozen=True, tag=3):
+    """The first envelope of a job; for it the oldest are forgotten, of jobs that did not fail and of those that did."""
+
+    envelope: Envelope
+    forgets_others: int
+    forgets_failed: int
+
+
+EnvelopeEvent = Stored | Confirmed | Filed
 
 
 class Storing(msgspec.Struct, frozen=True):
@@ -123,7 +129,7 @@ class Storing(msgspec.Struct, frozen=True):
 
     @property
     def is_first(self) -> bool:
-        return isinstance(self.event, Stored)
+        return not isinstance(self.event, Confirmed)
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -200,7 +206,7 @@ class Envelopes:
         known = self.find(envelope.job_id)
         if known is not None:
             return Storing(Confirmed(now_ms, envelope.job_id), known)
-        return Storing(Stored(now_ms, envelope, *self._to_forget(envelope, now_ms)), envelope)
+        return Storing(Filed(now_ms, envelope, *self._to_forget(envelope, now_ms)), envelope)
 
     def _to_forget(self, envelope: Envelope, now_ms: int) -> tuple[int, int]:
         retention = self._retention
@@ -224,17 +230,18 @@ class Envelopes:
 
     def apply(self, event: EnvelopeEvent) -> None:
         """What was decided happens."""
-        if isinstance(event, Stored):
-            if event.forgets_failed < 0:
+        match event:
+            case Stored():
                 for _ in range(event.forgets):
                     self._take(self._oldest())
-            else:
-                for line, count in ((self._kept, event.forgets), (self._failed, event.forgets_failed)):
+                self._keep(_Kept(event.envelope, event.at_ms))
+            case Filed():
+                for line, count in ((self._kept, event.forgets_others), (self._failed, event.forgets_failed)):
                     for _ in range(count):
                         self._take(next(iter(line)))
-            self._keep(_Kept(event.envelope, event.at_ms))
-        else:
-            self._keep(_Kept(self._take(event.job_id), event.at_ms))
+                self._keep(_Kept(event.envelope, event.at_ms))
+            case Confirmed():
+                self._keep(_Kept(self._take(event.job_id), event.at_ms))
 
     def _oldest(self) -> str:
         heads = [next(iter(line.values())) for line in (self._kept, self._failed) if line]

@@ -92,13 +92,9 @@ class CancelAccepted(Event, frozen=True, tag=7):
 
 
 class Evicted(Event, frozen=True, tag=8):
-    """The oldest finished jobs were forgotten: `count` that did not fail, and `failed` that did.
-
-    With -1, as earlier versions wrote it, `count` are the oldest of all, whatever their state.
-    """
+    """The oldest finished jobs were forgotten, whatever their state. Earlier versions wrote it; now it is `Retired`."""
 
     count: int
-    failed: int = -1
 
 
 class QueueModeSet(Event, frozen=True, tag=9):
@@ -162,6 +158,13 @@ class Ticked(Event, frozen=True, tag=15):
     canceled_state: int = 0
 
 
+class Retired(Event, frozen=True, tag=16):
+    """Finished jobs were forgotten: the oldest that did not fail, and the oldest that failed."""
+
+    others: int
+    failed: int
+
+
 AnyEvent = (
     Started
     | Created
@@ -178,6 +181,7 @@ AnyEvent = (
     | ScheduleDeleted
     | SchedulePaused
     | Ticked
+    | Retired
 )
 
 #: The marker of a list whose length is a 32-bit number.

@@ -187,6 +187,7 @@ _READERS: dict[type, Callable[[int, Any], Iterator[Entry]]] = {
     events.Started: _nothing,
     events.Extended: _nothing,
     events.Evicted: _nothing,
+    events.Retired: _nothing,
     events.QueueModeSet: _nothing,
     events.ScheduleSet: _nothing,
     events.ScheduleDeleted: _nothing,

@@ -74,6 +74,7 @@ class Ledger:
             events.QueueModeSet: self.queues.apply_mode,
             events.Noted: lambda _: None,
             events.Evicted: self.tasks.apply_evicted,
+            events.Retired: self.tasks.apply_retired,
             events.Granted: self.leases.apply_granted,
             events.Extended: self.leases.apply_extended,
             events.Revoked: self.leases.apply_revoked,

@@ -1,14 +1,14 @@
 """What can be asked of the records, what is answered, and what happened: the entries of the job service's journal.
 
-The tags and the order of fields are part of the format on disk, as in core/events.py, whose `Created` and `Evicted`
-are used here too.
+The tags and the order of fields are part of the format on disk, as in core/events.py, whose `Created`, `Evicted` and
+`Retired` are used here too.
 """
 
 from enum import IntEnum
 
 import msgspec
 
-from holdfast.core.events import Created, Event, Evicted
+from holdfast.core.events import Created, Event, Evicted, Retired
 from holdfast.core.lifecycle import State
 
 
@@ -52,7 +52,7 @@ class CancelRequested(Event, frozen=True, tag=104):
     reason: str
 
 
-RecordEvent = Created | Evicted | Shared | Deleted | Moved | CancelRequested
+RecordEvent = Created | Evicted | Retired | Shared | Deleted | Moved | CancelRequested
 
 
 class Move(msgspec.Struct, frozen=True):

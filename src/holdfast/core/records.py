@@ -19,7 +19,7 @@ import msgspec
 from holdfast import limits
 from holdfast.core.book import DIGEST_MASK, Book, unique_name
 from holdfast.core.commands import Evict, Refusal, Submit, Submitted
-from holdfast.core.events import Created, Evicted
+from holdfast.core.events import Created, Evicted, Retired
 from holdfast.core.ledger import wanted_states
 from holdfast.core.lifecycle import CANCELED, FAILED, LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.listing import Place, Scan
@@ -110,9 +110,8 @@ class Records:
                 self._tasks.apply_created(event)
                 for row in event.jobs:  # what waits, waits in the queue service
                     book.ready.take(book.jobs[row.id])
-            case Evicted():
-                for job in self._tasks.apply_evicted(event):
-                    self._unshare(job)
+            case Evicted() | Retired():
+                self._apply_forgotten(event)
             case Shared():
                 self._share(book.jobs[event.job_id])
             case Deleted():
@@ -213,10 +212,16 @@ class Records:
             event, MoveReply(applied=True, state=state, worker=worker, attempt=job.attempts, priority=priority)
         )
 
+    def _apply_forgotten(self, event: Evicted | Retired) -> None:
+        tasks = self._tasks
+        gone = tasks.apply_retired(event) if isinstance(event, Retired) else tasks.apply_evicted(event)
+        for job in gone:
+            self._unshare(job)
+
     def evict(self, command: Evict, now_ms: int) -> Decided:
         """Forgets, oldest first, what is too old, too many or too large; the reply is how many."""
         decision = self._tasks.evict(command, Now(now_ms, 0))
-        assert decision.event is None or isinstance(decision.event, Evicted)
+        assert decision.event is None or isinstance(decision.event, Retired)
         return Decided(decision.event, decision.reply)
 
     # -- reads

@@ -6,7 +6,7 @@ Decisions read the book and change nothing; `apply_*` change the book and decide
 from holdfast import limits
 from holdfast.core.book import Book, unique_name
 from holdfast.core.commands import Cancel, CancelQueued, CancelReply, Decision, Evict, Refusal, Submit
-from holdfast.core.events import CancelAccepted, Created, Evicted, QueuedCanceled
+from holdfast.core.events import CancelAccepted, Created, Evicted, QueuedCanceled, Retired
 from holdfast.core.intake import Intake
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Extra, Job, Now, Result, Template
@@ -88,8 +88,8 @@ class TaskManager:
 
     def evict(self, command: Evict, now: Now) -> Decision:
         """Forgets what is too old, too many or too large."""
-        count, failed = to_forget(self._book.finished, command, now.log_ms)
-        return Decision(Evicted(now.log_ms, count, failed) if count + failed else None, count + failed)
+        others, failed = to_forget(self._book.finished, command, now.log_ms)
+        return Decision(Retired(now.log_ms, others, failed) if others + failed else None, others + failed)
 
     # -- application
 
@@ -149,14 +149,18 @@ class TaskManager:
     def apply_evicted(self, event: Evicted) -> list[Job]:
         """Forgets the jobs that finished first, and returns them."""
         finished = self._book.finished
-        if event.failed < 0:
-            gone = [finished.pop_oldest() for _ in range(event.count)]
-        else:
-            gone = [finished.pop_other() for _ in range(event.count)]
-            gone += [finished.pop_failed() for _ in range(event.failed)]
-        for job in gone:
+        return self._forget([finished.pop_oldest() for _ in range(event.count)])
+
+    def apply_retired(self, event: Retired) -> list[Job]:
+        """Forgets the jobs that finished first of each kind, and returns them."""
+        finished = self._book.finished
+        gone = [finished.pop_other() for _ in range(event.others)]
+        return self._forget([*gone, *(finished.pop_failed() for _ in range(event.failed))])
+
+    def _forget(self, jobs: list[Job]) -> list[Job]:
+        for job in jobs:
             self._book.forget(job)
-        return gone
+        return jobs
 
 
 def _keep_keys(book: Book, job: Job, extra: Extra) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Revoked
+from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Retired, Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING, name
 from holdfast.core.model import Job
@@ -116,7 +116,7 @@ class TransitionLog:
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Renders what the event moved, while it can still be seen."""
-        if isinstance(event, Evicted):
+        if isinstance(event, Evicted | Retired):
             return
         worker, reason = _who_and_why(event)
         at_ms, service = event.at_ms, self._service

@@ -148,6 +148,7 @@ class Model:
             13: lambda _, fields: self.schedules.delete(fields[0]),
             14: lambda at_ms, fields: self.schedules.pause(at_ms, fields[0], fields[2], is_paused=fields[1]),
             15: self._ticked,
+            16: self._retired,
         }
 
     # -- feeding
@@ -438,9 +439,15 @@ class Model:
             self.schedules.check_job(fields)
 
     def _evicted(self, _at_ms: int, fields: list[Any]) -> None:
-        count, failed, *_ = [*fields, -1]
-        gone = self._oldest(count, lambda job: failed < 0 or job.state != FAILED)
-        gone += self._oldest(max(0, failed), lambda job: job.state == FAILED)
+        count, *_ = fields
+        self._forget(self._oldest(count, lambda _: True))
+
+    def _retired(self, _at_ms: int, fields: list[Any]) -> None:
+        others, failed, *_ = fields
+        gone = self._oldest(others, lambda job: job.state != FAILED)
+        self._forget(gone + self._oldest(failed, lambda job: job.state == FAILED))
+
+    def _forget(self, gone: list[ModelJob]) -> None:
         self._require(bool(gone), "an event forgot no job")
         for job in gone:
             self.finished.remove(job.id)

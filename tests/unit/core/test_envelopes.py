@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.core import envelopes as envelopes_module
-from holdfast.core.envelopes import Confirmed, Envelope, EnvelopeEvent, Envelopes, Retention, Stored
+from holdfast.core.envelopes import Confirmed, Envelope, EnvelopeEvent, Envelopes, Filed, Retention, Stored
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.settings import Settings
 
@@ -181,11 +181,13 @@ def test_chunks_of_an_image_are_bounded() -> None:
 def test_events_are_written_as_ever() -> None:
     """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
     envelopes = Envelopes(PLENTY)
-    events: list[EnvelopeEvent] = [Stored(7, Envelope("a", DONE, 5, "s", b"o"), 0), Confirmed(8, "a")]
-    assert [envelopes.encode(event).hex() for event in events] == ["95010795a1610305a173c4016f00ff", "930208a161"]
-    assert envelopes.decode(bytes.fromhex("94010795a1610305a173c4016f00")) == events[0], "what earlier versions wrote"
+    first, other = Envelope("a", DONE, 5, "s", b"o"), Envelope("b", DONE)
+    events: list[EnvelopeEvent] = [Stored(7, first, 0), Confirmed(8, "a"), Filed(9, other, 0, 0)]
+    stored, confirmed = "94010795a1610305a173c4016f00", "930208a161"
+    assert [envelopes.encode(event).hex() for event in events[:2]] == [stored, confirmed]
+    assert envelopes.encode(events[2]).hex() == "95030995a1620300a0c4000000"
     assert [envelopes.decode(envelopes.encode(event)) for event in events] == events
-    for event in events:
+    for event in events[:2]:
         envelopes.apply(event)
     assert envelopes_module.DIGEST_VERSION == 1
     assert envelopes.digest == 8591594799633488286

@@ -1,7 +1,9 @@
 """How long finished jobs are kept: by age, by number, by bytes; failed ones longer than others."""
 
+import msgspec
+
 from holdfast.core import commands
-from holdfast.core.events import Evicted
+from holdfast.core.events import Evicted, Retired
 from holdfast.core.lifecycle import FAILED
 from holdfast.core.retention import wait_ms
 from tests.unit.core.desk import Desk
@@ -77,6 +79,15 @@ def test_event_of_an_earlier_version_forgets_the_oldest_of_all(desk: Desk) -> No
         ledger.apply(Evicted(ledger.book.last_ms, 1))
         assert list(ledger.book.jobs) == left
     ledger.book.audit()
+
+
+def test_retirement_is_an_event_of_its_own(desk: Desk) -> None:
+    """A version that knows no retention of failed jobs meets an unknown event, and never one with another meaning."""
+    _finish(desk, a=False, b=True)
+    decision = desk.decide(commands.Evict(0, 0, 0))
+    assert isinstance(decision, commands.Decision)
+    assert isinstance(decision.event, Retired)
+    assert (msgspec.structs.fields(Evicted)[-1].name, Retired.__struct_config__.tag) == ("count", 16)
 
 
 def test_order_of_all_survives_an_image_and_a_removal(desk: Desk) -> None:

@@ -12,11 +12,11 @@ from holdfast.core import events, image
 from holdfast.core.events import (
     AnyEvent,
     Created,
-    Evicted,
     Granted,
     Noted,
     QueueModeSet,
     Reported,
+    Retired,
     ScheduleDeleted,
     ScheduleSet,
     Ticked,
@@ -136,8 +136,8 @@ class LogWitness:
                 self.outcomes[result.token] = result.state
             for row in event.refused:
                 self.refused[row.job_id, row.token] = row.reason
-        elif type(event) is Evicted:
-            self._check_evicted(event)
+        elif type(event) is Retired:
+            self._check_retired(event)
 
     def _note_schedule(self, event: AnyEvent, position: int) -> None:
         if type(event) is ScheduleSet:
@@ -158,25 +158,25 @@ class LogWitness:
             self.grants_of[job_id] = self.grants_of.get(job_id, 0) + 1
             self.tokens_of.setdefault((job_id, event.worker), []).append(token)
 
-    def _check_evicted(self, event: Evicted) -> None:
+    def _check_retired(self, event: Retired) -> None:
         """Each was too old for its state, or the last one was one too many, or its bytes were."""
         settings, finished = self._settings, self.shadow.book.finished
         others = [job for job in finished if job.state != FAILED]
         failed = [job for job in finished if job.state == FAILED]
-        is_possible = 0 <= event.count <= len(others) and 0 <= event.failed <= len(failed)
-        require(is_possible and event.count + event.failed > 0, "more jobs were forgotten than have finished")
-        young = [job for job in others[: event.count] if job.finished_ms + settings.retain_ms > event.at_ms]
+        is_possible = 0 <= event.others <= len(others) and 0 <= event.failed <= len(failed)
+        require(is_possible and event.others + event.failed > 0, "more jobs were forgotten than have finished")
+        young = [job for job in others[: event.others] if job.finished_ms + settings.retain_ms > event.at_ms]
         young_failed = [
             job for job in failed[: event.failed] if job.finished_ms + settings.retain_failed_ms > event.at_ms
         ]
         if not young and not young_failed:
             return
-        kept = others[event.count :] + failed[event.failed :]
+        kept = others[event.others :] + failed[event.failed :]
         last_bytes = max(job.bytes_held for job in (*young[-1:], *young_failed[-1:]))
         is_over = len(kept) + 1 > settings.retain_jobs
         is_over |= sum(job.bytes_held for job in kept) + last_bytes > settings.retain_bytes
         require(is_over, f"job {(young or young_failed)[-1].id} was forgotten while it was to be retained")
-        if young_failed and others[event.count :]:
+        if young_failed and others[event.others :]:
             self._check_flood(failed[event.failed - 1 :])
 
     def _check_flood(self, failed: list[Job]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from holdfast.core.events import Created, Evicted
+from holdfast.core.events import Created, Retired
 from holdfast.core.lifecycle import LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Job, NewJob, Template
 from holdfast.core.record_events import Deleted, Moved, RecordEvent, Spends
@@ -46,8 +46,8 @@ class RecordFacts:
             case Moved():
                 self.damage += self._wrong(event)
                 self._moved(event)
-            case Evicted():
-                self.damage.append(f"{event.count} jobs were forgotten, although none is old")
+            case Retired():
+                self.damage.append(f"{event.others + event.failed} jobs were forgotten, although none is old")
             case _:
                 pass
 
