@@ -135,8 +135,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = (
         limits.AGING_MS_DEFAULT
     )
-    retain_ms: Annotated[SpanMs, _purpose("a finished job older than this is forgotten")] = limits.RETAIN_MS_DEFAULT
-    retain_failed_ms: Annotated[SpanMs, _purpose("a FAILED job older than this is forgotten")] = (
+    retain_ms: Annotated[SpanMs, _purpose("a job that ended DONE or CANCELED longer ago is removed")] = limits.RETAIN_MS_DEFAULT
+    retain_failed_ms: Annotated[SpanMs, _purpose("the same for FAILED jobs; the default is never shorter than retain_ms")] = (
         limits.RETAIN_FAILED_MS_DEFAULT
     )
     retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = (
@@ -177,6 +177,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_in_memory(self) -> bool:
         return self.data == MEMORY
+
+    @property
+    def failed_retention_ms(self) -> int:
+        """How long FAILED jobs are kept: as long as the others at least, unless a shorter time was asked for."""
+        is_default = self.retain_failed_ms == limits.RETAIN_FAILED_MS_DEFAULT
+        return max(self.retain_ms, self.retain_failed_ms) if is_default else self.retain_failed_ms
 
     @property
     def tokens_file(self) -> str:

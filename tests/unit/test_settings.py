@@ -219,6 +219,14 @@ def test_secrets_are_shown_to_nobody() -> None:
     assert shown(fields["url"], "./a@b") == "./a@b"
 
 
+def test_failed_jobs_are_kept_as_long_as_others_unless_told() -> None:
+    """A longer retain_ms counts for FAILED jobs too; a retention of their own may be shorter."""
+    month_ms, hour_ms = 30 * 86_400_000, 3_600_000
+    assert Settings().failed_retention_ms == 7 * 86_400_000
+    assert Settings(retain_ms=month_ms).failed_retention_ms == month_ms
+    assert Settings(retain_ms=month_ms, retain_failed_ms=hour_ms).failed_retention_ms == hour_ms
+
+
 def test_token_may_stand_in_a_file(tmp_path: Path) -> None:
     """HOLDFAST_TOKEN_FILE names a file with the token, as containers are given secrets; the origin says so."""
     (tmp_path / "token").write_text("hf_1234\n")

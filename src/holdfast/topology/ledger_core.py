@@ -117,7 +117,7 @@ class LedgerCore:
             retain_ms=settings.retain_ms,
             retain_jobs=settings.retain_jobs,
             retain_bytes=settings.retain_bytes,
-            retain_failed_ms=settings.retain_failed_ms,
+            retain_failed_ms=settings.failed_retention_ms,
         )
         self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
         self.coordinator.observers.append(BugLog())

@@ -107,7 +107,7 @@ async def _watcher(options: RoleOptions, context: RoleContext) -> Part:
     closing.push_async_callback(lines.close)
     config = WatcherConfig(
         retain_ms=settings.retain_ms,
-        retain_failed_ms=settings.retain_failed_ms,
+        retain_failed_ms=settings.failed_retention_ms,
         **options.said("poll_ms", "visibility_ms"),
     )
     watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, lines))
