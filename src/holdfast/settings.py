@@ -135,8 +135,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = (
         limits.AGING_MS_DEFAULT
     )
-    retain_ms: Annotated[SpanMs, _purpose("a job that ended DONE or CANCELED longer ago is removed")] = limits.RETAIN_MS_DEFAULT
-    retain_failed_ms: Annotated[SpanMs, _purpose("the same for FAILED jobs; the default is never shorter than retain_ms")] = (
+    retain_ms: Annotated[SpanMs, _purpose("a job that ended DONE or CANCELED longer ago is removed")] = (
+        limits.RETAIN_MS_DEFAULT
+    )
+    retain_failed_ms: Annotated[SpanMs, _purpose("the same for FAILED jobs; by default at least retain_ms")] = (
         limits.RETAIN_FAILED_MS_DEFAULT
     )
     retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = (
