@@ -87,7 +87,7 @@ CLEAR = frozenset(
 READS = (
     "/taskqueue.v1.TaskQueuePublicService/ListJobs",
     "/holdfast.v1.JobService/FindJobs",
-    *(f"/holdfast.v1.AdminService/{name}" for name in ("GetStats", "ListQueues", "ListWorkers")),
+    *(f"/holdfast.v1.AdminService/{name}" for name in ("GetStats", "GetCapabilities", "ListQueues", "ListWorkers")),
 )
 
 

@@ -11,12 +11,18 @@ from tests.e2e.waiting import DEADLINE_S, eventually
 
 
 def run(root: Path, name: str, *words: str) -> str:
-    """What an example prints."""
+    """The output of an example that logs nothing."""
+    out, log = run_logged(root, name, *words)
+    assert log == ""
+    return out
+
+
+def run_logged(root: Path, name: str, *words: str) -> tuple[str, str]:
+    """The output and the log of an example."""
     command = [sys.executable, "-W", "error", str(root / "examples" / name), *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
-    return ended.stdout
+    return ended.stdout, ended.stderr
 
 
 def test_hello(root: Path, tmp_path: Path) -> None:
@@ -34,8 +40,10 @@ def test_progress(root: Path) -> None:
 
 
 def test_retries(root: Path) -> None:
-    """Each kind of error ends as the example says."""
-    assert run(root, "retries.py").splitlines() == [
+    """Each kind of error ends as the example says, and every failed attempt is logged."""
+    out, log = run_logged(root, "retries.py")
+    assert (log.count("'attempt_failed'"), log.count("'job_failed'")) == (3, 2)
+    assert out.splitlines() == [
         "fine after 1 attempts",
         "flaky after 3 attempts",
         "busy after 2 attempts",

@@ -11,7 +11,7 @@ import pytest
 from holdfast import settings_sources
 from holdfast.backends.pipeline import wire
 from holdfast.backends.zookeeper import records as zookeeper_records
-from holdfast.core import cron, cron_days, cursors, envelopes, events, image, line, records, trace_context
+from holdfast.core import cron, cron_days, cursors, envelopes, events, failure, image, line, records, trace_context
 from holdfast.gateway import socket, tokens
 from holdfast.gateway.grpc import public
 from holdfast.gateway.http import asking, strict_json
@@ -23,7 +23,6 @@ from holdfast.pipeline import coordinator
 from holdfast.proto.frames import FrameReader
 from holdfast.sdk import codec
 from holdfast.topology import archives, ensemble_url
-from holdfast.worker import failures
 from holdfast.worker.executors import frames
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated
@@ -99,7 +98,7 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
     "damage is not refused": ("journal", recovery, "refuse_damage", lambda _: None),
     "sealed segments are not read": ("journal", survey, "_verify_sealed", lambda *_: None),
     "a ticket that is no text": ("line", line, _TEXT, _MISSED),
-    "an output without an end": ("outputs", failures, _DEPTH, _MISSED),
+    "an output without an end": ("outputs", failure, _DEPTH, _MISSED),
     "a record that is no text": ("records", records, _TEXT, _MISSED),
     "a worker that no database can hold": ("roles", coordinator, "check_name", lambda *_: None),
     "a setting without an end": ("settings", settings_sources, _DEPTH, _MISSED),

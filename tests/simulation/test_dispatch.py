@@ -66,7 +66,7 @@ def test_excess_is_forgotten_without_anybody_asking() -> None:
     shop.dispatcher.report(session, 1, rows)
     shop.machine.pass_ms(100)
     assert len(shop.ledger.book.finished) == 3_000
-    shop.coordinator._config = LoopConfig(retain_jobs=10)  # as after a restart with another setting
+    shop.coordinator._retention = commands.Evict(1 << 40, 10, 1 << 40)  # as after a restart with another setting
     shop.coordinator.wake()
     shop.machine.pass_ms(100)
     assert len(shop.ledger.book.finished) == 10

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +21,8 @@ from holdfast.logs import get_logger
 
 _RESTART_S_MIN, _RESTART_S_MAX = 0.1, 1.0
 _CHUNK_BYTES = 65_536
+#: How long the output of a process that has exited is still read.
+_LAST_WORDS_S = 0.5
 
 #: How a program ends that was told something it cannot do; started again, it would say the same.
 _REFUSALS: Mapping[int, type[HoldfastError]] = MappingProxyType(
@@ -54,7 +56,7 @@ class KeptProcess:
         self.line: dict[str, Any] | None = None
         self.refusal: HoldfastError | None = None
         self._environment = {**os.environ, **role.environment}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.SubprocessTransport | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -96,7 +98,7 @@ class KeptProcess:
                 self.settled.set()
                 return
             delay_s = _RESTART_S_MIN if was_ready else min(2 * delay_s, _RESTART_S_MAX)
-            pid = self._process.pid if self._process is not None else 0
+            pid = self._process.get_pid() if self._process is not None else 0
             get_logger().warning("role_died", role=self.role.name, pid=pid, status=status, message="starting another")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_s)
@@ -108,11 +110,14 @@ class KeptProcess:
 
     async def _live(self) -> tuple[bool, int]:
         """One life: whether it was ready, and its exit status."""
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            process, life = await loop.subprocess_exec(
+                lambda: _Life(self._is_ready),
                 *self.role.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=None,
                 env=self._environment,
                 start_new_session=True,
             )
@@ -122,30 +127,56 @@ class KeptProcess:
         self._process = process
         if self._stopping.is_set():  # it came while the process was being made
             self._send(signal.SIGTERM)
-        line = await self._read(process)
-        return line is not None, await process.wait()
+        await life.exited.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(life.silent.wait(), _LAST_WORDS_S)
+        status = process.get_returncode()
+        assert status is not None
+        process.close()
+        return life.is_ready, status
 
-    async def _read(self, process: asyncio.subprocess.Process) -> dict[str, Any] | None:
-        """Its ready line, once it prints no more."""
-        assert process.stdout is not None
-        line, text = None, b""
-        while chunk := await process.stdout.read(_CHUNK_BYTES):
-            if line is None:
-                *whole, text = (text + chunk).split(b"\n")
-                text = text[-_CHUNK_BYTES:]  # an app may print without an end
-                line = next(filter(None, map(ready_line, whole)), None)
-                if line is not None:
-                    self._is_ready(line, process.pid)
-        return line
-
-    def _is_ready(self, line: dict[str, Any], pid: int) -> None:
-        get_logger().info("role_ready", role=self.role.name, pid=pid, grpc=line.get("grpc", ""))
+    def _is_ready(self, line: dict[str, Any]) -> None:
+        get_logger().info("role_ready", role=self.role.name, pid=line.get("pid", 0), grpc=line.get("grpc", ""))
         if self.line is None:
             self.line = line
             for variable, protocol in ((self.role.port_variable, "grpc"), (self.role.http_port_variable, "http")):
                 if variable and protocol in line:
                     self._environment[variable] = str(line[protocol]).rpartition(":")[2]
         self.settled.set()
+
+
+class _Life(asyncio.SubprocessProtocol):
+    """One life of a process: passes its ready line on, and tells when it has ended.
+
+    The process has `exited` before its pipes are `silent` where a process that a job has forked still holds them.
+    """
+
+    def __init__(self, take_line: Callable[[dict[str, Any]], None]) -> None:
+        self.is_ready = False
+        self.exited = asyncio.Event()
+        self.silent = asyncio.Event()
+        self._take_line = take_line
+        self._text = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Looks for the ready line; what comes after it is dropped."""
+        if self.is_ready:
+            return
+        *whole, text = (self._text + data).split(b"\n")
+        self._text = text[-_CHUNK_BYTES:]  # an app may print without an end
+        line = next(filter(None, map(ready_line, whole)), None)
+        if line is not None:
+            self.is_ready = True
+            self._take_line(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Standard output has ended."""
+        if fd == 1:
+            self.silent.set()
+
+    def process_exited(self) -> None:
+        """The exit status is known."""
+        self.exited.set()
 
 
 def ready_line(text: bytes) -> dict[str, Any] | None:

@@ -38,6 +38,11 @@ while True:
     signal.pause()
 """
 STUBBORN = CALM.replace("signal.signal(signal.SIGTERM, end)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+#: The same, with a forked child that keeps the pipes open until the file `gate` is opened for writing.
+FORKING = CALM.replace(
+    "print(json.dumps(ready)",
+    "if os.fork() == 0:\n    os._exit(open(f'{path}.gate').close() or 0)\nprint(json.dumps(ready)",
+)
 SILENT = "import signal\nsignal.pause()"
 
 
@@ -104,6 +109,18 @@ async def test_killed_role_comes_back_on_its_port(ends: Path) -> None:
     assert (first["variable"], second["variable"]) == (None, "40001")
     assert first["pid"] != second["pid"]
     assert not is_there(second["pid"])
+
+
+async def test_killed_role_comes_back_while_a_forked_child_holds_its_pipes(ends: Path) -> None:
+    """The end of the process counts, and not the end of its pipes, which a child of a job may have."""
+    gate = Path(f"{ends}.gate")
+    os.mkfifo(gate)
+    supervisor = Supervisor([role(ends, "a", FORKING)])
+    lines = await supervisor.start()
+    os.kill(lines["a"]["pid"], signal.SIGKILL)
+    await happens(lambda: lives(ends, "a"), lambda found: len(found) == 2)
+    await end(supervisor)
+    os.close(await asyncio.to_thread(os.open, gate, os.O_WRONLY))  # the children end
 
 
 @pytest.mark.parametrize(

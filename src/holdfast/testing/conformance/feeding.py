@@ -181,7 +181,7 @@ class TestFeeding:
 
     @needs(Capability.HISTORY)
     async def test_history_tells_of_cancels(self, place: Workplace) -> None:
-        """A job that waits is canceled at once; one that runs is asked to stop first. The reason is told with both."""
+        """A job that waits is canceled at once, one that runs is asked to stop first, and both with the reason."""
         waiting = await place.submit()
         await place.jobs.cancel(waiting, "not needed")
         asked = await place.submit()
