@@ -50,6 +50,19 @@ async def test_oldest_wait_counts_what_is_on_its_way(store: PostgresStore, datab
     assert (after.ready, after.delayed) == (2, 0)
 
 
+async def test_types_of_many_lanes_are_counted_within_one_bound(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many lanes there are, no more rows are counted than the bound of all lanes allows."""
+    for name in ("a", "b"):
+        await store.rows.insert([Template(name, "q")], [JobDraft() for _ in range(5)])
+    (whole,) = await store.queue_book.queues()
+    assert whole.types == {"a": 5, "b": 5}
+    monkeypatch.setattr(limits, "TYPES_COUNTED_MAX", 6)
+    (bounded,) = await store.queue_book.queues()
+    assert (bounded.types, bounded.ready) == ({"a": 3, "b": 3}, 10)
+
+
 async def test_modes_are_kept_and_said_again(store: PostgresStore) -> None:
     """A mode may be said again, changed and taken back."""
     for mode in (QueueMode.PAUSED, QueueMode.PAUSED, QueueMode.DRAINING):

@@ -37,7 +37,7 @@ WITH RECURSIVE moment AS MATERIALIZED (
     ) g ON true
     GROUP BY l.queue
 ), typed AS (
-    -- Jobs by type; of a lane not more are counted than people tell apart.
+    -- Jobs by type; of a lane not more are counted than people tell apart, and of many lanes fewer of each.
     SELECT t.queue, jsonb_object_agg(t.route, t.jobs) AS types FROM (
         SELECT l.queue, l.route, sum(c.jobs)::bigint AS jobs FROM lanes l
         CROSS JOIN LATERAL (
@@ -45,7 +45,10 @@ WITH RECURSIVE moment AS MATERIALIZED (
                 SELECT 1 FROM holdfast.jobs j
                 WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
                     AND j.visible_ms <= (SELECT ms FROM moment)
-                LIMIT %(counted_max)s
+                LIMIT (
+                    SELECT greatest(1, least(%(lane_max)s::bigint, %(all_max)s::bigint / greatest(1, count(*))))
+                    FROM lanes
+                )
             ) counted
         ) c
         GROUP BY l.queue, l.route
