@@ -300,7 +300,7 @@ class CoordinatorRole:
         for place in places:
             if place.is_draining and seats.ask_to_drain(place.worker, place.session):
                 self._log.info("drain_asked", worker_id=place.worker)
-        strangers = [place for place in places if seats.get(place.worker) is None]
+        strangers = [place for place in places if not seats.has(place.worker, place.session)]
         silent_ms = self._config.missed_max * self._config.heartbeat_ms
         gone = [
             place.worker
@@ -314,6 +314,7 @@ class CoordinatorRole:
         changed = seats.changed | self._heard
         now_s = time.monotonic()
         saved = [seat.place(now_s) for worker in sorted(changed) if (seat := seats.get(worker)) is not None]
+            seats.changed.update(gone)  # where another session of the worker is here, its place can be written now
         seats.changed, self._heard = set(), set()
         if saved:
             try:

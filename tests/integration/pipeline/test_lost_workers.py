@@ -12,6 +12,8 @@ import psycopg
 import pytest
 
 from holdfast.backends.pipeline.postgres.connections import Connection
+from holdfast.backends.pipeline.http import NotDeliveredError
+from holdfast.backends.pipeline.messages import Asking
 from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.backends.pipeline.store import Kind, Place
 from holdfast.backends.ports import JobDraft, JobView
@@ -220,3 +222,26 @@ async def waiting(here: PipelineHere) -> int:
         return int(count)
 
     return await here.store.database.ask(ask)
+async def test_coordinator_that_writes_late_does_not_put_an_old_session_back(store: PostgresStore) -> None:
+    """After a worker has begun a new session elsewhere, what its old coordinator writes down changes nothing."""
+    await store.places.save([PLACE])
+    await store.runs.arrive("w", {}, MINUTES_MS, session="later")
+    await store.places.save([Place("w", "later", Kind(("echo",)), 1, ("7001",))])
+    await store.places.save([PLACE])
+    (place,) = await store.places.all()
+    assert (place.session, place.queues) == ("later", ("7001",))
+    job = await running(store)
+    assert not await store.places.lose("w", "s", 0)
+    assert await store.places.lose("w", "later", 0)
+    assert (await store.rows.get(job.job_id)).losses == 1
+
+
+async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: PostgresStore) -> None:
+    """An old session that nothing was heard of for long is replaced by the one that the coordinator knows."""
+    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    async with PipelineHere(store, normal=1, high=0) as here:
+        ask = Asking(worker_id="w", session="later", types=["echo"])
+        await here.lines.ask(here.coordinator_address, "/coordinator/request-assignment", ask)
+        await happens(store.places.all, lambda places: [place.session for place in places] == ["later"])
+
+

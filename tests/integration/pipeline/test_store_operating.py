@@ -163,6 +163,7 @@ async def test_drain_is_remembered_for_the_session(store: PostgresStore) -> None
     await store.places.ask_to_drain("w")
     await store.places.save([place("w")])
     assert [one.is_draining for one in await store.places.all()] == [True]
+    await store.runs.arrive("w", {}, 60_000, session="new")
     await store.places.save([place("w", "new")])
     assert [one.is_draining for one in await store.places.all()] == [False]
     for nobody in ("nobody", "\0"):
