@@ -155,9 +155,11 @@ BYTES_HELD_MAX: Final = 2 * _GIB
 LANES_MAX: Final = 10_000
 # Queues that are paused or draining at a time, each with its reason: they are held in memory and in every snapshot.
 QUEUES_CLOSED_MAX: Final = 1_000
-# Types of waiting jobs that the view of one queue names, and how many jobs of one lane are counted where rows must be.
+# Types of waiting jobs that the view of one queue names, and how many jobs of one lane, and of all lanes together, are
+# counted where rows must be: metrics and dashboards ask every few seconds.
 QUEUE_TYPES_MAX: Final = 100
 TYPE_JOBS_COUNTED_MAX: Final = 1_000
+TYPES_COUNTED_MAX: Final = 20_000
 # Jobs that one slice of a search looks at: about the time of one batch, so that nobody waits longer behind it.
 SCAN_JOBS_MAX: Final = 5_000
 # What has ended is kept for those who come late for its result, bounded by each of these.

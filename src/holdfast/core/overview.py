@@ -21,7 +21,8 @@ class QueueView(msgspec.Struct, frozen=True):
 
     The oldest wait is counted from when a job could first have been granted, and looks at the next job of each lane.
     `types` says of how many jobs that could be granted a worker must know which type: at most `QUEUE_TYPES_MAX` types,
-    those with the most jobs; a backend that has to count rows stops at `TYPE_JOBS_COUNTED_MAX` of a type and priority.
+    those with the most jobs; a backend that has to count rows stops at `TYPE_JOBS_COUNTED_MAX` of a type and priority,
+    and sooner where there are so many of these that all together would be more than `TYPES_COUNTED_MAX`.
     """
 
     name: str

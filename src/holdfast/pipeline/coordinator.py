@@ -48,6 +48,8 @@ from holdfast.pipeline.serving import left
 from holdfast.pipeline.vitals import Vitals, get, post
 
 _SAVE_S = 1.0
+#: A worker that cannot reach its coordinator says once a heartbeat in the database that it lives, or so much later.
+_LATE_S = 1.0
 
 
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +246,7 @@ class CoordinatorRole:
                 self._part_with(silent, "heartbeats were missed")
 
     async def _keep_presence(self) -> None:
-        """Notices who did not return after its connection dropped."""
+        """Find the workers that did not return after their connections dropped."""
         while not self._ending.is_on and not self._stopping.is_set():
             await self._ending.pause(LOOK_S)
             for key in self._presence.look():
@@ -264,8 +266,11 @@ class CoordinatorRole:
         except HoldfastError:  # the worker could not say in the database that it lives, either
             self._presence.hear(key, time.monotonic())
             return
+        if not is_lost:  # it says in the database that it lives, once a heartbeat: its next word is waited for
+            self._presence.wait_longer(key, time.monotonic(), self._beat_s + _LATE_S)
+            return
         self._presence.forget(key)
-        if is_lost and self._seats.get(worker) is seat:
+        if self._seats.get(worker) is seat:
             self._part_with([worker], "its connection dropped, and it did not return")
 
     def _part_with(self, workers: list[str], message: str) -> None:
@@ -300,7 +305,7 @@ class CoordinatorRole:
         for place in places:
             if place.is_draining and seats.ask_to_drain(place.worker, place.session):
                 self._log.info("drain_asked", worker_id=place.worker)
-        strangers = [place for place in places if seats.get(place.worker) is None]
+        strangers = [place for place in places if not seats.has(place.worker, place.session)]
         silent_ms = self._config.missed_max * self._config.heartbeat_ms
         gone = [
             place.worker
@@ -309,6 +314,7 @@ class CoordinatorRole:
         ]
         if gone:
             await self._places.remove(gone)
+            seats.changed.update(gone)  # where another session of the worker is here, its place can be written now
         self._left -= left
         seats.gone.clear()
         changed = seats.changed | self._heard

@@ -8,6 +8,7 @@ Invariants:
 """
 
 from dataclasses import dataclass
+from math import ceil
 
 #: The name of a worker, and its session.
 Key = tuple[str, str]
@@ -18,10 +19,11 @@ GRACE_LOOKS = 5
 
 
 @dataclass(slots=True)
-class Absence:
-    """A worker without a connection: since when nothing was heard of it, and how often it was looked for."""
+class MissingWorker:
+    """A worker without a connection: since when nothing was heard of it, its grace, and how often it was looked for."""
 
     since_s: float
+    grace_looks: int
     looks: int = 0
 
 
@@ -31,7 +33,7 @@ class Presence:
     def __init__(self, grace_looks: int = GRACE_LOOKS) -> None:
         self._grace_looks = grace_looks
         self._connections: dict[Key, int] = {}
-        self._absent: dict[Key, Absence] = {}
+        self._absent: dict[Key, MissingWorker] = {}
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -47,12 +49,18 @@ class Presence:
         if left:
             self._connections[key] = left
         else:
-            self._absent[key] = Absence(now_s)
+            self._absent[key] = MissingWorker(now_s, self._grace_looks)
 
     def hear(self, key: Key, now_s: float) -> None:
         """The worker was heard of by other means: the grace begins anew."""
+        missing = self._absent.get(key)
+        if missing is not None:
+            self._absent[key] = MissingWorker(now_s, missing.grace_looks)
+
+    def wait_longer(self, key: Key, now_s: float, wait_s: float) -> None:
+        """Begin a grace that lasts `wait_s` longer; it stays that long until the worker makes a new connection."""
         if key in self._absent:
-            self._absent[key] = Absence(now_s)
+            self._absent[key] = MissingWorker(now_s, self._grace_looks + ceil(wait_s / LOOK_S))
 
     def forget(self, key: Key) -> None:
         """The worker said goodbye, or was taken for lost."""
@@ -60,11 +68,11 @@ class Presence:
 
     def look(self) -> list[Key]:
         """Count one look, and return the workers whose grace is over."""
-        for absence in self._absent.values():
-            absence.looks += 1
-        return [key for key, absence in self._absent.items() if absence.looks >= self._grace_looks]
+        for missing in self._absent.values():
+            missing.looks += 1
+        return [key for key, missing in self._absent.items() if missing.looks >= missing.grace_looks]
 
     def since_s(self, key: Key) -> float | None:
         """Since when nothing was heard of an absent worker; None if it is there."""
-        absence = self._absent.get(key)
-        return None if absence is None else absence.since_s
+        missing = self._absent.get(key)
+        return None if missing is None else missing.since_s

@@ -81,6 +81,11 @@ class Seats:
         """The worker's seat, if it has one."""
         return self._seats.get(worker)
 
+    def has(self, worker: str, session: str) -> bool:
+        """Whether this session of the worker has the seat."""
+        seat = self._seats.get(worker)
+        return seat is not None and seat.session == session
+
     def all(self) -> list[Seat]:
         """Everyone, by name."""
         return [self._seats[worker] for worker in sorted(self._seats)]

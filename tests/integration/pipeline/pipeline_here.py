@@ -67,6 +67,7 @@ class PipelineHere:
         self.breadth = 4
         #: Long: nobody is lost because the machine stands still.
         self.heartbeat_ms = 10_000
+        self.missed_max = 3
         self._coordinator_server: RoleServer | None = None
         self._stack = AsyncExitStack()
 
@@ -112,7 +113,8 @@ class PipelineHere:
             breadth=self.breadth,
         )
         self.coordinator = CoordinatorRole(
-            CoordinatorConfig(queues=queues, heartbeat_ms=self.heartbeat_ms), self.store.places
+            CoordinatorConfig(queues=queues, heartbeat_ms=self.heartbeat_ms, missed_max=self.missed_max),
+            self.store.places,
         )
         self._coordinator_server = RoleServer(self.coordinator.routes(), self.coordinator.vitals())
         await self._coordinator_server.start("127.0.0.1", int(self.coordinator_address.rpartition(":")[2]))

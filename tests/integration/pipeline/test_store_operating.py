@@ -50,6 +50,19 @@ async def test_oldest_wait_counts_what_is_on_its_way(store: PostgresStore, datab
     assert (after.ready, after.delayed) == (2, 0)
 
 
+async def test_types_of_many_lanes_are_counted_within_one_bound(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many lanes there are, no more rows are counted than the bound of all lanes allows."""
+    for name in ("a", "b"):
+        await store.rows.insert([Template(name, "q")], [JobDraft() for _ in range(5)])
+    (whole,) = await store.queue_book.queues()
+    assert whole.types == {"a": 5, "b": 5}
+    monkeypatch.setattr(limits, "TYPES_COUNTED_MAX", 6)
+    (bounded,) = await store.queue_book.queues()
+    assert (bounded.types, bounded.ready) == ({"a": 3, "b": 3}, 10)
+
+
 async def test_modes_are_kept_and_said_again(store: PostgresStore) -> None:
     """A mode may be said again, changed and taken back."""
     for mode in (QueueMode.PAUSED, QueueMode.PAUSED, QueueMode.DRAINING):
@@ -150,6 +163,7 @@ async def test_drain_is_remembered_for_the_session(store: PostgresStore) -> None
     await store.places.ask_to_drain("w")
     await store.places.save([place("w")])
     assert [one.is_draining for one in await store.places.all()] == [True]
+    await store.runs.arrive("w", {}, 60_000, session="new")
     await store.places.save([place("w", "new")])
     assert [one.is_draining for one in await store.places.all()] == [False]
     for nobody in ("nobody", "\0"):

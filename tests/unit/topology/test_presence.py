@@ -1,6 +1,6 @@
 """Which workers the pipeline's coordinator finds absent, look by look."""
 
-from holdfast.pipeline.presence import Presence
+from holdfast.pipeline.presence import LOOK_S, Presence
 
 WORKER = ("w-1", "s-1")
 
@@ -72,3 +72,19 @@ def test_worker_that_said_goodbye_is_not_absent() -> None:
     presence.drop(WORKER, 10.0)
     presence.forget(WORKER)
     assert presence.look() == []
+
+
+def test_worker_that_is_waited_for_longer_can_still_be_absent() -> None:
+    """The longer grace holds for what is heard later, too, and ends with a new connection."""
+    presence = Presence(grace_looks=1)
+    presence.open(WORKER)
+    presence.drop(WORKER, 10.0)
+    presence.wait_longer(WORKER, 11.0, 2 * LOOK_S)
+    assert looks(presence, 2) == []
+    presence.hear(WORKER, 12.0)
+    assert looks(presence, 2) == []
+    assert presence.look() == [WORKER]
+    assert presence.since_s(WORKER) == 12.0
+    presence.open(WORKER)
+    presence.drop(WORKER, 20.0)
+    assert presence.look() == [WORKER]

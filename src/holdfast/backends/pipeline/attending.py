@@ -49,6 +49,10 @@ class Attendance:
         self._last = Placed(status=UNKNOWN, heartbeat_ms=1_000)
         self._is_draining = False
         self._absence = Absence("coordinator")
+        #: Set from the time that the silent connection drops until there is a new one.
+        self._dropped = asyncio.Event()
+        #: What was said in the database before this time is said again.
+        self._urgent_until_s = float("-inf")
 
     async def begin(self) -> None:
         """Asks for queue processes; if nobody answers, `run` goes on asking."""
@@ -76,30 +80,47 @@ class Attendance:
     async def stay(self) -> None:
         """Keep a connection open until the worker is replaced; may be canceled at any time.
 
-        The coordinator takes a worker for lost whose connection dropped and which was not heard of since. So a worker
-        that cannot return to the coordinator says in the database that it lives.
+        The coordinator takes a worker for lost whose connection dropped and which was not heard of since. So the worker
+        connects again at once, and says in the database that it lives until it is connected. Neither waits for the
+        other: the database may be slow while the coordinator can be reached, and the other way round.
         """
+        async with asyncio.TaskGroup() as tasks:
+            speaking = tasks.create_task(self._speak_while_dropped())
+            await self._keep_connection()
+            speaking.cancel()
+
+    async def _keep_connection(self) -> None:
         present = {"worker_id": self._introduction.worker_id, "session": self._session}
         while self._last.status != REPLACED:
-            try:
+            with suppress(HoldfastError):  # the heartbeat's task logs that the coordinator is away
                 await self._lines.hold(
-                    self._address, "/coordinator/presence", present, begun=self._stayed, deadline_s=_DEADLINE_S
+                    self._address, "/coordinator/presence", present, begun=self._dropped.clear, deadline_s=_DEADLINE_S
                 )
-                await asyncio.sleep(_SOON_S)
-            except HoldfastError:  # the heartbeat's task logs that the coordinator is away
-                await self._say_by_itself()
+            if self._dropped.is_set():
                 await asyncio.sleep(_RETRY_S)
+            else:
+                self._urgent_until_s = time.monotonic() + _RETRY_S
+                self._dropped.set()
+                await asyncio.sleep(_SOON_S)
 
-    def _stayed(self) -> None:
-        """When this connection drops, the worker has to be heard of at once."""
-        self._said_s = float("-inf")
+    async def _speak_while_dropped(self) -> None:
+        while True:
+            await self._dropped.wait()
+            await self._say_by_itself()
+            await asyncio.sleep(_RETRY_S)
 
     async def _say_by_itself(self) -> None:
-        """Once a heartbeat, where coordinators write down whom they hear of."""
-        if time.monotonic() - self._said_s >= self._last.heartbeat_ms / 1_000:
-            self._said_s = time.monotonic()
-            with suppress(HoldfastError):  # while the store is away, nobody is taken for gone
+        """Once a heartbeat, in the row where the coordinator writes down when it heard of the worker.
+
+        At first more often: a word that precedes the moment in which the coordinator notices the drop does not count.
+        """
+        now_s = time.monotonic()
+        if self._said_s < self._urgent_until_s or now_s - self._said_s >= self._last.heartbeat_ms / 1_000:
+            self._said_s = now_s
+            try:
                 await self._live(self._session)
+            except HoldfastError:  # it was not heard, so it is said again
+                self._said_s = float("-inf")
 
     async def drain(self) -> None:
         """The worker takes nothing more; what it took from goes to others."""

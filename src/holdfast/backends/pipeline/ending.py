@@ -50,3 +50,11 @@ async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
     """Waits for loops that were told to end: every call of the store has its deadline."""
     if tasks:
         await asyncio.wait(tasks)
+
+
+async def canceled(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel those tasks that were started, and wait until they have ended."""
+    started = [task for task in tasks if task is not None]
+    for task in started:
+        task.cancel()
+    await ended(started)

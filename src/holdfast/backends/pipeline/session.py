@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from holdfast.backends.kept_session import KeptSession
 from holdfast.backends.pipeline.attending import Attendance
 from holdfast.backends.pipeline.discarding import Discarding
-from holdfast.backends.pipeline.ending import ended
+from holdfast.backends.pipeline.ending import canceled, ended
 from holdfast.backends.pipeline.http import Lines
 from holdfast.backends.pipeline.messages import ASSIGNED, REPLACED, Placed
 from holdfast.backends.pipeline.pulling import Found, Puller
@@ -50,7 +50,9 @@ class PipelineSession(KeptSession):
         self._is_unsure = False
         #: Tells this session from others of the same worker.
         self._session = secrets.token_hex(8)
-        self._attending: set[asyncio.Task[None]] = set()
+        #: The tasks of the heartbeats and of the silent connection, which outlast the others.
+        self._beating: asyncio.Task[None] | None = None
+        self._staying: asyncio.Task[None] | None = None
         self._deleting = Discarding(lines, "/queue/delete")
         self._puller = Puller(lines, introduction, self._begin_jobs)
         self._reporter = Reporter(runs, self._worker, self._answered, lambda error: self._miss("report", error))
@@ -78,7 +80,8 @@ class PipelineSession(KeptSession):
         self._watch_time()
         await self._attendance.begin()
         self._spawn(self._pull())
-        self._attending = {self._spawn(self._attendance.run()), self._spawn(self._attendance.stay())}
+        self._beating = self._spawn(self._attendance.run())
+        self._staying = self._spawn(self._attendance.stay())
         self._spawn(self._reporter.run())
 
     # -- what the holder does
@@ -136,20 +139,21 @@ class PipelineSession(KeptSession):
         self._puller.end()
         self._reporter.end()
         try:
-            await ended(self._tasks - self._attending)  # what is given last is handed back with the rest
+            # What is given last is handed back with the rest.
+            await ended(self._tasks - {self._beating, self._staying})
             if self._timer is not None:
                 self._timer.cancel()
             unheard = self._holding.drop(self._holding.undelivered())
             await self._hand_back(unheard, is_spent=False)
             if not has_failed:
-                # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
+                # A worker that leaves in order has stopped what it gives back; else that may be what ended it.
                 await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
+                # A heartbeat that is answered after the goodbye would ask for an assignment again.
+                await canceled(self._beating)
                 await self._attendance.leave()
         finally:
             # Not before: a connection that drops while leases are held is that of a lost worker.
-            for task in self._attending:
-                task.cancel()
-        await ended(self._attending)
+            await canceled(self._beating, self._staying)
         await self._deleting.flush()
         self._stats.leave()
 

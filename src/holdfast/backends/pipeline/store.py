@@ -253,7 +253,10 @@ class Places(Protocol):
     """Workers and their queue processes; the coordinator writes it, watchers and schedulers read it."""
 
     async def save(self, places: Sequence[Place]) -> None:
-        """Makes or replaces these; their workers were heard of `heard_ms_ago`, or later."""
+        """Make or replace these; their workers were heard of `heard_ms_ago`, or later.
+
+        The place of a worker that is in another session is left as it is.
+        """
         ...
 
     async def remove(self, workers: Collection[str]) -> None:

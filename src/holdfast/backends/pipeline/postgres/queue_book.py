@@ -36,7 +36,7 @@ class PostgresQueueBook:
         """From sums and from the heads of lanes."""
 
         async def ask(connection: Connection) -> list[QueueView]:
-            counted = {"counted_max": limits.TYPE_JOBS_COUNTED_MAX}
+            counted = {"lane_max": limits.TYPE_JOBS_COUNTED_MAX, "all_max": limits.TYPES_COUNTED_MAX}
             rows = await (await connection.execute(_SQL["queues"], counted, binary=True)).fetchall()
             return [*map(_view, rows)]
 

@@ -37,7 +37,7 @@ WITH RECURSIVE moment AS MATERIALIZED (
     ) g ON true
     GROUP BY l.queue
 ), typed AS (
-    -- Jobs by type; of a lane not more are counted than people tell apart.
+    -- Jobs by type; of a lane not more are counted than people tell apart, and of many lanes fewer of each.
     SELECT t.queue, jsonb_object_agg(t.route, t.jobs) AS types FROM (
         SELECT l.queue, l.route, sum(c.jobs)::bigint AS jobs FROM lanes l
         CROSS JOIN LATERAL (
@@ -45,7 +45,10 @@ WITH RECURSIVE moment AS MATERIALIZED (
                 SELECT 1 FROM holdfast.jobs j
                 WHERE j.state = 1 AND j.priority = l.priority AND j.queue = l.queue AND j.route = l.route
                     AND j.visible_ms <= (SELECT ms FROM moment)
-                LIMIT %(counted_max)s
+                LIMIT (
+                    SELECT greatest(1, least(%(lane_max)s::bigint, %(all_max)s::bigint / greatest(1, count(*))))
+                    FROM lanes
+                )
             ) counted
         ) c
         GROUP BY l.queue, l.route
@@ -113,6 +116,8 @@ SELECT count(*) FILTER (WHERE name <> %(queue)s::text) FROM holdfast.queues;
 
 -- name: save_places
 -- Whoever could run something new is told to the watchers.
+-- A session is written by `begin_session`, and here only into a new row: a coordinator that has not noticed that its
+-- worker began a new session elsewhere must not put the old one back, by which `lock_place` would decide.
 WITH before AS MATERIALIZED (
     SELECT routes, job_queues FROM holdfast.assignments WHERE worker = %(worker)s
 ), saved AS (
@@ -124,15 +129,15 @@ VALUES
         holdfast.now_ms() - %(heard_ms_ago)b::bigint
     )
 ON CONFLICT (worker) DO UPDATE SET
-    session = excluded.session,
     routes = excluded.routes,
     job_queues = excluded.job_queues,
     slots = excluded.slots,
     places = excluded.places,
     -- Who was asked to drain goes on draining, whatever its coordinator knew when it wrote this.
-    is_draining = excluded.is_draining OR (a.is_draining AND a.session = excluded.session),
+    is_draining = excluded.is_draining OR a.is_draining,
     -- The worker may have said so itself since its coordinator heard of it.
     heard_ms = greatest(a.heard_ms, excluded.heard_ms)
+WHERE a.session = excluded.session
 )
 SELECT pg_notify('holdfast_due', '') WHERE NOT EXISTS (
     SELECT FROM before b WHERE b.routes = %(routes)b::text[] AND b.job_queues = %(job_queues)b::text[]
