@@ -82,7 +82,18 @@ def arguments_text(payload: bytes) -> str:
     except ValueError:
         return _not_json(payload)
     line = json.dumps(value, ensure_ascii=False)
-    return line if len(line) <= _LINE_CHARS else _cut(json.dumps(value, ensure_ascii=False, indent=2), len(payload))
+    return line if len(line) <= _LINE_CHARS else _cut(_block(value), len(payload))
+
+
+def _block(value: object) -> str:
+    """The value indented, as far as a block is shown: the whole text grows with the square of the nesting depth."""
+    parts, chars = [], 0
+    for part in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
+        parts.append(part)
+        chars += len(part)
+        if chars > _BLOCK_CHARS:
+            break
+    return "".join(parts)
 
 
 def _not_json(payload: bytes) -> str:
