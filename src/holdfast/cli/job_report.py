@@ -5,7 +5,7 @@ import json
 
 import msgspec
 
-from holdfast.backends.attempts import Attempts
+from holdfast.backends.attempts import JobAttempts
 from holdfast.backends.ports import JobView
 from holdfast.cli.text import as_span, as_time, indented, print_fields, printable
 from holdfast.cli.views import job_fields, job_json
@@ -21,7 +21,7 @@ class JobReport(msgspec.Struct, frozen=True):
 
     job: JobView
     payload: bytes
-    attempts: Attempts
+    attempts: JobAttempts
 
 
 def report_json(report: JobReport) -> dict[str, object]:
