@@ -39,6 +39,8 @@ def make_for_services(folder: Path, *, is_replacing: bool) -> bool:
     paths = [*(token_file(folder, role) for role in CALLERS), hashes_file(folder)]
     if not is_replacing and all(path.exists() for path in paths):
         return False
+    # A run that is interrupted leaves no hashes, so that the next run makes all credentials again.
+    hashes_file(folder).unlink(missing_ok=True)
     tokens = {role: secrets.token_urlsafe(_TOKEN_BYTES) for role in CALLERS}
     for role, token in tokens.items():
         _write(token_file(folder, role), token)

@@ -171,6 +171,8 @@ def test_every_attempt_is_shown_with_its_traceback(site: Site, page: Page) -> No
         (3, "FAILED"),
     ]
     assert told["missing"] == ""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{site.url}#/jobs/{job}")
     expect(page.get_by_label("Payload").last).to_contain_text('"fails": 3')
     items = page.get_by_role("region", name="Attempts").get_by_role("listitem")
@@ -180,5 +182,8 @@ def test_every_attempt_is_shown_with_its_traceback(site: Site, page: Page) -> No
         expect(item).to_contain_text(f"Attempt {number} failed")
         expect(item).to_contain_text(one["worker_id"])
         expect(item.get_by_label("Traceback")).to_contain_text(f"ValueError: attempt {number} went wrong")
-    history = site.ask("GET", f"/jobs/{job}/history")["entries"]
-    assert [entry["detail"] for entry in history if entry["detail"]] == [one["detail"] for one in told["attempts"]]
+    history = site.ask("GET", f"/jobs/{job}/history")
+    details = [entry["detail"] for entry in history["entries"] if entry["detail"]]
+    assert details == [one["detail"] for one in told["attempts"]]
+    assert (history["attempts"], history["missing"]) == (told["attempts"], "")
+    assert not [url for url in asked if url.endswith("/attempts")], "the journal was read once more for the attempts"

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.chromium import watched
@@ -97,6 +98,32 @@ def test_slots_that_are_all_busy_are_not_called_healthy(
         health = tab.page.get_by_label("Health")
         expect(health).to_contain_text("All 2 slots are busy and 1 job waits, the oldest for")
         expect(health).not_to_contain_text("Healthy")
+
+
+#: The verdict on a backlog behind busy slots, after looks at these milliseconds.
+VERDICT = """
+async (looks) => {
+  const [{ health }, { Series }] = await Promise.all([import("./assets/health.js"), import("./assets/series.js")]);
+  const stats = { states: { QUEUED: 7, RUNNING: 4 }, workers: 1, started_at_ms: 1, totals: null };
+  const series = new Series();
+  for (const now_ms of looks) series.add({ ...stats, now_ms });
+  const queues = [{ name: "images", mode: "OPEN", ready: 5, delayed: 2, oldest_age_ms: 30_000 }];
+  const workers = [{ worker_id: "anna", slots: 4, running: 4, types: [], heard_ms_ago: 100 }];
+  return health({ able: new Set(["administration"]), live: { state: "live" }, stats, queues, workers, series }).word;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("looks", "word"),
+    [([1_000], "Busy"), ([1_000, 3_000], "Busy"), ([1_000, 6_000], "Have a look")],
+)
+def test_jobs_are_stalled_only_after_a_window_in_which_none_ended(
+    site: Site, page: Page, looks: list[int], word: str
+) -> None:
+    """A backlog that is seen for a moment is busy, however long its oldest job has waited, as `holdfast top` has it."""
+    page.goto(site.url)
+    assert page.evaluate(VERDICT, looks) == word
 
 
 def test_a_server_that_goes_away_is_noticed(browser: Browser, loaded: LoadedProgram, tmp_path: Path) -> None:

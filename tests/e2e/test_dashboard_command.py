@@ -95,6 +95,20 @@ def test_directory_passes_to_the_dashboard_and_on(fleet: Fleet, data: Path) -> N
     assert second.stop() == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment"), [(("--retain-jobs", "0"), {}), ((), {"HOLDFAST_RETAIN_JOBS": "0"})]
+)
+def test_directory_keeps_finished_jobs_by_the_settings_of_the_dashboard(
+    fleet: Fleet, data: Path, arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    """While the dashboard serves a directory, finished jobs beyond its limits are removed, as by any server."""
+    _, address = shown(fleet, str(data), *arguments, **environment)
+    (job,) = ask(address, "/api/v1/jobs").json["jobs"]
+    assert ask(address, f"/api/v1/jobs/{job['id']}/cancel", {}).status == 200
+    gone = eventually(lambda: ask(address, f"/api/v1/jobs/{job['id']}"), lambda reply: reply.status != 200)
+    assert gone.status == 404
+
+
 def test_tokens_of_the_directory_are_asked_for(fleet: Fleet, data: Path, loaded: LoadedProgram) -> None:
     """A directory with a tokens.json is shown to callers with a token, as by a server."""
     shell = LoadedShell(loaded, fleet.folder)

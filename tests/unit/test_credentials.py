@@ -58,6 +58,19 @@ def test_credentials_can_be_replaced(tmp_path: Path) -> None:
     assert all(after[name] != before[name] for name in before)
 
 
+def test_replacement_that_is_interrupted_is_made_again(tmp_path: Path) -> None:
+    """A run that ends before the hashes are written leaves no credentials that the next run keeps."""
+    before = made_for_services(tmp_path)
+    token = credentials.token_file(tmp_path, "worker")
+    aside = token.rename(tmp_path / "aside")
+    token.mkdir()  # the second-last file cannot be written
+    assert credentials.main(["services", "--replace", str(tmp_path)]) == 1
+    token.rmdir()
+    aside.rename(token)
+    after = made_for_services(tmp_path)
+    assert all(after[name] != before[name] for name in before)
+
+
 def test_workers_token_may_work_and_nothing_else(tmp_path: Path) -> None:
     """The token that is written is one of the server's, with the scope of workers; a second start keeps it."""
     token = made_for_workers(tmp_path)

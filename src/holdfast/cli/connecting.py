@@ -171,7 +171,10 @@ async def _opened(folder: Path) -> "Serving":
 
 
 def forgetting_nothing(settings: "Settings") -> "Settings":
-    """The settings for a process that only looks in: it removes no finished job from a directory that it serves."""
+    """The settings for a single command: it removes no finished job from the directory that it serves meanwhile.
+
+    A process that stays needs its own limits, because the jobs that it keeps are in its memory.
+    """
     from msgspec.structs import replace
 
     return replace(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import access_to, check_directory, forgetting_nothing, place_of
+from holdfast.cli.connecting import access_to, check_directory, place_of
 from holdfast.cli.server import of_a_gateway, run_program
 from holdfast.settings import FIELDS, MEMORY, ClientSettings, Settings, purpose
 from holdfast.settings_sources import load
@@ -20,10 +20,10 @@ EPILOG = (
     "It shows a server the token of the URL or HOLDFAST_TOKEN, and acts with it for every caller; callers show it"
     " theirs, from --tokens or the tokens.json of the directory."
 )
-#: The settings that it uses beside the port.
+#: The settings that it uses beside the port; it retains jobs of a directory while it serves that directory.
 _SETTINGS = (
     *("host", "metrics_port", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit"),
-    *("insecure", "log_level", "log_format"),
+    *("retain_ms", "retain_failed_ms", "retain_jobs", "retain_bytes", "insecure", "log_level", "log_format"),
 )
 
 
@@ -60,7 +60,7 @@ def dashboard(
         del log_stream  # it logs no transitions
         await serve(settings, place, access_to(client))
 
-    run_program(forgetting_nothing(settings), program)
+    run_program(settings, program)
 
 
 def _place(target: str) -> "Place":

@@ -15,7 +15,7 @@ from holdfast.core.model import QueueMode
 from holdfast.core.unknown_types import unknown_types, unknown_types_text
 
 _OLD_MS, _VERY_OLD_MS, _SILENT_MS = 60_000, 600_000, 20_000
-#: Jobs that have waited this long behind busy slots, while none ended, are no passing burst.
+#: Jobs are stalled if they have waited this long behind busy slots, and no job was seen to end for at least as long.
 _STALLED_MS = 5_000
 _FAILURES_MIN, _SHARE_WARN, _SHARE_BAD = 3, 0.05, 0.5
 
@@ -69,7 +69,7 @@ def _without_worker(look: Look) -> Iterator[Finding]:
 
 
 def _saturated(look: Look, trend: Trend) -> Iterator[Finding]:
-    """Every slot is taken and jobs wait: a note while jobs end, and more than that where none does.
+    """Every slot is taken and jobs wait: a note while jobs end, and more than that where none has ended for long.
 
     None ends, for example, where every slot has a job that waits for the result of a job that waits for a slot.
     """
@@ -83,15 +83,18 @@ def _saturated(look: Look, trend: Trend) -> Iterator[Finding]:
     text = (
         f"{'the only slot is' if slots == 1 else f'all {slots:,} slots are'} busy and"
         f" {_count(sum(queue.ready for queue in waiting), 'job waits', 'jobs wait')}, the oldest for"
-        f" {as_span(oldest.oldest_age_ms)} in queue {oldest.name}; {_ended_text(ended, within_ms)}"
+        f" {as_span(oldest.oldest_age_ms)} in queue {oldest.name}{_ended_text(ended, within_ms)}"
     )
-    is_stalled = not ended and oldest.oldest_age_ms >= max(_STALLED_MS, within_ms)
+    is_stalled = not ended and _STALLED_MS <= within_ms <= oldest.oldest_age_ms
     yield Finding(is_bad=False, text=text, is_note=not is_stalled)
 
 
 def _ended_text(ended: int, within_ms: int) -> str:
+    """Nothing after a single look."""
+    if not within_ms:
+        return ""
     counted = _count(ended, "job has", "jobs have") if ended else "no job has"
-    return f"{counted} ended in the last {as_span(within_ms)}"
+    return f"; {counted} ended in the last {as_span(within_ms)}"
 
 
 def _old(look: Look) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ import json
 
 import msgspec
 
-from holdfast.backends.attempts import Attempts
+from holdfast.backends.attempts import JobAttempts
 from holdfast.backends.ports import JobView
 from holdfast.cli.text import as_span, as_time, indented, print_fields, printable
 from holdfast.cli.views import job_fields, job_json
@@ -21,7 +21,7 @@ class JobReport(msgspec.Struct, frozen=True):
 
     job: JobView
     payload: bytes
-    attempts: Attempts
+    attempts: JobAttempts
 
 
 def report_json(report: JobReport) -> dict[str, object]:
@@ -82,7 +82,18 @@ def arguments_text(payload: bytes) -> str:
     except ValueError:
         return _not_json(payload)
     line = json.dumps(value, ensure_ascii=False)
-    return line if len(line) <= _LINE_CHARS else _cut(json.dumps(value, ensure_ascii=False, indent=2), len(payload))
+    return line if len(line) <= _LINE_CHARS else _cut(_block(value), len(payload))
+
+
+def _block(value: object) -> str:
+    """The value indented, as far as a block is shown: the whole text grows with the square of the nesting depth."""
+    parts, chars = [], 0
+    for part in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
+        parts.append(part)
+        chars += len(part)
+        if chars > _BLOCK_CHARS:
+            break
+    return "".join(parts)
 
 
 def _not_json(payload: bytes) -> str:

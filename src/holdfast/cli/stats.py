@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.connecting import Connect, ask
 from holdfast.cli.text import Json, as_time, print_fields, print_json
 from holdfast.core.lifecycle import State
+from holdfast.errors import UnimplementedError
 
 if TYPE_CHECKING:
     from holdfast.backends.ports import Stats
@@ -23,16 +24,21 @@ def stats(connect: Connect = None, as_json: Json = False) -> None:
     print_fields((*(_numbers(numbers) if numbers is not None else ()), *_backend(told)))
 
 
-async def _asked(client: "Client") -> "tuple[Capabilities, Stats | None]":
-    """The capabilities, and the numbers of a backend that has any."""
+async def _asked(client: "Client") -> "tuple[Capabilities | None, Stats | None]":
+    """The capabilities, unless the server is too old to declare them, and the numbers of a backend that has any."""
     from holdfast.core.capabilities import Capability
 
-    told = await client.capabilities()
+    try:
+        told = await client.capabilities()
+    except UnimplementedError:
+        return None, await client.stats()
     return told, await client.stats() if told.has(Capability.ADMINISTRATION) else None
 
 
-def _capabilities(told: "Capabilities") -> dict[str, object]:
+def _capabilities(told: "Capabilities | None") -> dict[str, object]:
     """As `/api/v1/capabilities` has it."""
+    if told is None:
+        return {}
     missing = {one.value: sentence for one, sentence in told.missing.items()}
     return {
         "backend": told.backend,
@@ -54,9 +60,11 @@ def _numbers(numbers: "Stats") -> tuple[tuple[str, str], ...]:
     )
 
 
-def _backend(told: "Capabilities") -> tuple[tuple[str, str], ...]:
+def _backend(told: "Capabilities | None") -> tuple[tuple[str, str], ...]:
     from holdfast.core.capabilities import MEANINGS
 
+    if told is None:
+        return ()
     return (
         ("backend", f"{told.backend} {told.version}".strip()),
         ("capabilities", ", ".join(sorted(one.value for one in told.present))),

@@ -7,7 +7,7 @@ while no other process does, so it also takes over when the one that serves ends
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from holdfast.client.access import Access
@@ -16,8 +16,8 @@ from holdfast.client.lasting_carrier import LastingCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retrying import Once
 from holdfast.client.routed import RoutedJobs
-from holdfast.core.capabilities import Capabilities, Capability
-from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
+from holdfast.errors import FailedPreconditionError, UnavailableError, UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.socket import SOCKET_NAME
 from holdfast.logs import get_logger
@@ -43,7 +43,7 @@ async def serve(settings: Settings, place: Place, access: Access) -> None:
     with on_stop(stopping.set):
         async with AsyncExitStack() as closing:
             client = await closing.enter_async_context(connected(settings, place, access))
-            backend = backend_of(client, await client.capabilities())
+            backend = backend_of(client, await declared_by(client))
             face = Face(backend, settings, protection=protection, has_grpc=False)
             addresses = await _started(face)
             closing.push_async_callback(face.stop)
@@ -88,10 +88,19 @@ async def _opened(settings: Settings) -> AsyncIterator[None]:
     """Holds the directory open: from now on some process serves its socket, if need be this one."""
     link = Directory(settings)
     try:
-        await link.call(lambda ports: ports.backend.capabilities())
+        with suppress(UnimplementedError):  # a process of an earlier version serves it: any answer will do
+            await link.call(lambda ports: ports.backend.capabilities())
         yield
     finally:
         await link.close()
+
+
+async def declared_by(client: Client) -> Capabilities:
+    """What the backend declares; a server that is too old to declare anything still refuses what it lacks."""
+    try:
+        return await client.capabilities()
+    except UnimplementedError:
+        return MONOLITH if isinstance(client, RoutedJobs) else LEDGER
 
 
 def backend_of(client: Client, told: Capabilities) -> Backend:

@@ -134,6 +134,24 @@ def test_slots_that_are_all_busy_while_jobs_wait_are_never_healthy(
     )
 
 
+@pytest.mark.parametrize(
+    ("looks", "word"),
+    [
+        ((STATS,), "busy"),
+        ((STATS, later(200)), "busy"),
+        ((STATS, later(4_999)), "busy"),
+        ((STATS, later(5_000)), "have a look"),
+    ],
+)
+def test_jobs_are_stalled_only_after_a_window_in_which_none_ended(looks: tuple[Stats, ...], word: str) -> None:
+    """A backlog that is seen for a moment is busy, however long its oldest job has waited."""
+    waiting = msgspec.structs.replace(QUEUE, oldest_age_ms=30_000)
+    seen = look(queues=(waiting,), workers=(FULL,), states={"QUEUED": 7, "RUNNING": 4})
+    found = findings(seen, trend(*looks))
+    assert verdict(seen, found) == word
+    assert ("ended in the last" in found[0].text) == (len(looks) > 1)
+
+
 def test_one_free_slot_is_enough_for_a_healthy_system() -> None:
     """A worker with more leases than slots does not make up for another one that is idle."""
     idle = msgspec.structs.replace(WORKER, worker_id="bob", running=0)

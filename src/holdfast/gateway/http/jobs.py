@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Meta
 
 from holdfast import limits
-from holdfast.backends.attempts import attempts_of
+from holdfast.backends.attempts import attempts_in, attempts_of
 from holdfast.backends.ports import JobQuery
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Template
 from holdfast.core.trace_context import TraceContext
-from holdfast.errors import AbortedError, InvalidArgumentError
+from holdfast.errors import AbortedError, InvalidArgumentError, NotFoundError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.checks import checked_id
 from holdfast.gateway.guarding import Scope
@@ -195,9 +195,18 @@ class JobRoutes:
         return answer(Retried(new_id, status, job_id), _ACCEPTED, location(new_id))
 
     async def history(self, asked: Asked) -> Answer:
-        """Everything that happened to a job."""
+        """Everything that happened to a job, and its attempts: one reading of the history is enough for both."""
         job_id = checked_id(asked.params["id"])
-        return answer(shapes.History(job_id, [shapes.happened(entry) for entry in await self._entries(job_id)]))
+        count = await self._attempt_count(job_id)
+        entries = await self._entries(job_id)
+        return answer(shapes.history_shape(job_id, entries, attempts_in(entries, count)))
+
+    async def _attempt_count(self, job_id: str) -> int:
+        """How many attempts the job has had; 0 if it is forgotten, although its history may be there."""
+        try:
+            return (await self._jobs.get(job_id)).attempts
+        except NotFoundError:
+            return 0
 
     async def _entries(self, job_id: str) -> list[Entry]:
         """The history, or an error if the backend has none."""

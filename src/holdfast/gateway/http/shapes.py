@@ -1,13 +1,14 @@
 """What requests and answers look like: the JSON of jobs. Times are milliseconds since 1970, 0 where there is none."""
 
 import base64
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from holdfast import limits
-from holdfast.backends import attempts
+from holdfast.backends.attempts import JobAttempts
 from holdfast.backends.ports import Explanation, JobView, ResultView
 from holdfast.core.history import Attempt, Entry
 from holdfast.core.lifecycle import TERMINAL
@@ -212,10 +213,12 @@ class Attempts(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Everything that happened to a job, oldest first."""
+    """Everything that happened to a job, oldest first, and the attempts in it, as `Attempts` has them."""
 
     id: str
     entries: list[Happened]
+    attempts: list[AttemptPart]
+    missing: str
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -322,7 +325,12 @@ def happened(entry: Entry) -> Happened:
     )
 
 
-def attempts_shape(job_id: str, found: attempts.Attempts) -> Attempts:
+def history_shape(job_id: str, entries: Sequence[Entry], found: JobAttempts) -> History:
+    """What happened to a job, and its attempts."""
+    return History(job_id, [happened(one) for one in entries], [_attempt(one) for one in found.attempts], found.missing)
+
+
+def attempts_shape(job_id: str, found: JobAttempts) -> Attempts:
     """The attempts of a job."""
     return Attempts(job_id, [_attempt(one) for one in found.attempts], found.missing)
 

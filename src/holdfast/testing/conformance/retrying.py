@@ -7,9 +7,9 @@ from holdfast.backends.attempts import attempts_of
 from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import Entry
-from holdfast.core.lifecycle import DONE, FAILED, QUEUED
+from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING, name
 from holdfast.core.model import FIXED, QUADRATIC, Backoff, Extra
-from holdfast.errors import FailedPreconditionError, UnimplementedError
+from holdfast.errors import DeadlineExceededError, FailedPreconditionError, UnimplementedError
 from holdfast.testing.conformance.workplace import Hand, Workplace
 
 AT_ONCE = Backoff(FIXED, 0, 0)
@@ -74,6 +74,39 @@ class TestRetrying:
         assert last.detail == "Traceback of bad"
         assert 0 < last.started_ms <= last.ended_ms
         assert found.missing == "this topology keeps no earlier attempts"
+
+    @pytest.mark.parametrize("state", [QUEUED, RUNNING, DONE, FAILED])
+    async def test_only_attempt_is_known_without_reading_a_history(self, place: Workplace, state: int) -> None:
+        """A history may be as long as the journal; a job that was run once at most tells its attempt itself."""
+
+        async def unread(_: str) -> list[Entry]:
+            raise AssertionError("the history was read")
+
+        job_id = await place.submit()
+        if state != QUEUED:
+            hand = await place.worker()
+            (lease,) = await hand.take()
+            if state == DONE:
+                await hand.done(lease)
+            elif state == FAILED:
+                await hand.failed(lease)
+        found = await attempts_of(place.jobs, unread, await place.jobs.get(job_id))
+        assert [(one.number, one.outcome) for one in found.attempts] == ([(1, name(state))] if state != QUEUED else [])
+        assert found.missing == ""
+
+    async def test_history_that_cannot_be_read_leaves_the_last_attempt(self, place: Workplace) -> None:
+        """Where the history takes too long, the last attempt is told, and the sentence says why others are missing."""
+
+        async def slow(_: str) -> list[Entry]:
+            raise DeadlineExceededError("no answer in time")
+
+        job_id = await place.submit(max_attempts=2, backoff=AT_ONCE)
+        hand = await place.worker()
+        await fail(hand)
+        await fail(hand)
+        found = await attempts_of(place.jobs, slow, await place.jobs.get(job_id))
+        assert [(one.number, one.outcome) for one in found.attempts] == [(2, "FAILED")]
+        assert found.missing.endswith("the history could not be read: no answer in time")
 
     async def test_last_attempt_decides(self, place: Workplace) -> None:
         """When no attempt is left, the job has failed, for the reason of the last one."""

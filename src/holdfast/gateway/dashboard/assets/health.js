@@ -7,7 +7,7 @@ const MINUTE_MS = 60_000;
 const SILENT_MS = 20_000;
 const OLD_MS = 60_000;
 const VERY_OLD_MS = 600_000;
-/** Jobs that have waited this long behind busy slots, while none ended, are no passing burst. */
+/** Jobs are stalled if they have waited this long behind busy slots, and no job was seen to end for at least as long. */
 const STALLED_MS = 5_000;
 const TYPES_SHOWN = 8;
 
@@ -68,7 +68,7 @@ function* withoutWorker(open, stats, workers) {
   };
 }
 
-/** Every slot is taken and jobs wait: a note while jobs end, and more than that where none does. */
+/** Every slot is taken and jobs wait: a note while jobs end, and more than that where none has ended for long. */
 function* saturated(open, workers, series) {
   const slotted = (workers ?? []).filter((worker) => worker.slots);
   if (!open.length || !slotted.length || slotted.some((worker) => worker.running < worker.slots)) return;
@@ -77,11 +77,12 @@ function* saturated(open, workers, series) {
   const within = series.spanned(MINUTE_MS);
   const slots = slotted.reduce((sum, worker) => sum + worker.slots, 0);
   const taken = slots === 1 ? "The only slot is" : `All ${count(slots)} slots are`;
-  const since = ended ? `${plural(ended, "job has", "jobs have")} ended` : "no job has ended";
+  const counted = ended ? plural(ended, "job has", "jobs have") : "no job has";
+  const since = within ? `; ${counted} ended in the last ${span(within)}` : "";
   const wait = `${plural(ready(open), "job waits", "jobs wait")}, the oldest for ${span(oldest.oldest_age_ms)} in queue ${oldest.name}`;
   yield {
-    level: !ended && oldest.oldest_age_ms >= Math.max(STALLED_MS, within) ? "warn" : "good",
-    text: `${taken} busy and ${wait}; ${since} in the last ${span(within)}.`,
+    level: !ended && STALLED_MS <= within && within <= oldest.oldest_age_ms ? "warn" : "good",
+    text: `${taken} busy and ${wait}${since}.`,
     href: "#/jobs?status=RUNNING&oldest_first=true",
   };
 }

@@ -118,12 +118,12 @@ export class JobView {
     const path = `/jobs/${encodeURIComponent(this.job)}`;
     const turn = (this.asked += 1);
     try {
-      const [job, history, tried] = await Promise.all([get(path, {}, { exact: "payload" }), this.#past(path), get(`${path}/attempts`)]);
+      const [job, past] = await Promise.all([get(path, {}, { exact: "payload" }), this.#past(path)]);
       if (this.isClosed || turn < this.shown) return;
       this.shown = turn;
       this.found = job;
-      this.entries = history;
-      this.tried = tried;
+      this.entries = past.entries;
+      this.tried = past;
       this.trouble.hidden = true;
       this.body.hidden = false;
       this.#show();
@@ -137,15 +137,16 @@ export class JobView {
     }
   }
 
-  /** A backend without history shows the job all the same. */
+  /** What happened, and the attempts: both from one reading of the history, or without one the last attempt alone. */
   async #past(path) {
-    if (!this.page.able.has("history")) return [];
-    try {
-      return (await get(`${path}/history`)).entries;
-    } catch (error) {
-      if (error.isMissing || error.status === 404) return [];
-      throw error;
+    if (this.page.able.has("history")) {
+      try {
+        return await get(`${path}/history`);
+      } catch (error) {
+        if (!error.isMissing && error.status !== 404) throw error;
+      }
     }
+    return { ...(await get(`${path}/attempts`)), entries: [] };
   }
 
   async #whyNot() {
