@@ -37,7 +37,7 @@ def test_worker_says_at_a_terminal_what_it_runs(loaded: LoadedProgram, fleet: Fl
     command = ("worker", "-A", "shop:app", "--worker-id", "anna", "-c", "3")
     status, text = shell.at_terminal(*command, awaited="Ctrl-C", then=drain)
     assert status == 0
-    assert "anna is ready for resize, 3 at a time, from ./shop-data; Ctrl-C stops it" in text
+    assert f"anna is ready for resize, 3 at a time, from {fleet.folder}/shop-data; Ctrl-C stops it" in text
     assert '"ready"' not in text
 
 
@@ -68,4 +68,5 @@ def test_worker_warns_of_an_app_that_keeps_its_jobs_elsewhere(fleet: Fleet) -> N
     (fleet.folder / "shop.py").write_text(SHOP)
     fleet.server(data="other")
     worker = fleet.worker("other", "-A", "shop:app")
-    assert "shop:app submits to './shop-data', while this worker runs the jobs of 'other'" in worker.log
+    where = str(fleet.folder / "other")
+    assert f"shop:app submits to './shop-data', while this worker runs the jobs of {where!r}" in worker.log

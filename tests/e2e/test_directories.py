@@ -56,11 +56,23 @@ def test_worker_serves_the_directory_that_it_is_told(
     if told_by == "file":
         (fleet.folder / "pyproject.toml").write_text('[tool.holdfast]\nconnect = "./data"\n')
     worker = fleet.start("worker", *app, *flags, **environment)
-    assert worker.ready()["grpc"] == "./data"
+    assert worker.ready()["grpc"] == str(fleet.folder / "data")
     assert holder(fleet.folder / "data") == worker.pid
     result = shell.run("job", "result", submitted.stdout.strip(), "--connect", "data")
     assert (result.returncode, result.stdout) == (0, "hello")
     assert worker.lines("disconnected") == []
+
+
+def test_worker_says_that_it_makes_the_directory_of_its_app(fleet: Fleet) -> None:
+    """In a folder without the jobs of its app, the worker names the new directory with its path, and only then."""
+    write_shop(fleet.folder)
+    worker = fleet.start("worker", "-A", "shop:app")
+    assert worker.ready()["grpc"] == str(fleet.folder / "data")
+    made = f"holdfast: making the directory '{fleet.folder / 'data'}' for jobs"
+    assert worker.log.count(made) == 1
+    second = fleet.start("worker", "-A", "shop:app")
+    second.ready()
+    assert "making the directory" not in second.log
 
 
 def test_directory_passes_to_the_next_worker(fleet: Fleet, shell: Shell) -> None:
@@ -92,7 +104,7 @@ def test_only_commands_that_write_make_a_directory(fleet: Fleet, shell: Shell) -
     assert (read.returncode, (fleet.folder / "new").exists()) == (2, False)
     assert "got 'new', which is no directory here" in read.stderr
     submitted = shell.run("job", "submit", "echo", "--connect", "new")
-    assert "making the directory 'new'" in submitted.stderr
+    assert f"making the directory '{fleet.folder / 'new'}'" in submitted.stderr
     listed = shell.run("job", "list", "--json", "--connect", "new")
     assert submitted.stdout.strip() in listed.stdout
 

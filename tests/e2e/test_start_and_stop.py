@@ -128,9 +128,11 @@ def test_server_alone_ends_with_0(fleet: Fleet, number: signal.Signals) -> None:
 
 def test_worker_without_a_server_waits_and_ends_with_0(fleet: Fleet) -> None:
     """A worker that reaches nobody tries again and again, says so, and ends in good order when told to."""
-    worker = fleet.start("worker", "--connect", f"127.0.0.1:{stable_port()}")
+    port = stable_port()
+    worker = fleet.start("worker", "--connect", f"127.0.0.1:{port}")
     eventually(lambda: len(worker.lines("disconnected")), lambda count: count >= 3)
     assert worker.output == ""
+    assert worker.lines("disconnected")[0]["message"].startswith(f"no server answers at 127.0.0.1:{port}: start one")
     assert worker.stop() == 0
 
 

@@ -10,7 +10,8 @@ from google.protobuf.message import Message
 
 from holdfast.backends.ports import WorkApi
 from holdfast.client.carriers import Carrier, Response
-from holdfast.client.grpc_carrier import GrpcCarrier, explained
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.refusals import explained
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retrying import Retrying
 from holdfast.client.socket_carrier import SocketCarrier

@@ -209,7 +209,8 @@ def check_directory(folder: Path, *, may_create: bool) -> None:
 
 def say_created(folder: Path) -> None:
     """Tell the user that a directory is made: the name may be a host whose port was forgotten."""
-    say(f"holdfast: making the directory {str(folder)!r} for jobs; a server would be named with its port, as HOST:PORT")
+    shown = str(folder.absolute())
+    say(f"holdfast: making the directory {shown!r} for jobs; a server would be named with its port, as HOST:PORT")
 
 
 def _other_topology(folder: Path, topology: str) -> UnavailableError:
@@ -223,15 +224,14 @@ def _other_topology(folder: Path, topology: str) -> UnavailableError:
 
 def _nothing_told() -> UnavailableError:
     """For whoever has jobs in a directory, and did not say in which."""
-    return UnavailableError(
-        f"no server answers at {DEFAULT_CONNECT}: say --connect DIRECTORY where jobs are kept in one{_for_example()};"
-        " or start a server with `holdfast up`",
-        reason=_UNREACHABLE,
-    )
+    message = f"no server answers at {DEFAULT_CONNECT}: {say_where()}; or start a server with `holdfast up`"
+    return UnavailableError(message, reason=_UNREACHABLE)
 
 
-def _for_example() -> str:
-    return f", for example --connect {found}" if (found := nearby()) else ""
+def say_where() -> str:
+    """How to name the directory of the jobs, with one of this folder as the example."""
+    example = f", for example --connect {found}" if (found := nearby()) else ""
+    return f"say --connect DIRECTORY where jobs are kept in one{example}"
 
 
 def access_to(settings: ClientSettings | WorkerSettings) -> "Access":

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.connecting import access_to, place_of, say_created
+from holdfast.cli.connecting import access_to, place_of, say_created, say_where
 from holdfast.settings import WorkerSettings
 from holdfast.settings_sources import Loaded
 from holdfast.worker.start_report import Reads
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.backends.ports import WorkApi
     from holdfast.cli.connecting import Client
-    from holdfast.worker.loading import App
+    from holdfast.worker.loading import App, ConnectedApp
 
 
 class WorkSource(NamedTuple):
@@ -38,12 +38,13 @@ def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: b
     own = app if isinstance(app, ConnectedApp) else None
     url = str(getattr(app, "url", ""))
     if own is not None and loaded.origins["connect"] == "default":
-        return WorkSource(own.work_api(), url or loaded.settings.app, _connected(own))
+        return _own(own, url or loaded.settings.app, is_directory=bool(url) and "://" not in url)
     place = place_of(target, may_create=may_serve)
     if isinstance(place, str):
         from holdfast.client.work_stream import StreamWork
 
-        return WorkSource(StreamWork(place, access_to(loaded.settings)), place)
+        advice = _advice() if loaded.origins["connect"] == "default" else ""
+        return WorkSource(StreamWork(place, access_to(loaded.settings), advice=advice), place)
     if isinstance(place, list):
         from holdfast.client.routed_work import RoutedWork
         from holdfast.topology.routed import tell
@@ -51,17 +52,32 @@ def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: b
         return WorkSource(RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place))
     if isinstance(place, Path):
         if own is not None and may_serve and is_same_directory(url, target):
-            return WorkSource(own.work_api(), target, _connected(own))  # with the settings that the app has for it
-        return _directory(place, target, may_serve=may_serve)
+            return _own(own, target, is_directory=True)  # with the settings that the app has for it
+        return _directory(place, may_serve=may_serve)
     from holdfast.topology.bidding_jobs import bid_work
 
     return WorkSource(bid_work(place), place.url)
 
 
-def _connected(app: "App") -> "Holdfast | None":
+def _advice() -> str:
+    """For a worker that was told no place, if no server answers at the default one."""
+    return f"{say_where()}, or -A module:app for the jobs of an app, or start a server with `holdfast up`; trying again"
+
+
+def _own(app: "ConnectedApp", target: str, *, is_directory: bool) -> WorkSource:
+    """The place of the app. A relative directory depends on the folder of this process, so its whole path is shown."""
     from holdfast.app import Holdfast
 
-    return app if isinstance(app, Holdfast) else None
+    if is_directory:
+        target = _announced(Path(target))
+    return WorkSource(app.work_api(), target, app if isinstance(app, Holdfast) else None)
+
+
+def _announced(folder: Path) -> str:
+    """The whole path of a directory, which the user is told of if it is new."""
+    if not folder.exists():
+        say_created(folder)
+    return str(folder.absolute())
 
 
 @asynccontextmanager
@@ -99,14 +115,12 @@ def is_same_directory(url: str, other: str) -> bool:
     return "://" not in url and Path(url).resolve() == Path(other).resolve()
 
 
-def _directory(socket: Path, target: str, *, may_serve: bool) -> WorkSource:
+def _directory(socket: Path, *, may_serve: bool) -> WorkSource:
     if not may_serve:
         from holdfast.client.socket_work import SocketWork
 
-        return WorkSource(SocketWork(socket.absolute()), target)
+        return WorkSource(SocketWork(socket.absolute()), str(socket.parent.absolute()))
     from holdfast.app import Holdfast
 
-    if not socket.parent.exists():
-        say_created(socket.parent)
-    opened = Holdfast(socket.parent)
-    return WorkSource(opened.work_api(), target, opened, opened.close)
+    where, opened = _announced(socket.parent), Holdfast(socket.parent)
+    return WorkSource(opened.work_api(), where, opened, opened.close)

@@ -12,8 +12,8 @@ from holdfast.client.access import ANYBODY, Access
 from holdfast.client.carriers import Response, raise_refusal
 from holdfast.client.channel import open_channel
 from holdfast.client.pending import PendingCalls
-from holdfast.client.refusals import error_of, tls_problem
-from holdfast.errors import Code, HoldfastError, UnavailableError
+from holdfast.client.refusals import explained
+from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 
@@ -112,14 +112,3 @@ class _Stream:
         self._call.cancel()
         self._tasks[1].cancel()
         self._pending.fail(error)
-
-
-def explained(error: grpc.aio.AioRpcError, target: str) -> HoldfastError:
-    """The server's own words; where there are none because it cannot be reached, what to do about that."""
-    known = error_of(error)
-    if isinstance(known, UnavailableError) and known.reason == Code.UNAVAILABLE.value:
-        if problem := tls_problem(error, target):
-            return UnavailableError(problem, reason="TLS_FAILED")
-        message = f"no server answers at {target}: start one with `holdfast up`, or name another one"
-        return UnavailableError(message, reason="UNREACHABLE")  # gRPC's own words are in the cause
-    return known

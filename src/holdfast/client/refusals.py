@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from holdfast.errors import HoldfastError, UnavailableError, code_of_grpc, error_class
+from holdfast.errors import Code, HoldfastError, UnavailableError, code_of_grpc, error_class
 
 _DETAILS_KEY = "grpc-status-details-bin"
 #: What gRPC's own client says, as if it were the server, when a stream breaks in the instant of a write.
@@ -25,6 +25,17 @@ def error_of(error: grpc.aio.AioRpcError) -> HoldfastError:
     code = code_of_grpc(error.code().value[0])
     message = error.details() or f"the server answered {error.code().name} and said no more"
     return error_class(code)(message, reason=_reason(error))
+
+
+def explained(error: grpc.aio.AioRpcError, target: str, advice: str = "") -> HoldfastError:
+    """The server's own error; for a server that cannot be reached, a sentence with advice. gRPC's text is the cause."""
+    known = error_of(error)
+    if not isinstance(known, UnavailableError) or known.reason != Code.UNAVAILABLE.value:
+        return known
+    if problem := tls_problem(error, target):
+        return UnavailableError(problem, reason="TLS_FAILED")
+    advice = advice or "start one with `holdfast up`, or name another one"
+    return UnavailableError(f"no server answers at {target}: {advice}", reason="UNREACHABLE")
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:

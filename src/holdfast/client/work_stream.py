@@ -8,7 +8,7 @@ import grpc
 from holdfast.backends.ports import Introduction
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.channel import open_channel
-from holdfast.client.refusals import error_of, tls_problem
+from holdfast.client.refusals import explained
 from holdfast.client.work_session import StreamSession
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
@@ -18,13 +18,15 @@ from holdfast.proto import holdfast_pb2_grpc as rpc
 class StreamWork:
     """Opens sessions with one server."""
 
-    def __init__(self, target: str, access: Access = ANYBODY) -> None:
+    def __init__(self, target: str, access: Access = ANYBODY, *, advice: str = "") -> None:
+        """`advice` tells the user what to do if no server answers."""
         self._target = target
         self._access = access
+        self._advice = advice
 
     async def open(self, introduction: Introduction) -> StreamSession:
         """Connects and says hello; each session has a channel of its own, so that none inherits a bad one."""
-        session = StreamSession(_GrpcLine(self._target, self._access))
+        session = StreamSession(_GrpcLine(self._target, self._access, self._advice))
         try:
             await session.start(introduction)
         except BaseException:
@@ -36,8 +38,9 @@ class StreamWork:
 class _GrpcLine:
     """One call of `Work`."""
 
-    def __init__(self, target: str, access: Access) -> None:
+    def __init__(self, target: str, access: Access, advice: str) -> None:
         self._target = target
+        self._advice = advice
         self._channel = open_channel(target, access)
         self._call: Any = rpc.WorkServiceStub(self._channel).Work(metadata=access.metadata)
         self._reading: asyncio.Future[Any] | None = None
@@ -46,7 +49,7 @@ class _GrpcLine:
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise _error(error, self._target) from error
+            raise _error(error, self._target, self._advice) from error
         except asyncio.InvalidStateError as error:
             raise UnavailableError("the session has ended") from error
 
@@ -56,7 +59,7 @@ class _GrpcLine:
         try:
             message = await asyncio.shield(reading)
         except grpc.aio.AioRpcError as error:
-            raise _error(error, self._target) from error
+            raise _error(error, self._target, self._advice) from error
         except asyncio.CancelledError:
             if self._call.cancelled():
                 raise UnavailableError("the session was closed") from None
@@ -83,9 +86,7 @@ class _GrpcLine:
             self._reading.cancelled() or self._reading.exception()  # looked at, so that nobody complains
 
 
-def _error(error: grpc.aio.AioRpcError, target: str) -> HoldfastError:
+def _error(error: grpc.aio.AioRpcError, target: str, advice: str) -> HoldfastError:
     """What no new session can mend stays what it is; of everything else it is worth trying again."""
-    known = error_of(error)
-    if isinstance(known, FINAL):
-        return known
-    return UnavailableError(tls_problem(error, target) or known.message, reason=known.reason)
+    known = explained(error, target, advice)
+    return known if isinstance(known, FINAL) else UnavailableError(known.message, reason=known.reason)

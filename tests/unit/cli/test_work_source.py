@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from holdfast.backends.ports import Introduction, WorkApi
 from holdfast.cli.work_source import source_of
 from holdfast.client.socket_work import SocketWork
+from holdfast.errors import UnavailableError
 from holdfast.settings import WorkerSettings
 from holdfast.settings_sources import Loaded
 
@@ -15,3 +19,23 @@ def test_worker_beside_a_server_never_serves_its_directory(tmp_path: Path) -> No
     alone = source_of(loaded, None, may_serve=True)
     assert (type(beside.api), type(alone.api) is SocketWork) == (SocketWork, False)
     alone.close()
+
+
+@pytest.mark.parametrize(("origin", "is_advised"), [("default", True), ("flag --connect", False)])
+async def test_worker_that_was_told_no_place_names_the_options_that_do(*, origin: str, is_advised: bool) -> None:
+    """Where no server answers, the error says so without gRPC's words, and tells of -A and a directory by default."""
+    loaded = Loaded(WorkerSettings(connect="127.0.0.1:1"), {"connect": origin})  # no process listens at port 1
+    source = source_of(loaded, None, may_serve=True)
+    with pytest.raises(UnavailableError, match=r"^no server answers at 127\.0\.0\.1:1: ") as refused:
+        await _first_directive(source.api)
+    assert ("--connect DIRECTORY" in refused.value.message) is is_advised
+    assert ("-A module:app" in refused.value.message) is is_advised
+    assert "holdfast up" in refused.value.message
+
+
+async def _first_directive(api: WorkApi) -> None:
+    session = await api.open(Introduction("w", frozenset({"echo"})))
+    try:
+        await session.next()
+    finally:
+        await session.close()
