@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import ExitCode
 from tests.e2e.fleet import Fleet
 from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
@@ -127,3 +128,15 @@ def test_command_that_serves_a_directory_prints_its_own_error_alone(shell: Shell
     shell.run("job", "submit", "echo", "--connect", "data")
     done = shell.run("job", "get", "nothing-like-it", "--connect", "data")
     assert done.stderr == "holdfast: no job 'nothing-like-it': it never existed, or its retention is over\n"
+
+
+def test_worker_ends_where_the_directory_is_damaged(fleet: Fleet, shell: Shell) -> None:
+    """No later try would succeed, so the worker does not try again, and says what is damaged and what to do."""
+    shell.run("job", "submit", "echo", "hello", "--connect", "./data")
+    (segment,) = (fleet.folder / "data").glob("*.seg")
+    content = segment.read_bytes()
+    segment.write_bytes(content[:40] + bytes(len(content[40:60])) + content[60:])
+    worker = fleet.start("worker", "--connect", "./data")
+    assert worker.wait() == ExitCode.REFUSED
+    assert "is damaged" in worker.log
+    assert "holdfast journal restore" in worker.log

@@ -53,6 +53,12 @@ class JournalFailedError(JournalError):
     code = Code.UNAVAILABLE
 
 
+class JournalForbiddenError(JournalError):
+    """The operating system does not let this process write to the directory."""
+
+    code = Code.FAILED_PRECONDITION
+
+
 class JournalFullError(JournalError):
     """There was no room for a frame that nobody had reserved room for; nothing was written."""
 

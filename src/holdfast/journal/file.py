@@ -12,13 +12,20 @@ the numbers of Space and the segments of Chain, each guarded by a lock of its ow
 the writer alone assigns, after what they tell of is durable.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Self
 
 from holdfast.journal.chain import Chain
 from holdfast.journal.disk import Disk, File
-from holdfast.journal.errors import JournalClosedError, JournalError, JournalFailedError, JournalFullError
+from holdfast.journal.errors import (
+    JournalClosedError,
+    JournalError,
+    JournalFailedError,
+    JournalForbiddenError,
+    JournalFullError,
+)
 from holdfast.journal.frame import encode
 from holdfast.journal.manifest import Manifest, write_manifest
 from holdfast.journal.marking import refuse_marked
@@ -73,10 +80,7 @@ class FileJournal:
                 disk.unlock()
                 raise
         except OSError as error:
-            is_full = is_no_space(error)
-            kind = JournalFullError if is_full else JournalFailedError
-            advice = "free some space and start again" if is_full else "look after the disk, then start again"
-            raise kind(f"the journal could not be opened: {error}; {advice}") from error
+            raise _not_opened(error) from error
 
     @classmethod
     def _open_locked(
@@ -268,3 +272,12 @@ class FileJournal:
 
 def _empty_manifest(cluster_id: bytes) -> Manifest:
     return Manifest(cluster_id=cluster_id, newest_first_position=0, epoch=0, mark_position=0, mark_checksum=0)
+
+
+def _not_opened(error: OSError) -> JournalError:
+    problem = f"the journal could not be opened: {error}"
+    if is_no_space(error):
+        return JournalFullError(f"{problem}; free some space and start again")
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return JournalForbiddenError(f"{problem}; run this as a user who may write to the directory")
+    return JournalFailedError(f"{problem}; look after the disk, then start again")

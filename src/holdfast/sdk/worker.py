@@ -20,8 +20,7 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 
-#: The worker ends instead of trying again.
-_FINAL_REASONS = frozenset({"APP_CLOSED", "DATA_UNUSABLE", "NODE_MISMATCH", "NODE_UNREADABLE", "TOPOLOGY_MISMATCH"})
+_APP_CLOSED = "APP_CLOSED"
 
 
 class AppWork:
@@ -33,12 +32,13 @@ class AppWork:
     async def open(self, introduction: Introduction) -> WorkSession:
         """A session with the process that serves now, which may turn out to be this one.
 
-        `AbortedError` where no later try can succeed: the app is closed, or the directory is not one for jobs.
+        `AbortedError` where no later try can succeed: the app is closed, or the directory is damaged, forbidden or not
+        one for jobs.
         """
         try:
             work: WorkApi = await self._connection.portal().arun(self._connection.work)
         except HoldfastError as error:
-            if error.reason in _FINAL_REASONS:
+            if error.reason == _APP_CLOSED or not error.retryable:
                 raise AbortedError(error.message, reason=error.reason) from error
             raise
         return await work.open(introduction)

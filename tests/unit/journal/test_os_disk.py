@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.errors import DirectoryLockedError, JournalFailedError
+from holdfast.journal.errors import DirectoryLockedError, JournalFailedError, JournalForbiddenError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import LOCK_NAME, OsDisk
 from holdfast.journal.port import JournalConfig
@@ -184,7 +184,7 @@ def test_directory_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path, mo
     OsDisk(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", read_only)
-        with pytest.raises(JournalFailedError, match="Read-only"):
+        with pytest.raises(JournalForbiddenError, match="Read-only"):
             open_on(tmp_path)
     open_on(tmp_path).close()
 
