@@ -15,6 +15,7 @@ from holdfast.core.text import as_text
 MESSAGE_CHARS_MAX = 4 * 1_024
 #: The end of a traceback says most; this much of it is kept.
 TRACEBACK_CHARS_MAX = 16 * 1_024
+_CUT = "...\n"
 _PACKAGE = Path(__file__).parents[1]
 #: What stands between the worker's loop and the job's own code.
 _OURS = tuple(f"{_PACKAGE / folder}/" for folder in ("worker", "sdk"))
@@ -31,8 +32,7 @@ def described(error: BaseException) -> bytes:
     """The exception as the output of its job."""
     try:
         message = as_text(_words(error)[:MESSAGE_CHARS_MAX])
-        shown = last_part(as_text(_traceback(error)), TRACEBACK_CHARS_MAX)
-        return msgspec.json.encode(Failure(_name(type(error)), message, shown))
+        return msgspec.json.encode(Failure(_name(type(error)), message, as_text(_traceback(error))))
     except BaseException:  # noqa: BLE001 - no memory, or a class made to be a nuisance: the reason must do
         return b""
 
@@ -49,10 +49,16 @@ def _name(kind: type[BaseException]) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """What Python would print, without the frames that only lead to the job's own code."""
+    """What Python would print, without the frames that only lead to the job's own code, and bounded.
+
+    A long message is cut before the frames are: they say where to look.
+    """
     shown = traceback.TracebackException.from_exception(error, limit=-100, compact=True)
     _leave_out(shown)
-    return "".join(shown.format())
+    whole, last = "".join(shown.format()), "".join(shown.format_exception_only())
+    frames = whole.removesuffix(last) if len(last) > MESSAGE_CHARS_MAX else whole
+    words = f"{last[:MESSAGE_CHARS_MAX]}{_CUT}" if frames is not whole else ""
+    return last_part(frames, TRACEBACK_CHARS_MAX - len(words)) + words
 
 
 def _leave_out(shown: traceback.TracebackException | None) -> None:
