@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml scripts/find_python
 	@python="$$(scripts/find_python)"; echo "setup: using $$python"; \
 	  [ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	@echo 'setup: installing the pinned packages into .venv (about half a minute)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## watch jobs run, fail, recover from a killed worker: 15 seconds, leaves nothing behind
@@ -56,7 +56,7 @@ fuzz: $(FUZZ_STAMP) ## try inputs that nobody should send (MINUTES=5 for all tog
 
 # Without it, inputs are changed blindly: there is no wheel for every Python.
 $(FUZZ_STAMP): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: going on without atheris'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: going on without atheris'
 	@touch $@
 
 kills: $(STAMP) ## kill -9 every role of every design, and what they stand on, under load (KILLS=30 each, over an hour; SEED=n)
@@ -101,7 +101,7 @@ bench-pipeline: $(PEERS_STAMP) ## measure the pipeline beside Procrastinate on o
 $(PEERS_STAMP): pyproject.toml scripts/find_python
 	@[ -x $(PEERS)/bin/python ] || "$$(scripts/find_python)" -m venv $(PEERS)
 	@echo 'bench-peers: installing the pinned peers into $(PEERS)'
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,pipeline]'
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[peers,pipeline]'
 	@touch $@
 
 proto: $(STAMP) ## regenerate src/holdfast/proto from proto/*.proto

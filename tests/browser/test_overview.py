@@ -141,6 +141,28 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, loaded: LoadedProg
         expect(health).to_contain_text("Healthy")
 
 
+def test_page_without_its_numbers_claims_nothing(browser: Browser, site: Site) -> None:
+    """Until the numbers have come, neither the health nor the queues say that all is well; a job has no state."""
+    with watched(browser) as tab:
+        tab.page.route("**/api/v1/events?*", lambda _: None)
+        tab.page.route("**/api/v1/jobs/*", lambda _: None)
+        tab.page.goto(site.url)
+        health = tab.page.get_by_label("Health")
+        expect(health).to_contain_text("Looking")
+        expect(health).to_have_attribute("data-level", "unknown")
+        expect(tab.page.get_by_role("region", name="Queues").locator("p")).to_have_text("Looking")
+        tab.page.goto(f"{site.url}#/jobs/{site.submit('resize_image')}")
+        expect(tab.page.locator(".heading .badge")).to_have_text("\u2013")
+
+
+def test_failures_are_counted_since_the_page_knows(browser: Browser, tmp_path: Path, loaded: LoadedProgram) -> None:
+    """A page that has not watched for a minute says since when it counts failures."""
+    with site_in(tmp_path, program=loaded) as site, watched(browser) as tab:
+        tab.page.goto(site.url)
+        expect(tab.page.locator(".fact", has_text="Failed")).to_contain_text(re.compile(r"0since \d"))
+        tab.page.goto("about:blank")  # the page would report the end of the server as a trouble
+
+
 def test_a_server_that_stands_still_is_noticed_where_there_is_no_feed(browser: Browser, site: Site) -> None:
     """A question that is never answered counts as one that cannot be asked; when answers come, the page goes on."""
     with watched(browser) as tab:

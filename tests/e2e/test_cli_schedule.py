@@ -43,6 +43,8 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("create", "s", "--type", "echo", "--every", "1h", "--catch-up", "some"), 2, "one of none, latest, all"),
     (("preview", "s", "--cron", "0 9"), 2, "not both"),
     (("preview",), 2, "say exactly one of"),
+    (("preview", "*/5 * * * *"), 2, "an expression is given with --cron"),
+    (("preview", "@daily"), 2, "an expression is given with --cron"),
     (("show", "nobody"), 4, "no schedule 'nobody'"),
     (("pause", "nobody"), 4, "no schedule 'nobody'"),
     (("trigger", "nobody"), 4, "no schedule 'nobody'"),

@@ -173,6 +173,9 @@ def preview(
 
     if name and (cron or every or at):
         raise InvalidArgumentError("say the name of a schedule, or --cron, --every or --at; not both")
+    if " " in name or name.startswith("@"):
+        message = f"expected the name of a schedule, got {name!r}; an expression is given with --cron"
+        raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
     if name:
         with Connection(connect) as server:
             spec = server.ask(lambda client: client.schedules.get(name)).spec

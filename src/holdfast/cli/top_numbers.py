@@ -61,8 +61,18 @@ class Trend:
         return None if elapsed_ms <= 0 or grown < 0 else grown * 1_000 / elapsed_ms
 
     def grown(self, state: State) -> int:
-        """How many more there are than a minute ago."""
+        """How many more there are than a minute ago, or than at the oldest look."""
         return max(0, _count(self._stats[-1], state) - _count(self._before(_MINUTE_MS), state))
+
+    @property
+    def is_minute(self) -> bool:
+        """Whether the looks go back for a minute."""
+        return self._stats[-1].now_ms - self.since_ms >= _MINUTE_MS
+
+    @property
+    def since_ms(self) -> int:
+        """The time of the oldest look."""
+        return self._stats[0].now_ms
 
     def ended(self) -> tuple[int, int]:
         """How many more jobs have ended than at a look up to a minute ago, and how many milliseconds ago that was.

@@ -45,8 +45,11 @@ class Frame:
             ("running", f"{stats.leases:,} on {stats.slots:,} slots"),
             ("submitted", _rate(self.trend.rate(None))),
             ("done", _rate(self.trend.rate(DONE))),
-            ("failed", f"{_rate(self.trend.rate(FAILED))} ({self.trend.grown(FAILED):,} in a minute)"),
+            ("failed", f"{_rate(self.trend.rate(FAILED))} ({self.trend.grown(FAILED):,} {self._watched()})"),
         ]
+
+    def _watched(self) -> str:
+        return "in a minute" if self.trend.is_minute else f"since {as_clock(self.trend.since_ms)[:8]}"
 
     def json(self) -> dict[str, object]:
         """The same for programs."""

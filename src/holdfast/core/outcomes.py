@@ -49,6 +49,13 @@ def end_text(state: int, attempts: int, reason: str, summary: str) -> str:
     return f"it ended {State(state).name} after {tries}" + (f": {words}" if words else "")
 
 
+def delay_text(wait_ms: int, failures: int) -> str:
+    """When a job that is not due yet is due, as `why` says it."""
+    cause = f"after {failures} failed attempt{'s' if failures != 1 else ''}" if failures else "as submitted"
+    wait_s = f"{wait_ms / 1_000:.1f}"
+    return f"it is due now ({cause})" if wait_s == "0.0" else f"it is not due for another {wait_s} s ({cause})"
+
+
 class Counted(Protocol):
     """What of a job its budgets are counted by."""
 

@@ -15,6 +15,9 @@ from holdfast.core.retention import to_forget
 from holdfast.core.validation import check_batch, check_reason, check_template, invalid
 from holdfast.errors import Code
 
+_ID_EXAMPLE = "3e06fbba-97c5-4d8e-9a41-5b2f0c6d7e18"
+_ID_CHARS = len(_ID_EXAMPLE)
+
 
 class TaskManager:
     """The part of the ledger that owns the existence of jobs."""
@@ -189,4 +192,6 @@ def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
 def unknown_job(job_id: str) -> Refusal:
     """No such job: it never was, or it finished and was forgotten."""
     shown = job_id if len(job_id) <= limits.JOB_ID_CHARS_MAX else job_id[: limits.JOB_ID_CHARS_MAX] + "..."
-    return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", f"no job {shown!r}: it never existed, or its retention is over")
+    form = "" if len(job_id) == _ID_CHARS else f"; a whole id has {_ID_CHARS} characters, such as {_ID_EXAMPLE}"
+    message = f"no job {shown!r}: it never existed, or its retention is over{form}"
+    return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", message)

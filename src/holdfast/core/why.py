@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Job, Now, QueueMode
-from holdfast.core.outcomes import end_text
+from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
 from holdfast.core.workers import WorkerInfo
 
@@ -44,8 +44,7 @@ def _delayed(job: Job, now: Now) -> Answer | None:
     wait_ms = job.not_before_ms - now.log_ms
     if wait_ms <= 0:
         return None
-    cause = f"after {job.failures} failed attempt{'s' if job.failures != 1 else ''}" if job.failures else "as submitted"
-    return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+    return "DELAYED", delay_text(wait_ms, job.failures)
 
 
 def _paused(ledger: Ledger, job: Job, now: Now) -> Answer | None:

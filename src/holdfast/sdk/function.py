@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, Unpack
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.codec import Codec
 from holdfast.sdk.job import Job
-from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
+from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed, suggestion
 from holdfast.sdk.submitting import Item, Submitter
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+#: What other queues call it.
+_ELSEWHERE = {
+    "apply_async": "submit, after with_options for options",
+    "defer": "submit",
+    "delay": "submit",
+    "enqueue": "submit",
+    "kiq": "submit",
+    "send": "submit",
+    "send_with_options": "submit, after with_options for options",
+}
 
 
 class FunctionInfo:
@@ -82,6 +92,13 @@ class JobFunction(Generic[P, C, R]):
 
     def __repr__(self) -> str:
         return f"<JobFunction {self._info.name}>"
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for one that is there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse an attribute that is not there, with the method that other queues call so."""
+            hint = suggestion(name, (), _ELSEWHERE)  # Python itself suggests a similar name
+            raise AttributeError(f"a job function has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __reduce__(self) -> str:
         """Pickled by its name, as any function is."""

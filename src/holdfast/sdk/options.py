@@ -1,7 +1,7 @@
 """How jobs of one function are kept and run: what a decorator or `with_options` may say, checked at once."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from inspect import formatannotation
 from typing import Any, TypedDict
@@ -128,12 +128,16 @@ def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:
 
 def _hint(unknown: str) -> str:
     """What whoever knows another queue, or misspelt a name, may have meant."""
-    from difflib import get_close_matches
-
     if unknown in _DECLARED:
         return " (said in @app.job(...) alone)"
-    near = get_close_matches(unknown, [*JobOptions.__struct_fields__, *_DECLARED], n=1)
-    meant = _ELSEWHERE.get(unknown) or next(iter(near), "")
+    return suggestion(unknown, [*JobOptions.__struct_fields__, *_DECLARED], _ELSEWHERE)
+
+
+def suggestion(unknown: str, known: Sequence[str], elsewhere: Mapping[str, str]) -> str:
+    """The name that was probably meant: by what other queues call it, else by its spelling."""
+    from difflib import get_close_matches
+
+    meant = elsewhere.get(unknown) or next(iter(get_close_matches(unknown, known, n=1)), "")
     return f" (did you mean {meant}?)" if meant else ""
 
 

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
 from holdfast.backends.ports import WorkApi
-from holdfast.settings import Settings
+from holdfast.settings import Settings, addresses_of
 from holdfast.topology.announcing import announce, few
+from holdfast.topology.forking import let_go_in_children
 from holdfast.topology.kept_process import Role
 from holdfast.topology.signals import STOPS, on_stop
 from holdfast.worker.builtin import BUILTIN
@@ -38,6 +39,7 @@ async def run_worker(
     """
     worker = Worker(api, handlers, config)
     seen(worker)
+    let_go_in_children(addresses_of(where))
     exempt_what_is_loaded()
     with on_stop(worker.stop):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

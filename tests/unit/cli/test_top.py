@@ -170,6 +170,14 @@ def test_types_that_no_worker_knows_are_bad() -> None:
     assert texts(paused) == ["queue images is paused and holds 7 jobs"]
 
 
+def test_failures_of_a_minute_are_told_once_a_minute_was_watched() -> None:
+    """Until then, the line says since when failures are counted."""
+    early = trend(STATS, later(30_000, FAILED=2))
+    late = trend(STATS, later(30_000, FAILED=2), later(61_000, FAILED=5))
+    assert dict(Frame(look(), early, "there").numbers())["failed"].endswith("(2 since 00:16:40)")
+    assert dict(Frame(look(), late, "there").numbers())["failed"].endswith("(3 in a minute)")
+
+
 def test_failures_count_by_their_share() -> None:
     """A few of many are normal, half of all are not."""
     few = trend(STATS, later(30_000, DONE=1_100, FAILED=10))

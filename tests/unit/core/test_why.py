@@ -43,6 +43,12 @@ def test_delayed_job_says_how_long(desk: Desk) -> None:
     assert ask(desk, "a", IDLE) == ("DELAYED", "it is not due for another 2.5 s (as submitted)")
 
 
+def test_job_that_is_due_within_a_moment_is_due_now(desk: Desk) -> None:
+    """A wait that rounds to nothing is not told as a wait of 0.0 seconds."""
+    desk.submit("a", not_before_ms=desk.log_ms + 40)
+    assert ask(desk, "a", IDLE) == ("DELAYED", "it is due now (as submitted)")
+
+
 def test_job_between_attempts_says_that_it_failed(desk: Desk) -> None:
     """The wait for a retry is told apart from a delay that somebody asked for."""
     desk.submit("a", template=Template("echo", max_attempts=3, backoff=Backoff(FIXED, 4_000)))

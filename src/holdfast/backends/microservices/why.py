@@ -2,7 +2,7 @@
 
 from holdfast.backends.ports import JobView
 from holdfast.core.lifecycle import RUNNING, TERMINAL
-from holdfast.core.outcomes import end_text
+from holdfast.core.outcomes import delay_text, end_text
 
 Answer = tuple[str, str]
 
@@ -19,11 +19,6 @@ def why(job: JobView, now_ms: int, summary: str = "") -> Answer:
         return "RUNNING", f"it runs: leased by {job.worker}, attempt {job.attempts}{asked}"
     wait_ms = job.not_before_ms - now_ms
     if wait_ms > 0:
-        cause = f"after {_count(job.failures, 'failed attempt')}" if job.failures else "as submitted"
-        return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+        return "DELAYED", delay_text(wait_ms, job.failures)
     sentence = f"it waits in the queue {job.template.queue!r} for a free slot of a worker that knows its type"
     return "WAITING_IN_QUEUE", sentence
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

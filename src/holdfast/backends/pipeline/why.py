@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holdfast.backends.pipeline.store import Place, Standing
 from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.model import QueueMode
-from holdfast.core.outcomes import end_text
+from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
 
 Answer = tuple[str, str]
@@ -36,8 +36,7 @@ def _delayed(standing: Standing) -> Answer | None:
     wait_ms = view.not_before_ms - standing.now_ms
     if wait_ms <= 0:
         return None
-    cause = f"after {_count(view.failures, 'failed attempt')}" if view.failures else "as submitted"
-    return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+    return "DELAYED", delay_text(wait_ms, view.failures)
 
 
 def _paused(standing: Standing) -> Answer | None:
@@ -78,7 +77,3 @@ def _on_its_way(standing: Standing) -> Answer:
         f" if it got lost, it is handed out again in {back_s:.1f} s"
     )
     return "CLAIMED", sentence
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

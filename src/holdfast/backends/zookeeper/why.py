@@ -7,7 +7,7 @@ from holdfast.backends.zookeeper.introducing import Kind, kind_in
 from holdfast.backends.zookeeper.paths import BACK, bucket_name, posting_named
 from holdfast.backends.zookeeper.records import Record
 from holdfast.core.lifecycle import RUNNING, TERMINAL
-from holdfast.core.outcomes import end_text
+from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
 
 Answer = tuple[str, str]
@@ -39,8 +39,7 @@ def _delayed(connection: Connection, record: Record) -> Answer | None:
     wait_ms = record.not_before_ms - connection.now_ms()
     if wait_ms <= 0:
         return None
-    cause = f"after {_count(record.failures, 'failed attempt')}" if record.failures else "as submitted"
-    return "DELAYED", f"it is not due for another {wait_ms / 1_000:.1f} s ({cause})"
+    return "DELAYED", delay_text(wait_ms, record.failures)
 
 
 async def _without_worker(connection: Connection, record: Record) -> Answer | None:

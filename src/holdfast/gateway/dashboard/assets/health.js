@@ -16,7 +16,7 @@ export function health({ able, live, stats, queues, workers, series }) {
   if (live.state === "lost") return lost(live);
   if (live.trouble) return troubled(live);
   if (!able.has("administration")) return without(able);
-  if (stats === null || queues === null) return { level: "idle", word: "Looking", findings: [] };
+  if (stats === null || queues === null) return { level: "unknown", word: "Looking", findings: [] };
   const open = queues.filter((queue) => queue.mode !== "PAUSED" && queue.ready > 0);
   const findings = [
     ...withoutWorker(open, stats, workers), ...saturated(open, workers, series), ...old(open, stats),

@@ -61,6 +61,12 @@ export class Series {
     return before === null ? 0 : Math.max(0, now[name] - before[name]);
   }
 
+  /** Since when samples go back, if that is less than so many milliseconds; else null. */
+  since(withinMs) {
+    const first = this.samples[0]?.at ?? null;
+    return first !== null && this.samples.at(-1).at - first < withinMs ? first : null;
+  }
+
   /** How many milliseconds lie between the newest sample and the first one within so many milliseconds before it. */
   spanned(withinMs) {
     const [before, now] = this.#pair(this.samples.length - 1, withinMs);

@@ -29,7 +29,7 @@ export class JobView {
   }
 
   #build(id) {
-    this.state = badge("QUEUED");
+    this.state = badge("–");
     this.cancel = button("Cancel job", () => this.#act("cancel"), { class: "danger", disabled: true, "data-scope": "submit" });
     this.retry = button("Retry job", () => this.#act("retry"), { disabled: true, "data-scope": "submit" });
     this.typeName = h("h1", { tabindex: -1 }, "Job");

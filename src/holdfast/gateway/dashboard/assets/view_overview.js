@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { cut, h, Keyed, replace, say, set } from "./dom.js";
 import { grouped } from "./failures.js";
-import { brief, count, plural, rate, span } from "./format.js";
+import { brief, count, moment, plural, rate, span } from "./format.js";
 import { health } from "./health.js";
 import { cell, empty, heading, jobLink, jobsPath, setAgo, setBadge, table } from "./parts.js";
 import { Plot } from "./plot.js";
@@ -22,7 +22,7 @@ export class Overview {
     this.word = h("strong", {}, "Looking");
     this.since = h("span", { class: "muted" });
     this.findings = h("ul", { class: "findings" });
-    this.health = h("section", { class: "health", "data-level": "idle", "aria-label": "Health" },
+    this.health = h("section", { class: "health", "data-level": "unknown", "aria-label": "Health" },
       h("p", { class: "verdict", role: "status" }, h("i", { class: "lamp", "aria-hidden": "true" }), this.word), this.since, this.findings);
     this.facts = Object.fromEntries(FACTS.map(([key, label, href]) => [key, fact(label, href)]));
     this.plots = {
@@ -94,12 +94,13 @@ export class Overview {
     const sum = (name) => queues.reduce((total, queue) => total + queue[name], 0);
     const oldest = queues.reduce((best, queue) => (queue.ready && queue.oldest_age_ms > (best?.oldest_age_ms ?? -1) ? queue : best), null);
     const failed = series.grown("failed", 60_000);
+    const since = series.since(60_000);
     const show = (key, value, note = "") => this.facts[key].show(value, note);
     show("ready", brief(sum("ready")), sum("delayed") ? `${brief(sum("delayed"))} not due yet` : "");
     show("oldest", oldest ? span(oldest.oldest_age_ms) : "–", oldest ? `in ${oldest.name}` : "nothing waits");
     show("running", `${brief(stats.leases)}`, `${plural(stats.slots, "slot")}, ${plural(stats.workers, "worker")}`);
     show("done", rate(series.rate("done")), "a second");
-    show("failed", brief(failed), "in the last minute");
+    show("failed", brief(failed), since === null ? "in the last minute" : `since ${moment(since, stats.now_ms)}`);
     show("wait", span(series.quantile("wait", 0.95)), "95 of 100 start sooner");
     this.facts.failed.tone(failed ? "bad" : "");
     this.facts.oldest.tone(oldest && oldest.oldest_age_ms > 60_000 ? "warn" : "");
@@ -179,7 +180,8 @@ function fact(label, href) {
 
 function queueTable() {
   const { node, body } = table("Queues", ["Queue", ["Waiting", "num"], ["Not due", "num"], ["Running", "num"], ["Oldest", "num"]], { class: "tight" });
-  const none = empty("No queue has jobs.");
+  const none = empty("Looking");
+  node.hidden = true;
   const rows = new Keyed(body, (queue) => queue.name, (queue) => {
     const mode = h("span", { class: "badge" });
     const cells = ["Waiting", "Not due", "Running", "Oldest"].map((label) => cell(label, "num"));
@@ -199,6 +201,7 @@ function queueTable() {
     show(queues) {
       node.hidden = queues.length === 0;
       none.hidden = queues.length > 0;
+      say(none, "No queue has jobs.");
       rows.show([...queues].sort((one, two) => two.ready - one.ready).slice(0, 12));
     },
   };
