@@ -1,5 +1,6 @@
 """Workers that die, stall and come back; a coordinator that restarts and stalls under them."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program, clean_environment, stable_port
 from tests.e2e.history import checked, events_in, grants, refused_reports, revocations
-from tests.e2e.waiting import eventually, pause
+from tests.e2e.waiting import DEADLINE_S, eventually, pause
 from tests.e2e.wire import TERMINAL, Wire
 
 TEN_MINUTES = "600000"
@@ -30,6 +32,42 @@ def frozen_worker(fleet: Fleet, root: Path, wire: Wire, worker_id: str, file: Pa
     worker = fleet.adopt(popen)
     eventually(lambda: len(worker.output), what="its job")
     return worker
+
+
+FORKING = """
+import os
+import threading
+from pathlib import Path
+
+from holdfast import Holdfast, current
+
+app = Holdfast("holdfast://{target}")
+
+
+@app.job
+def fork(folder: str) -> int:
+    if current().attempt == 1:
+        if os.fork() == 0:
+            os._exit(Path(folder, "gate").open().close() or 0)
+        Path(folder, "forked").touch()
+        threading.Event().wait()
+    return current().attempt
+"""
+
+
+def test_job_of_a_killed_worker_is_finished_although_a_forked_child_lives(fleet: Fleet, tmp_path: Path) -> None:
+    """A child that job code has forked does not keep the connection of its worker open."""
+    _, wire = fleet.server("--lease-ms", TEN_MINUTES)
+    (fleet.folder / "forking.py").write_text(FORKING.format(target=wire.target))
+    os.mkfifo(tmp_path / "gate")
+    doomed = fleet.start("worker", "-A", "forking:app", "--worker-id", "doomed")
+    with Holdfast(f"holdfast://{wire.target}") as app:
+        job = app.submit("fork", [str(tmp_path)])
+        eventually((tmp_path / "forked").exists, what="a job that has forked")
+        doomed.kill()
+        fleet.start("worker", "-A", "forking:app", "--worker-id", "heir")
+        assert job.result(timeout_s=DEADLINE_S) == 2
+    os.close(os.open(tmp_path / "gate", os.O_WRONLY))  # the child ends
 
 
 def test_job_of_a_killed_worker_is_finished_by_another(fleet: Fleet, tmp_path: Path) -> None:

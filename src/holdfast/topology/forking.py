@@ -25,15 +25,26 @@ def let_go_of_sockets() -> None:
 
 def let_go_in_children(addresses: Collection[str]) -> None:
     """Have every forked child of this process let go of its connections to these servers, `host:port` each."""
-    peers = frozenset(peer for address in addresses for peer in _resolved(address))
-    os.register_at_fork(after_in_child=lambda: _let_go(lambda end: _peer(end) in peers))
+    peers = frozenset(place for address in addresses for place in _resolved(address) if place)
+    os.register_at_fork(after_in_child=lambda: _let_go(lambda end: _place(_peer(end)) in peers))
 
 
-def _resolved(address: str) -> Iterator[_Name]:
+def _resolved(address: str) -> Iterator[tuple[str, int] | None]:
     host, _, port = address.rpartition(":")
     with contextlib.suppress(OSError):  # the worker is told of a host that is not known
         for *_, name in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
-            yield name
+            yield _place(name)
+
+
+def _place(name: _Name) -> tuple[str, int] | None:
+    """The host and port of an end; None of a socket that is not of a network.
+
+    gRPC connects with sockets of IPv6 to hosts of IPv4, too.
+    """
+    if not isinstance(name, tuple):
+        return None
+    host, port, *_ = name
+    return str(host).removeprefix("::ffff:"), int(port)
 
 
 def _let_go(is_meant: Callable[[socket.socket], bool]) -> None:
