@@ -271,3 +271,21 @@ def test_setting_that_only_a_ledger_heeds_is_refused(fleet: Fleet) -> None:
     program = fleet.start(*UP, "--lease-ms", "500", "--history-ms", "1234")
     assert program.wait() == ExitCode.USAGE
     assert [line.split()[2] for line in program.log.splitlines()] == ["lease_ms", "history_ms"]
+
+
+def test_failed_jobs_have_a_retention_of_their_own(tmp_path: Path) -> None:
+    """A job that is done is removed at once where it is told so, and one that failed is still there."""
+    with fleet_in(tmp_path) as fleet:
+        wire = Up(fleet, "--retain-ms", "0").wire
+        failed, done = wire.new(labels={"sim.fail": "BY_REQUEST"}), wire.new()
+        wire.wait_for(failed)
+        eventually(lambda: _is_unknown(wire, done), what="the end of the retention")
+        assert wire.status(failed).status == public.FAILED
+
+
+def _is_unknown(wire: Wire, job_id: str) -> bool:
+    try:
+        wire.status(job_id)
+    except grpc.RpcError as error:
+        return bool(error.code() == grpc.StatusCode.NOT_FOUND)
+    return False

@@ -19,6 +19,7 @@ _CALLER = f"({'|'.join(CALLERS)})"
 
 _PORT_MAX = 65_535
 _HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 #: As much of a wrong value as fits into a line that people read.
 _SHOWN_CHARS_MAX = 200
 
@@ -31,6 +32,7 @@ def _whole(minimum: int, maximum: int, unit: str) -> msgspec.Meta:
 NO_PORT = -1
 Port = Annotated[int, msgspec.Meta(ge=0, le=_PORT_MAX, description="a port, 0 to 65535 (0: any that is free)")]
 Milliseconds = Annotated[int, _whole(10, _HOUR_MS, "milliseconds")]
+SpanMs = Annotated[int, _whole(0, 3_660 * _DAY_MS, "milliseconds")]
 Keys = Annotated[int, _whole(1, 1_000_000_000, "keys")]
 OutputBytes = Annotated[int, _whole(1, limits.OUTPUT_BYTES_MAX, "bytes")]
 Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]
@@ -75,7 +77,15 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     token_hashes: TokenHashes = msgspec.field(default="", name="SERVICE_TOKEN_HASHES")
 
 
-class JobEnvironment(Environment, frozen=True, kw_only=True):
+class RetainingEnvironment(Environment, frozen=True, kw_only=True):
+    """That of a service which keeps what has ended, and removes it later."""
+
+    retain_ms: SpanMs = msgspec.field(default=limits.RETAIN_MS_DEFAULT, name="RETAIN_MS")
+    #: The same for FAILED jobs.
+    retain_failed_ms: SpanMs = msgspec.field(default=limits.RETAIN_FAILED_MS_DEFAULT, name="RETAIN_FAILED_MS")
+
+
+class JobEnvironment(RetainingEnvironment, frozen=True, kw_only=True):
     """That of the service which has the records."""
 
     port: Port = msgspec.field(default=50_052, name="JOB_PORT")
@@ -88,7 +98,7 @@ class QueueEnvironment(Environment, frozen=True, kw_only=True):
     port: Port = msgspec.field(default=50_053, name="QUEUE_PORT")
 
 
-class ResultEnvironment(Environment, frozen=True, kw_only=True):
+class ResultEnvironment(RetainingEnvironment, frozen=True, kw_only=True):
     """That of the service which has the envelopes."""
 
     port: Port = msgspec.field(default=50_055, name="RESULT_PORT")

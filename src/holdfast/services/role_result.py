@@ -12,7 +12,10 @@ from holdfast.services.server import ServiceServer
 
 def open_result(environment: ResultEnvironment, data: Path | None, fatal: Fatal) -> Service:
     """How jobs ended."""
-    machine = envelopes.Envelopes(envelopes.Retention.beyond())
+    retention = envelopes.Retention.beyond(
+        retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms
+    )
+    machine = envelopes.Envelopes(retention)
     keeper = opened(machine, data and data / "result", envelopes.DIGEST_VERSION, fatal)
     service = ResultService(keeper, machine, output_bytes_max=environment.output_bytes_max)
     server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))

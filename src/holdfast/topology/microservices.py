@@ -33,7 +33,7 @@ _OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator"
 _OWNERS = ("job", "queue", "result")
 #: Settings that only a ledger heeds.
 _UNHEEDED = (
-    *("lease_ms", "aging_ms", "retain_ms", "retain_failed_ms", "retain_jobs", "retain_bytes"),
+    *("lease_ms", "aging_ms", "retain_jobs", "retain_bytes"),
     *("history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
 #: Settings that the gateway is told as they are.
@@ -109,7 +109,9 @@ class Services:
         settings = self._settings
         place = [] if settings.is_in_memory else ["--data", str(Path(settings.data).absolute())]
         keys = {"MAX_DEDUP_KEYS": str(settings.dedup_keys_max)} if name == "job" and settings.dedup_keys_max else {}
-        return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys})
+        kept = {"RETAIN_MS": settings.retain_ms, "RETAIN_FAILED_MS": settings.failed_retention_ms}
+        spans = {} if name == "queue" else {variable: str(value) for variable, value in kept.items()}
+        return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **spans})
 
     def coordinator(self, addresses: Mapping[str, str]) -> Role:
         """Is called by workers, and calls the owners."""
