@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
+from holdfast import limits
 from holdfast.core.overview import QueueView
 
 _SHOWN_MAX = 8
@@ -23,10 +24,11 @@ def unknown_type_text(name: str, workers: int) -> str:
 
 
 def unknown_types_text(types: Mapping[str, int]) -> str:
-    """The same for all of them together, with how many jobs each has."""
+    """The same for all of them together, with how many jobs each has; a queue tells of a bounded number of types."""
     shown = ", ".join(f"{name} ({jobs:,})" for name, jobs in [*types.items()][:_SHOWN_MAX])
     more = f" and {len(types) - _SHOWN_MAX} more" if len(types) > _SHOWN_MAX else ""
     jobs = sum(types.values())
     wait = "job waits" if jobs == 1 else "jobs wait"
     noun = "a type" if len(types) == 1 else "types"
-    return f"{jobs:,} {wait} of {noun} that no connected worker knows: {shown}{more}"
+    at_least = "at least " if len(types) >= limits.QUEUE_TYPES_MAX else ""
+    return f"{at_least}{jobs:,} {wait} of {noun} that no connected worker knows: {shown}{more}"

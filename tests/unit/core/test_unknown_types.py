@@ -29,3 +29,10 @@ def test_view_names_only_the_most_frequent_types() -> None:
     """However many types wait, the view of a queue stays small."""
     types = {f"t{number}": number for number in range(limits.QUEUE_TYPES_MAX + 5)}
     assert set(types) - set(most_common(types)) == {"t0", "t1", "t2", "t3", "t4"}
+
+
+def test_bounded_count_is_told_as_such() -> None:
+    """A queue tells of at most so many types, so there may be more jobs than were counted."""
+    types = {f"type-{number}": 1 for number in range(limits.QUEUE_TYPES_MAX)}
+    assert unknown_types_text(types).startswith("at least 100 jobs wait of types")
+    assert unknown_types_text({"one": 3}).startswith("3 jobs wait of a type")

@@ -4,7 +4,8 @@ Invariants:
 - The guard is spawned, never forked, and inherits two descriptors: the pipe that it is told sessions by, and a pidfd of
   this process. It leads a session of its own, so signals of the terminal and of the process group do not reach it.
 - The password of a session goes through the pipe, never on a command line.
-- A guard that cannot start or has died is logged once; the session then ends by its timeout, as it would without one.
+- A guard that cannot start is logged at once, one that has died when the next session begins; until then the session
+  ends by its timeout, as it would without a guard.
 """
 
 import os
