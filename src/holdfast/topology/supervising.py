@@ -133,4 +133,5 @@ def _together(refusals: Sequence[HoldfastError]) -> HoldfastError:
 
 def _tell(sentence: str) -> None:
     if sys.stderr.isatty():
-        print(f"holdfast: {sentence}", file=sys.stderr)
+        # One write: `print` would make two, and the line of another process could come in between.
+        sys.stderr.write(f"holdfast: {sentence}\n")
