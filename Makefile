@@ -11,6 +11,9 @@ FUZZ_STAMP := $(VENV)/.fuzz
 WORKERS ?= 2
 PYTEST_ARGS ?=
 KILLS ?= 30
+# Where torture, sim, kills and fuzz keep seed, commit, command and verdict; EVIDENCE= keeps nothing.
+EVIDENCE ?= docs/evidence
+KEEP := $(if $(EVIDENCE),--evidence $(EVIDENCE))
 PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PEERS_ARGS ?=
@@ -52,7 +55,7 @@ test: engines check ## what CI runs: set up everything, check, run the whole tes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 fuzz: $(FUZZ_STAMP) ## try inputs that nobody should send (MINUTES=5 for all together; TARGET=name, SEED=n)
-	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(KEEP)
 
 # Without it, inputs are changed blindly: there is no wheel for every Python.
 $(FUZZ_STAMP): $(STAMP)
@@ -60,7 +63,7 @@ $(FUZZ_STAMP): $(STAMP)
 	@touch $@
 
 kills: $(STAMP) ## kill -9 every role of every design, and what they stand on, under load (KILLS=30 each, over an hour; SEED=n)
-	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -p no:cacheprovider -rP $(PYTEST_ARGS) \
+	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -p no:cacheprovider -p tests.e2e.kill_evidence $(KEEP) -rP $(PYTEST_ARGS) \
 	  tests/e2e/test_server_kills.py tests/e2e/test_schedule_kills.py tests/e2e/test_microservices_kills.py \
 	  tests/e2e/test_monolith_kills.py tests/e2e/test_ensemble_kills.py tests/e2e/test_zookeeper_faults.py \
 	  tests/e2e/test_pipeline_kills.py
@@ -80,13 +83,13 @@ engine chromium postgres zookeeper tools:
 torture: $(STAMP) ## break real processes of every topology under load (MINUTES=10 each; TOPOLOGY=, SEED=, FAULTS=all)
 	@trap 'exit 130' INT; worst=0; for topology in $(or $(TOPOLOGY),embedded microservices monolith pipeline zookeeper); do \
 	  status=0; $(BIN)/holdfast lab torture --topology $$topology --minutes $(or $(MINUTES),10) --faults $(or $(FAULTS),all) \
-	    $(if $(SEED),--seed $(SEED)) || status=$$?; \
+	    $(if $(SEED),--seed $(SEED)) $(KEEP) || status=$$?; \
 	  echo "torture: $$topology ended with $$status"; \
 	  case $$status in 0) ;; 5) [ $$worst -ne 0 ] || worst=5 ;; 130) exit 130 ;; *) worst=$$status ;; esac; \
 	done; exit $$worst
 
 sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches for that long
-	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1))
+	$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--minutes $(or $(MINUTES),1)) $(KEEP)
 
 bench: $(STAMP) ## measure throughput as ratios taken in one run
 	$(BIN)/python -m holdfast.lab.bench

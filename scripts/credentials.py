@@ -2,7 +2,8 @@
 
 `services FOLDER` writes a token for each role that calls others, and the hashes by which the other services know them:
 FOLDER/gateway/token, FOLDER/coordinator/token, FOLDER/worker/token and FOLDER/callers/hashes. Each is a folder of its
-own, so that a container mounts only what it needs. `worker --data DIRECTORY FOLDER` makes a token of the server in that
+own, so that a container mounts only what it needs. `pipeline FOLDER` does the same for the roles of the pipeline:
+gateway, watcher, exchange, worker and operator. `worker --data DIRECTORY FOLDER` makes a token of the server in that
 directory with the scope `work`, and writes it to FOLDER/worker/token.
 
 Credentials that are there stay, so the program may run at every start. Only their owner may read the files.
@@ -17,8 +18,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-#: The roles that call services; the other three only answer.
-CALLERS = ("gateway", "coordinator", "worker")
+#: The roles that call others, by kind. Three microservices only answer; the operator is a person or a monitor.
+CALLERS = {
+    "services": ("gateway", "coordinator", "worker"),
+    "pipeline": ("gateway", "watcher", "exchange", "worker", "operator"),
+}
 #: The name of the workers' token, as `holdfast token list` shows it.
 WORKERS = "workers"
 _TOKEN_BYTES = 32
@@ -34,14 +38,14 @@ def hashes_file(folder: Path) -> Path:
     return folder / "callers" / "hashes"
 
 
-def make_for_services(folder: Path, *, is_replacing: bool) -> bool:
+def make_for_callers(folder: Path, kind: str, *, is_replacing: bool) -> bool:
     """Whether credentials were made; they are all made together, or not at all."""
-    paths = [*(token_file(folder, role) for role in CALLERS), hashes_file(folder)]
+    paths = [*(token_file(folder, role) for role in CALLERS[kind]), hashes_file(folder)]
     if not is_replacing and all(path.exists() for path in paths):
         return False
     # A run that is interrupted leaves no hashes, so that the next run makes all credentials again.
     hashes_file(folder).unlink(missing_ok=True)
-    tokens = {role: secrets.token_urlsafe(_TOKEN_BYTES) for role in CALLERS}
+    tokens = {role: secrets.token_urlsafe(_TOKEN_BYTES) for role in CALLERS[kind]}
     for role, token in tokens.items():
         _write(token_file(folder, role), token)
     _write(hashes_file(folder), _hashes(tokens))
@@ -86,6 +90,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
     kinds.add_parser("services", parents=[shared], help="for the services of compose.microservices.yaml")
+    kinds.add_parser("pipeline", parents=[shared], help="for the roles of the pipeline, each started by itself")
     worker = kinds.add_parser("worker", parents=[shared], help="for the workers of compose.yaml")
     worker.add_argument("--data", type=Path, required=True, metavar="DIRECTORY", help="the directory of the server")
     return parser.parse_args(argv)
@@ -94,8 +99,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     try:
-        if options.kind == "services":
-            is_made = make_for_services(options.folder, is_replacing=options.replace)
+        if options.kind in CALLERS:
+            is_made = make_for_callers(options.folder, options.kind, is_replacing=options.replace)
         else:
             is_made = make_for_workers(options.folder, options.data, is_replacing=options.replace)
     except OSError as error:

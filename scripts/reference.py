@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from holdfast import limits
 from holdfast.errors import MAPPED, ExitCode
-from holdfast.observe.exposition import MeterCollector
+from holdfast.observe.exposition import MeterCollector, Vitals, of_queues
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from holdfast.settings import ClientSettings, Settings, WorkerSettings, fields_of, purpose, wanted
 from scripts.command_reference import commands
@@ -107,7 +107,8 @@ def _status_codes() -> list[str]:
 
 
 def _metrics() -> list[str]:
-    families = MeterCollector(Meter(), list, {"version": ""}).collect()
+    collector = MeterCollector(Meter(), lambda: Vitals(0, 0), {"version": ""})
+    families = [*collector.collect(), *of_queues([])]
     rows = [f"| `{_sample(family)}` | {family.type} | {family.documentation} |" for family in families]
     return [
         "## Metrics",
@@ -138,6 +139,7 @@ def _directory() -> list[str]:
         "|---|---|",
         "| `holdfast.sock` | where the server answers processes of this machine; there while it runs |",
         "| `LOCK` | held by the server that has the directory open; contains its process id |",
+        "| `CLOCK` | the clocks at the last start, by which the next one judges a wall clock that is far ahead |",
         "| `MANIFEST` | which journal this is, and how far it is known to be durable |",
         "| `<position>-<epoch>.seg` | the journal: every event since that position |",
         "| `snapshot-<position>.snap` | the state at that position, so that a start need not read everything |",

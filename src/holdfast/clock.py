@@ -11,10 +11,21 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 #: Names the file of the offset.
 CLOCK_FILE = "HOLDFAST_CLOCK_FILE"
 OFFSET_BYTES = 8
+
+
+_BOOT_ID, _UPTIME = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/uptime")
+
+
+class Uptime(NamedTuple):
+    """How long the machine has been up, the time included in which it was suspended, and which boot that was."""
+
+    boot: str
+    ms: int
 
 
 class SystemClock:
@@ -29,6 +40,13 @@ class SystemClock:
     def steady_ms(self) -> int:
         """Since boot; keeps counting while this process is stopped."""
         return time.monotonic_ns() // 1_000_000
+
+    def uptime(self) -> Uptime | None:
+        """The machine's uptime, where the system tells it; nobody sets it, as one sets the wall clock."""
+        try:
+            return Uptime(_BOOT_ID.read_text().strip(), int(float(_UPTIME.read_text().split()[0]) * 1_000))
+        except (OSError, ValueError, IndexError):
+            return None
 
 
 class SteppedClock(SystemClock):

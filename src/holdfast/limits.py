@@ -114,6 +114,23 @@ JSON_DEPTH_MAX: Final = 100
 # A URL with all its filters; and all headers of a request, of which most have a dozen.
 URL_BYTES_MAX: Final = 8 * _KIB
 HTTP_HEAD_BYTES_MAX: Final = 32 * _KIB
+# Workers, clients and nodes, each with a connection. At most half of the descriptors, whatever is set.
+GRPC_CONNECTIONS_MAX: Final = 16_384
+# Of these, connections without any call that was let in: clients call as soon as they have connected.
+GRPC_STRANGERS_MAX: Final = 1_000
+# How long a connection may take to say that it speaks HTTP/2, after TLS where there is some; and how long it may stay
+# without a call before it is closed (its client opens another).
+GRPC_HANDSHAKE_MS_MAX: Final = 10 * _SECOND_MS
+GRPC_IDLE_MS_MAX: Final = 10 * 60 * _SECOND_MS
+# Calls at a time on one gRPC connection; clients let further ones wait. Each may fill a window of 64 KiB before its
+# headers are judged: 16 MiB in all.
+STREAMS_PER_CONNECTION_MAX: Final = 256
+# Calls without a token (health) whose request is on its way, each of up to MESSAGE_BYTES_MAX: 10 MiB in all. Requests
+# of probes arrive with their headers; one that has not is given up for the next.
+OPEN_REQUESTS_MAX: Final = 2
+OPEN_REQUEST_MS_MAX: Final = 5 * _SECOND_MS
+# Streams that need no token, all callers together: watches of health, each a task.
+OPEN_STREAMS_MAX: Final = 1_000
 # Each costs a descriptor and some memory. Who connects beyond this takes the place of whoever is idle for longest.
 HTTP_CONNECTIONS_MAX: Final = 1_000
 # Of these, open feeds: everybody who looks at a dashboard has one.
@@ -150,8 +167,15 @@ ZOOKEEPER_SESSION_MS_MIN: Final = 2_000
 
 # Beyond these, submits are refused while work goes on: memory is bounded by intent, not by the kernel.
 JOBS_HELD_MAX: Final = 5_000_000
+# What a job service holds that is told nothing; a server asks the machine (`memory_bytes`).
 BYTES_HELD_MAX: Final = 2 * _GIB
-# Different pairs of queue, type and priority that wait at a time: every grant looks at all of them.
+# A smaller limit would refuse jobs of the sizes that are allowed: one payload, one result, and room for others.
+MEMORY_BYTES_MIN: Final = 16 * _MIB
+# The part of the machine's memory that held jobs may take: the rest is for requests, snapshots and other programs.
+MEMORY_SHARE: Final = 2
+# The resident size may be larger than what is counted by half, and by this at least, before submits are refused for it.
+RESIDENT_SLACK_BYTES: Final = 256 * _MIB
+# Different combinations of queue, type and priority that wait at a time: each is held in memory and shown in views.
 LANES_MAX: Final = 10_000
 # Queues that are paused or draining at a time, each with its reason: they are held in memory and in every snapshot.
 QUEUES_CLOSED_MAX: Final = 1_000
@@ -162,12 +186,16 @@ TYPE_JOBS_COUNTED_MAX: Final = 1_000
 TYPES_COUNTED_MAX: Final = 20_000
 # Jobs that one slice of a search looks at: about the time of one batch, so that nobody waits longer behind it.
 SCAN_JOBS_MAX: Final = 5_000
+# Room in the journal for the end of one lease: an outcome without its output, its summary and reason at full length.
+OUTCOME_BYTES: Final = 4 * _KIB
 # What has ended is kept for those who come late for its result, bounded by each of these.
 RETAIN_MS_DEFAULT: Final = _DAY_MS
 # Failed jobs are looked at by people, after a weekend too; the journal reaches back as far by default.
 RETAIN_FAILED_MS_DEFAULT: Final = 7 * _DAY_MS
 RETAIN_JOBS_DEFAULT: Final = 1_000_000
-RETAIN_BYTES_DEFAULT: Final = 512 * _MIB
+RETAIN_BYTES_DEFAULT: Final = _GIB
+# The journal's history: some ten million jobs, and a small part of the disks that servers have.
+HISTORY_BYTES_DEFAULT: Final = 10 * _GIB
 # Waiting this long counts as one step of priority, so that nothing waits for ever.
 AGING_MS_DEFAULT: Final = 60 * _SECOND_MS
 # Part of the frozen contract, for storage in memory; on disk a key lives as long as its job.
@@ -175,9 +203,15 @@ DEDUP_KEYS_DEFAULT: Final = 10_000
 
 # --- time ---
 
+# How long a worker that was told to hurry may take to hand its jobs back, beside the time that they have to end: as
+# long as two answers take on a loaded machine. What is not handed back by then is recovered when its lease is over.
+HAND_BACK_MS: Final = 3_000
+
 # Part of the frozen contract: a worker is given up after it missed about four heartbeats.
 HEARTBEAT_MS: Final = 1_000
 WORKER_TIMEOUT_MS: Final = 4_000
+# A worker is back within about 0.2 s of a reset; a killed one must be replaced within 2 s.
+RECONNECT_GRACE_MS: Final = 1_000
 # Part of the frozen contract: how long a worker that found no work should wait before it asks again.
 FETCH_RETRY_MS_DEFAULT: Final = 200
 FETCH_RETRY_MS_MIN: Final = 50

@@ -23,7 +23,7 @@ DEFAULT_CONNECT = "127.0.0.1:50051"
 ENSEMBLE = "zk://"
 #: How long a worker's bids outlive its silence there, where nothing else is said.
 SESSION_MS = 10_000
-ENSEMBLE_PATTERN = r"[^\s/,@?#]+(,[^\s/,@?#]+)*(/[\w./-]*)?"
+ENSEMBLE_PATTERN = r"[^\s/,@?#]+(,[^\s/,@?#]+)*(/[\w./-]*)?(\?auth_file=[^\s?#&]+)?"
 
 _DAY_MS = 86_400_000
 _MIB = 1_048_576
@@ -101,9 +101,10 @@ EnsembleHosts = Annotated[
     str,
     msgspec.Meta(
         pattern=rf"^((zk://)?{ENSEMBLE_PATTERN})?$",
-        description="hosts with commas and perhaps a path, such as zk1:2181,zk2:2181,zk3:2181/holdfast",
+        description="hosts with commas, perhaps a path and ?auth_file=FILE, such as zk1:2181,zk2:2181/holdfast",
     ),
 ]
+Connections = Annotated[int, _whole(4, 1_000_000, "connections")]
 Retries = Annotated[int, _whole(0, limits.ATTEMPTS_MAX - 1, "retries")]
 RetryMs = Annotated[int, _whole(0, limits.BACKOFF_MS_MAX, "milliseconds")]
 Nodes = Annotated[int, _whole(1, limits.NODES_MAX, "nodes")]
@@ -132,6 +133,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker_timeout_ms: Annotated[PeriodMs, _purpose("a worker silent for so long gets no more jobs")] = (
         limits.WORKER_TIMEOUT_MS
     )
+    reconnect_grace_ms: Annotated[
+        SpanMs,
+        _purpose("a worker whose connection drops keeps its jobs if it is back within this time; 0: it loses them"),
+    ] = limits.RECONNECT_GRACE_MS
     aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = (
         limits.AGING_MS_DEFAULT
     )
@@ -147,14 +152,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retain_bytes: Annotated[Size, _purpose("beyond so much of finished jobs the oldest are forgotten")] = (
         limits.RETAIN_BYTES_DEFAULT
     )
+    memory_bytes: Annotated[
+        Size,
+        _purpose(
+            "above this size of held jobs submits are refused; 0: half of the machine's or the container's memory"
+        ),
+    ] = 0
     history_ms: Annotated[SpanMs, _purpose("how far back the journal is kept")] = 7 * _DAY_MS
+    history_bytes: Annotated[
+        Size, _purpose("beyond so much journal the oldest part that snapshots cover is removed")
+    ] = limits.HISTORY_BYTES_DEFAULT
     segment_bytes: Annotated[FileSize, _purpose("the size at which a file of the journal is closed")] = 64 * _MIB
     snapshot_bytes: Annotated[FileSize, _purpose("a snapshot is made after so much journal")] = 256 * _MIB
     log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
     log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
     dedup_keys_max: Annotated[Count, _purpose("how many request ids to remember; 0: each as long as its job")] = 0
     tokens: Annotated[FilePath, _purpose("the file of tokens; if empty, tokens.json in the data directory")] = ""
-    tls_cert: Annotated[FilePath, _purpose("the server's certificate, as PEM, with those in between")] = ""
+    tls_cert: Annotated[FilePath, _purpose("the server's certificate, as PEM, with the intermediate certificates")] = ""
     tls_key: Annotated[FilePath, _purpose("the key of that certificate, as PEM")] = ""
     tls_client_ca: Annotated[FilePath, _purpose("who must have signed the certificates that clients show")] = ""
     allowed_hosts: Annotated[HostNames, _purpose("names by which browsers may reach HTTP, beside the address")] = ""
@@ -162,14 +176,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         limits.REQUESTS_PER_S_DEFAULT
     )
     work_rate_limit: Annotated[PerSecond, _purpose("the same for the calls of workers")] = limits.WORK_PER_S_DEFAULT
+    grpc_connections: Annotated[
+        Connections, _purpose("gRPC connections at a time; beyond it the oldest idle ones are ended")
+    ] = limits.GRPC_CONNECTIONS_MAX
     insecure: Annotated[Switch, _purpose("listen beyond loopback, where nothing protects the jobs")] = False
     reflection: Annotated[Switch, _purpose("let clients such as grpcurl ask which calls there are")] = False
     worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
     app: Annotated[AppPath, _purpose("whose jobs the worker beside the server runs, beside the built-in types")] = ""
 
-    topology: Annotated[TopologyName, _purpose("which processes serve: one, services, equal nodes, roles, bidders")] = (
-        "embedded"
-    )
+    topology: Annotated[
+        TopologyName, _purpose("which processes serve: embedded, microservices, monolith, pipeline or zookeeper")
+    ] = "embedded"
     nodes: Annotated[Nodes, _purpose("how many nodes the monolith topology has")] = 6
     database: Annotated[DatabaseUrl, _purpose("the PostgreSQL of the pipeline topology; if empty, one of its own")] = ""
     ensemble: Annotated[EnsembleHosts, _purpose("where the zookeeper topology meets; if empty, one of its own")] = ""
@@ -286,6 +303,17 @@ def contradictions(settings: Settings) -> Iterator[str]:
         yield (
             f"expected worker_timeout_ms to be more than heartbeat_ms ({settings.heartbeat_ms}), "
             f"got {settings.worker_timeout_ms}"
+        )
+    # The default is no mistake beside a shorter lease, which ends first.
+    if settings.reconnect_grace_ms > settings.lease_ms and settings.reconnect_grace_ms != limits.RECONNECT_GRACE_MS:
+        yield (
+            f"expected reconnect_grace_ms to be at most lease_ms ({settings.lease_ms}), because the jobs of a silent"
+            f" worker are handed on after that, got {settings.reconnect_grace_ms}"
+        )
+    if 0 < settings.memory_bytes < limits.MEMORY_BYTES_MIN:
+        yield (
+            f"expected memory_bytes to be at least {limits.MEMORY_BYTES_MIN} (16 MiB), or 0 for half of the machine's"
+            f" or the container's memory, got {settings.memory_bytes}"
         )
     yield from _shared_ports(settings)
     yield from _half_certificates(settings)

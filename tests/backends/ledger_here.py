@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, Uptime
 from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.settings import MEMORY, Settings
 from holdfast.testing.conformance.harness import Control, Need, Terms
@@ -26,6 +26,9 @@ class MovableClock:
 
     def steady_ms(self) -> int:
         return self._system.steady_ms() + self.shift_ms
+
+    def uptime(self) -> Uptime | None:
+        return None
 
 
 class LedgerHere:

@@ -11,6 +11,7 @@ from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ports import FeedPart, JobDraft
 from holdfast.coordinator import time_travel
 from holdfast.coordinator.feed import EventWindow, JournalPast, WindowConfig
+from holdfast.coordinator.job_index import JobIndex
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableError
@@ -56,7 +57,9 @@ async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> 
         await serving.open()
     await serving.ports.admin.stats()  # so that what was applied so far is durable
     core = serving.core
-    past = JournalPast(core.journal, OsDisk(folder)) if folder and isinstance(core.journal, FileJournal) else None
+    past = None
+    if folder and isinstance(core.journal, FileJournal):
+        past = JournalPast(core.journal, OsDisk(folder), JobIndex(core.journal, OsDisk(folder)))
     late = EventWindow(core.ledger.position, window)
     core.coordinator.observers.append(late)
     return Tiny(serving, LedgerFeed(late, past), OsDisk(folder) if folder else None)

@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from holdfast.cli.main import app
-from holdfast.services.callers import hash_of
+from holdfast.gateway.service_tokens import hash_of
 from holdfast.services.environment import ROLES, hashes_of, read
 from holdfast.settings_sources import secret_of
 from scripts import credentials, healthcheck

@@ -159,9 +159,9 @@ class Fleet:
         self.programs.append(program)
         return program
 
-    def server(self, *arguments: str, data: str = "data", port: int = 0) -> tuple[Program, Wire]:
+    def server(self, *arguments: str, data: str = "data", port: int = 0, **environment: str) -> tuple[Program, Wire]:
         """A server without a worker that is ready, and a client of it."""
-        return self._ready(self.start("server", "--data", data, "--port", str(port), *arguments))
+        return self._ready(self.start("server", "--data", data, "--port", str(port), *arguments, **environment))
 
     def up(self, *arguments: str, data: str = "data", port: int = 0) -> tuple[Program, Wire]:
         """A server with a worker that is ready, and a client of it."""

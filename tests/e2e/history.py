@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from holdfast.coordinator.recovery import recover
 from holdfast.core import events
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent, Granted, Reported, Revoked
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal import Frame, JournalConfig, OsDisk

@@ -72,7 +72,7 @@ class Siege:
         for pid in self.program.children():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if words[3:5] == [b"service", role.encode()]:
+                if b"service" in words and words[words.index(b"service") + 1] == role.encode():
                     return pid
         return 0
 

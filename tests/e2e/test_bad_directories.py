@@ -189,12 +189,12 @@ def test_torn_tail_is_cut_with_a_copy(fleet: Fleet, data: Path) -> None:
 def test_newer_format_is_refused_by_its_version(fleet: Fleet, data: Path, name: str) -> None:
     """A file of a later version is named with both versions, and nothing is changed."""
     path = first_segment(data) if name == "segment" else data / name
-    head = path.read_bytes()[:8] + (2).to_bytes(4, "big")
+    head = path.read_bytes()[:8] + (3).to_bytes(4, "big")
     path.write_bytes(head + zlib.crc32(head).to_bytes(4, "big") + path.read_bytes()[16:])
     before = contents(data)
     server = refused_start(fleet, data)
     assert server.wait() == ExitCode.REFUSED
-    assert "has format version 2; this Holdfast reads version 1" in server.log
+    assert "has format version 3; this Holdfast reads versions 1 to 2" in server.log
     assert contents(data) == before
 
 

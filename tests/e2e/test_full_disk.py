@@ -63,7 +63,7 @@ def batch(wire: Wire, key: str, size: int = 900_000) -> str:
 
 
 def submit_until_refused(wire: Wire, accepted: dict[str, str]) -> Refused:
-    """Submits ever smaller jobs until there is no room for the smallest."""
+    """Submits ever smaller jobs until there is no room for the smallest; leases that ended make some."""
     for size in (900_000, 100_000, 10_000, 1_000, 0):
         with contextlib.suppress(grpc.RpcError):
             while True:
@@ -92,7 +92,7 @@ def test_full_disk_refuses_submits_and_nothing_else(fleet: Fleet, small_disk: Pa
     assert second.assigned
     assert wire.report("w", second.job_id, token=second.token)
     assert wire.status(first.job_id).status == public.DONE
-    assert refusal(wire.new).reason == "NO_SPACE"
+    assert submit_until_refused(wire, accepted).reason == "NO_SPACE"
 
     (small_disk / "filler").unlink()
     accepted["frozen"] = wire.new(key="frozen")

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from holdfast.core import envelopes, line, records
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.journal import JournalConfig, OsDisk
 from holdfast.proto import taskqueue_public_pb2 as public
@@ -99,9 +100,9 @@ def check_journals(data: Path, stories: list[Story]) -> None:
     """What the three owners have written down says the same as what the clients heard."""
     everything = envelopes.Retention(age_ms=1 << 40, envelopes=1 << 30, bytes=1 << 40)
     kept, stored, waiting = records.Records(), envelopes.Envelopes(everything), line.Line(60_000)
-    recovered(kept, data / "job", records.DIGEST_VERSION)
-    recovered(stored, data / "result", envelopes.DIGEST_VERSION)
-    recovered(waiting, data / "queue", line.DIGEST_VERSION)
+    recovered(kept, data / "job", DIGEST_VERSION)
+    recovered(stored, data / "result", DIGEST_VERSION)
+    recovered(waiting, data / "queue", DIGEST_VERSION)
     for story in stories:
         job, envelope = kept.job(story.job_id), stored.find(story.job_id)
         assert job is not None

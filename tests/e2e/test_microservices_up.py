@@ -54,7 +54,7 @@ class Up:
         for pid in self.program.children():
             with contextlib.suppress(OSError):  # it has ended since
                 words[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return {line[4].decode(): pid for pid, line in words.items() if len(line) > 4}
+        return {line[line.index(b"service") + 1].decode(): pid for pid, line in words.items() if b"service" in line}
 
     def replaced(self, role: str, old: int) -> None:
         """Waits until another process has the role, and is ready."""

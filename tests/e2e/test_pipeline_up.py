@@ -56,6 +56,10 @@ class Up:
         """Where one process of a role is."""
         return str(self.ready["roles"][name][number])
 
+    def ask(self, address: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        """What a role answers the operator."""
+        return curl(address, path, body, Path(self.ready["operator_token"]).read_text().strip())
+
     def pids(self) -> dict[str, int]:
         """The process of each role by its name, as it is now; PostgreSQL is one, too."""
         latest = {line["role"]: line["pid"] for line in self.program.lines("role_ready")}
@@ -76,13 +80,14 @@ class Up:
         eventually(lives, lambda now: now > before, what=f"another {role}")
 
 
-def curl(address: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+def curl(address: str, path: str, body: object = None, token: str = "") -> Any:  # noqa: ANN401 - JSON
     """What is there, as JSON; with a body it is posted.
 
     Asked again while the answer is to come again later: so it is where the disk stands still for some seconds.
     """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://{address}{path}", data, {"content-type": "application/json"})
+    headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
+    request = urllib.request.Request(f"http://{address}{path}", data, headers)
     return json.loads(eventually(lambda: _answer(request), what=f"an answer of {address}{path}"))
 
 
@@ -112,6 +117,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def test_every_process_of_the_picture_is_there(up: Up) -> None:
     """The line names gRPC, HTTP, the database and every role; the data directory holds a private PostgreSQL."""
     assert {name: len(addresses) for name, addresses in up.ready["roles"].items()} == COUNTS
+    token = Path(up.ready["operator_token"])
+    assert (token, token.stat().st_mode & 0o777) == (Path(up.ready["data"]) / "operator.token", 0o600)
     assert up.ready["database"].startswith("postgresql://")
     eventually(lambda: len(up.pids()), lambda count: count == sum(COUNTS.values()) + 1, what="all of them in the log")
     assert (Path(up.ready["data"]) / "postgres" / "data").is_dir()
@@ -135,19 +142,19 @@ def test_jobs_are_created_and_found_at_the_gateway(up: Up) -> None:
 def test_scheduler_answers_people(up: Up) -> None:
     """Each scheduler says how it is, takes jobs, and finds them; one of them leads."""
     healths = eventually(  # while the leadership changes hands there may be none, or two that say so
-        lambda: [curl(address, "/health") for address in up.ready["roles"]["scheduler"]],
+        lambda: [up.ask(address, "/health") for address in up.ready["roles"]["scheduler"]],
         lambda healths: [health["leader"] for health in healths].count(True) == 1,
         what="one leader",
     )
     assert {health["status"] for health in healths} == {"ok"}
     assert {health["database"] for health in healths} == {"reachable"}
     one, other = up.role("scheduler", 0), up.role("scheduler", 1)
-    cron = curl(one, "/schedule", {"type": "cron", "cron_expr": "30 14", "payload": "at half past two"})
-    made = curl(one, "/schedule", {"type": "once", "payload": "direct", "delay_s": 3600})
-    assert curl(other, f"/job?job_id={made['job_id']}")["status"] == "QUEUED"
-    assert made["job_id"] in {job["id"] for job in curl(other, "/jobs?status=pending")["jobs"]}
-    assert cron["job_id"] in {job["id"] for job in curl(other, "/jobs?status=active")["jobs"]}
-    assert cron["job_id"] in {job["id"] for job in curl(other, "/jobs")["jobs"]}
+    cron = up.ask(one, "/schedule", {"type": "cron", "cron_expr": "30 14", "payload": "at half past two"})
+    made = up.ask(one, "/schedule", {"type": "once", "payload": "direct", "delay_s": 3600})
+    assert up.ask(other, f"/job?job_id={made['job_id']}")["status"] == "QUEUED"
+    assert made["job_id"] in {job["id"] for job in up.ask(other, "/jobs?status=pending")["jobs"]}
+    assert cron["job_id"] in {job["id"] for job in up.ask(other, "/jobs?status=active")["jobs"]}
+    assert cron["job_id"] in {job["id"] for job in up.ask(other, "/jobs")["jobs"]}
 
 
 def test_roles_show_what_they_do(up: Up) -> None:
@@ -162,9 +169,9 @@ def test_roles_show_what_they_do(up: Up) -> None:
     }
     for role, shown in paths.items():
         for path in (*shown, "/health"):
-            assert isinstance(curl(up.role(role), path), dict)
+            assert isinstance(up.ask(up.role(role), path), dict)
     workers = eventually(
-        lambda: curl(up.role("coordinator"), "/coordinator/stats")["workers"], lambda found: len(found) == 3
+        lambda: up.ask(up.role("coordinator"), "/coordinator/stats")["workers"], lambda found: len(found) == 3
     )
     assert {worker["slots"] for worker in workers} == {5}
 
@@ -172,20 +179,21 @@ def test_roles_show_what_they_do(up: Up) -> None:
 def test_tickets_are_leased_by_hand(up: Up) -> None:
     """A queue process takes a ticket, leases it, takes it back, and forgets it, as its endpoints say."""
     address, ticket = up.role("normal"), {"job_id": "by-hand", "type": "nobody-runs-this"}
-    assert curl(address, "/queue/push", ticket)["accepted"] == 1
+    assert up.ask(address, "/queue/push", ticket)["accepted"] == 1
     take = {"types": ["nobody-runs-this"], "worker_id": "me"}
-    assert [job["job_id"] for job in curl(address, "/queue/lease", take)["jobs"]] == ["by-hand"]
-    assert curl(address, "/queue/lease", take)["jobs"] == []
-    assert curl(address, "/queue/release-lease", {"job_id": "by-hand"}) == {"released": 1}
-    assert "by-hand" in {job["job_id"] for job in curl(address, "/queue/all")["jobs"]}
-    assert curl(address, "/queue/delete", {"job_id": "by-hand"}) == {"deleted": 1}
+    assert [job["job_id"] for job in up.ask(address, "/queue/lease", take)["jobs"]] == ["by-hand"]
+    assert up.ask(address, "/queue/lease", take)["jobs"] == []
+    assert up.ask(address, "/queue/release-lease", {"job_id": "by-hand"}) == {"released": 1}
+    assert "by-hand" in {job["job_id"] for job in up.ask(address, "/queue/all")["jobs"]}
+    assert up.ask(address, "/queue/delete", {"job_id": "by-hand"}) == {"deleted": 1}
 
 
 def test_jobs_of_an_app_and_of_the_frozen_contract_run(up: Up) -> None:
     """SDK and taskqueue.v1 reach the same pipeline, and what runs there cannot read where the database is."""
     with Holdfast(f"holdfast://{up.ready['grpc']}") as client:
         assert client.submit("double", [21]).result(timeout_s=60) == 42
-        assert "HOLDFAST_DATABASE" not in client.submit("variables", []).result(timeout_s=60)
+        variables = client.submit("variables", []).result(timeout_s=60)
+    assert {"HOLDFAST_DATABASE", "SERVICE_TOKEN"}.isdisjoint(variables)
     up.wire.done("frozen")
 
 
@@ -275,6 +283,7 @@ def test_stop_leaves_nothing_behind(up: Up) -> None:
     assert stopped.index("gateway") < stopped.index("queue") < stopped.index("scheduler")
     errors = [line for line in up.program.lines() if line["level"] in {"error", "critical"}]
     assert {line["event"] for line in errors} <= {"job_failed"}  # of the jobs that are there to fail
+    assert not Path(up.ready["operator_token"]).exists()
 
 
 def test_role_says_what_it_lacks(tmp_path: Path, loaded: LoadedProgram) -> None:

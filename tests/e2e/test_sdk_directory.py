@@ -178,6 +178,22 @@ def test_running_job_outlives_the_server(processes: Processes, module: ModuleTyp
     assert job.view().attempts == 1
 
 
+@pytest.mark.parametrize("lease_ms", [600_000])
+def test_job_of_a_worker_that_was_killed_while_it_served_runs_again_at_once(
+    processes: Processes, module: ModuleType, tmp_path: Path
+) -> None:
+    """The worker inside the process that served died with it: the next server does not wait for its lease."""
+    worker = processes.start("work")
+    eventually(processes.is_served, what="a worker that serves")
+    assert processes.server_pid() == worker.pid
+    job = module.gate.submit(str(tmp_path / "go"))
+    eventually((tmp_path / "go.begun").exists, what="a worker that has the lease")
+    processes.kill(worker)
+    (tmp_path / "go").touch()
+    with module.app.worker():
+        assert job.result(timeout_s=DEADLINE_S) == 2
+
+
 def test_wait_ends_in_time_while_the_server_stands_still(processes: Processes, module: ModuleType) -> None:
     """Whoever waits for a result for a moment is told that it is over, even if nobody answers; later all goes on."""
     server = processes.serve()

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
-from holdfast import Holdfast
+from holdfast import Holdfast, limits
 from holdfast.backends.zookeeper import connection
+from holdfast.backends.zookeeper.records import Retention
+from holdfast.backends.zookeeper.retention import read_retention
 from holdfast.errors import ExitCode, FailedPreconditionError, NotFoundError, UnavailableError, UnimplementedError
+from holdfast.topology.ensemble_url import ensemble_of
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
 from tests.e2e.http_asking import Reply, ask
@@ -89,7 +94,41 @@ def test_ensemble_and_roles_and_one_line(shared: Up) -> None:
     assert {role: len(pids) for role, pids in shared.pids().items()} == {"server": 3, "gateway": 1, "worker": 1}
     assert shared.ready.keys() == {"event", "grpc", "http", "ensemble", "pid"}
     assert shared.ready["ensemble"].count(",") == 2
-    assert shared.ready["ensemble"].endswith("/holdfast")
+    place = ensemble_of(shared.ready["ensemble"])
+    assert place.root == "/holdfast"
+    assert (Path(place.auth_file).name, Path(place.auth_file).stat().st_mode & 0o777) == ("auth", 0o600)
+
+
+def test_stranger_reaches_no_node_of_the_private_ensemble(shared: Up) -> None:
+    """A session without the credentials can neither read nor change what is below the root, nor make nodes beside."""
+    shared.wire.done("before")
+    place = ensemble_of(shared.ready["ensemble"])
+    stranger = KazooClient(place.hosts, timeout=10)
+    stranger.start(timeout=30)
+    try:
+        with pytest.raises(NoAuthError):
+            stranger.get_children(place.root)
+        with pytest.raises(NoAuthError):
+            stranger.get(f"{place.root}/layout")
+        with pytest.raises(NoAuthError):
+            stranger.set(place.root, b"")
+        for node in (f"{place.root}/mine", "/mine"):
+            with pytest.raises(NoAuthError):
+                stranger.create(node)
+    finally:
+        stranger.stop()
+        stranger.close()
+    secret = place.credentials().partition(":")[2]
+    for pid in shared.program.children():
+        assert secret not in Path(f"/proc/{pid}/cmdline").read_text()
+    assert secret not in shared.program.log
+
+
+def test_app_without_the_credentials_is_refused(shared: Up) -> None:
+    """It is told at its first question how the file is named."""
+    place = ensemble_of(shared.ready["ensemble"])
+    with Holdfast(f"zk://{place.hosts}{place.root}") as app, pytest.raises(Exception, match="auth_file=FILE"):
+        app.submit("echo", ["stranger"])
     assert shared.program.output.count("\n") == 1
 
 
@@ -146,12 +185,22 @@ def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path, loaded: Lo
 
 
 def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
-    """No server is started, and the jobs are where they were asked to be."""
-    up = Up(fleet, "--ensemble", f"{zookeeper.hosts}{zookeeper.root}")
+    """No server is started, the jobs are where they were asked to be, and kept for as long as `up` was told."""
+    up = Up(fleet, "--ensemble", f"{zookeeper.hosts}{zookeeper.root}", "--retain-ms", "3600000")
     assert up.ready["ensemble"] == f"{zookeeper.hosts}{zookeeper.root}"
     assert up.pids().keys() == {"gateway", "worker"}
     up.wire.done("named")
+    assert asyncio.run(retention_in(zookeeper)) == Retention(3_600_000, limits.RETAIN_FAILED_MS_DEFAULT)
     assert up.program.stop() == 0
+
+
+async def retention_in(place: Place) -> Retention:
+    """What stewards are told there."""
+    client = await connection.connect(place.hosts, place.root, session_ms=10_000)
+    try:
+        return await read_retention(client)
+    finally:
+        await client.close()
 
 
 def test_app_works_without_any_server(url: str) -> None:

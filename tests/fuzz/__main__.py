@@ -8,6 +8,7 @@ import argparse
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from holdfast.lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
 from tests.fuzz.running import failure_of
 from tests.fuzz.target import NAMES, target
 
@@ -30,6 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="for all targets together")
     parser.add_argument("--target", choices=NAMES, default=None, metavar="NAME", help="one instead of all")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="equal seeds try equal inputs")
+    parser.add_argument("--evidence", type=Path, metavar="DIRECTORY", help="keep seed, commit and verdict there")
     parser.add_argument("--replay", type=Path, default=None, metavar="FILE", help="one input instead of new ones")
     asked = parser.parse_args(arguments)
     if asked.replay is not None:
@@ -39,7 +42,26 @@ def main(arguments: list[str]) -> int:
             parser.error(f"there is no file {str(asked.replay)!r} to replay")
         return replay(asked.target, asked.replay)
     names = [asked.target] if asked.target else list(NAMES)
-    return search(names, asked.minutes * 60, asked.seed)
+    campaign, results = Campaign("fuzz"), list[RuleResult]()
+    status = search(names, asked.minutes * 60, asked.seed, results)
+    if asked.evidence is not None:
+        _say(f"evidence: {keep(asked.evidence, evidence_of(campaign, asked, results, status))}")
+    return status
+
+
+def evidence_of(campaign: Campaign, asked: argparse.Namespace, results: list[RuleResult], status: int) -> Evidence:
+    """One rule for each target and engine; a search that was ended before its time has proved less."""
+    target_words = ["--target", asked.target] if asked.target else []
+    words = ["--minutes", f"{asked.minutes:g}", *target_words, "--seed", str(asked.seed)]
+    found = [one for one in results if one.findings]
+    return campaign.end(
+        seeds=(asked.seed, asked.seed),
+        command=shlex.join(["python", "-m", "tests.fuzz", *words]),
+        verdict=BROKEN if found else UNKNOWN if status else KEPT,
+        rules=results,
+        numbers={"inputs": sum(one.cases for one in results), "findings": sum(one.findings for one in results)},
+        findings=[f"{one.rule}: {one.findings} findings" for one in found],
+    )
 
 
 def _minutes(text: str) -> float:
@@ -60,8 +82,8 @@ def replay(name: str, path: Path) -> int:
     return 1 if failure else 0
 
 
-def search(names: list[str], seconds: float, seed: int) -> int:
-    """Tries inputs of each target for an equal part of the time."""
+def search(names: list[str], seconds: float, seed: int, results: list[RuleResult]) -> int:
+    """Tries inputs of each target for an equal part of the time; what came of each is added to the results."""
     has_atheris = find_spec("atheris") is not None
     _say(f"seed {seed}, {seconds / len(names):.0f} s for each of {len(names)} targets")
     if not has_atheris:
@@ -75,6 +97,7 @@ def search(names: list[str], seconds: float, seed: int) -> int:
             engines = ["guided", "running"] if has_atheris and target(name).is_guided else ["running"]
             for engine in engines:
                 tried, new = _run(engine, name, seconds / len(names) / len(engines), seed)
+                results.append(RuleResult(f"{name}, {engine}", BROKEN if new else KEPT, tried, new))
                 total, found = total + tried, found + new
     except KeyboardInterrupt:
         ended = ", until somebody ended it"

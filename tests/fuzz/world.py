@@ -8,6 +8,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from holdfast.clock import Uptime
 from holdfast.gateway.backend import Backend
 from holdfast.settings import Settings
 from holdfast.topology.ledger_core import LedgerCore
@@ -30,6 +31,9 @@ class StillClock:
     def steady_ms(self) -> int:
         """Since some time."""
         return 1_000_000
+
+    def uptime(self) -> Uptime | None:
+        return None
 
 
 class World:

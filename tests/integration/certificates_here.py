@@ -47,6 +47,7 @@ class Authority:
 
     def _write(self, name: str, data: bytes) -> str:
         path = self._folder / name
+        path.touch(mode=0o600)
         path.write_bytes(data)
         return str(path)
 

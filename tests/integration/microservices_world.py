@@ -19,6 +19,7 @@ from holdfast.backends.microservices.owners import Owners
 from holdfast.backends.ports import JobDraft
 from holdfast.coordinator.timekeeper import STALL_MS
 from holdfast.core import envelopes, line, records
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import SIM_TYPE, Template
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -266,21 +267,21 @@ async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterato
         owners = {
             "job": served(
                 book,
-                records.DIGEST_VERSION,
+                DIGEST_VERSION,
                 lambda keeper, to: rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, book), to),
                 None,
                 clock=clock,
             ),
             "queue": served(
                 waiting,
-                line.DIGEST_VERSION,
+                DIGEST_VERSION,
                 lambda keeper, to: rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, waiting), to),
                 None,
                 clock=clock,
             ),
             "result": served(
                 ends,
-                envelopes.DIGEST_VERSION,
+                DIGEST_VERSION,
                 lambda keeper, to: rpc.add_ResultInternalServiceServicer_to_server(
                     ResultService(keeper, ends, output_bytes_max=output_bytes_max), to
                 ),

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast.backends.ports import Directive, Introduction, JobDraft, WorkSession
+from holdfast.backends.ports import Directive, Introduction, JobDraft, JobView, WorkSession
+from holdfast.client.work_session import StreamSession
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Note, Template
@@ -147,6 +148,64 @@ async def test_worker_keeps_its_lease_over_a_restart(start: Start, kind: str) ->
     await until(session, "reported")
     assert (await second.jobs.get(job_id)).attempts == 1
     await session.close()
+
+
+async def state_after_running(server: LedgerServer, job_id: str) -> JobView:
+    """The job, once it does not run any more."""
+    async for job in server.jobs.watch(job_id):
+        if job.state != State.RUNNING:
+            return job
+    raise AssertionError("the watch ended")
+
+
+def drop(session: WorkSession) -> None:
+    """The connection is cut under a session."""
+    assert isinstance(session, StreamSession)
+    session._line.drop()
+
+
+async def test_worker_whose_connection_drops_keeps_its_lease(start: Start, kind: str) -> None:
+    """It comes back naming what it runs, four times, and its report counts; nothing was lost or granted again."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    for _ in range(4):
+        drop(session)
+        with pytest.raises(UnavailableError):
+            await until(session, "leases")
+        await session.close()
+        session = await opened(server, kind, {lease.token: job_id})
+    await session.report(1, [ReportRow(job_id, lease.token, State.DONE)])
+    await until(session, "reported")
+    job = await server.jobs.get(job_id)
+    assert (job.state, job.attempts) == (State.DONE, 1)
+    await session.close()
+
+
+async def test_worker_whose_connection_drops_for_good_loses_its_lease(start: Start, kind: str) -> None:
+    """After the reconnect grace its job is given to others, which is a loss."""
+    server = await start(reconnect_grace_ms=50)
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    await until(session, "leases")
+    drop(session)
+    job = await state_after_running(server, job_id)
+    assert (job.state, job.failure_reason) == (State.FAILED, "WORKER_LOST")
+    await session.close()
+
+
+async def test_worker_that_closes_its_session_loses_its_lease_at_once(start: Start, kind: str) -> None:
+    """A goodbye is believed: nobody waits for the reconnect grace."""
+    server = await start(reconnect_grace_ms=3_600_000)
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    await until(session, "leases")
+    await session.close()
+    assert (await state_after_running(server, job_id)).state == State.FAILED
 
 
 async def test_introduction_that_is_wrong_is_refused_for_good(start: Start, kind: str) -> None:

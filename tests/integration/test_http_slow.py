@@ -126,7 +126,7 @@ async def test_many_slow_connections_give_way(start: Start, monkeypatch: pytest.
 
 async def test_connections_leave_descriptors_for_others(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a process may have few of them, connections of HTTP use up a part; else the journal could open no file."""
-    monkeypatch.setattr(server, "_descriptors", lambda: 40)
+    monkeypatch.setattr(server, "descriptor_limit", lambda: 40)
     running = await start(no_http=False, http_port=0)
     async with contextlib.AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(connected(running.http_address)) for _ in range(30)]

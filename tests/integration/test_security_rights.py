@@ -109,6 +109,7 @@ async def ledger(start: Start, tmp_path: Path) -> Guarded:
     folder = tmp_path / "data"
     shown = tokens_in(folder)
     server = await start(no_http=False, http_port=0, reflection=True)
+    await server.admin.stats()  # answered once the event of the start is durable
     return Guarded(server.face, shown, folder)
 
 
@@ -119,6 +120,7 @@ async def guarded(request: pytest.FixtureRequest, start: Start, tmp_path: Path) 
     shown = tokens_in(folder)
     if request.param == "ledger":
         server = await start(no_http=False, http_port=0, reflection=True)
+        await server.admin.stats()  # answered once the event of the start is durable
         yield Guarded(server.face, shown, folder)
         return
     nowhere: Any = {f"{owner}_address": "127.0.0.1:1" for owner in ("job", "queue", "result")}

@@ -8,11 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec import structs
 
 from holdfast.core import commands, events, image
+from holdfast.core.lane import LaneKey
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.listing import Place
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Note, QueueMode, Template
 from holdfast.core.overview import queue_stats
-from holdfast.core.ready_queue import LaneKey
 from holdfast.testing.ledger_view import view_job
 from holdfast.testing.model import Model, ModelJob
 from tests.unit.core.desk import Desk
@@ -261,14 +261,16 @@ class LedgerMachine(RuleBasedStateMachine):
     def wall_clock_jumps(self, milliseconds: int) -> None:
         self.desk.log_ms += milliseconds
 
-    @rule()
-    def expire(self) -> None:
+    @rule(leases_max=st.integers(1, 4))
+    def expire(self, leases_max: int) -> None:
         desk = self.desk
         over = [token for token in desk.model.leases if self.deadlines[token] <= desk.served_ms]
-        assert desk.ledger.leases.is_expiry_due(desk.now) == bool(over)
-        desk.expire()
-        assert not [token for token in over if token in desk.model.leases]
-        assert not desk.ledger.leases.is_expiry_due(desk.now)
+        assert desk.ledger.leases.is_expiry_due(desk.now) or not over
+        for left in range(len(over), 0, -leases_max):
+            desk.expire(leases_max)
+            assert len([token for token in over if token in desk.model.leases]) == max(0, left - leases_max)
+        assert desk.expire() == []
+        assert not desk.ledger.leases.is_behind
 
     @rule(retain_jobs=st.integers(0, 5), retain_ms=st.sampled_from([0, 1_000, 1 << 40]))
     def evict(self, retain_jobs: int, retain_ms: int) -> None:
@@ -358,7 +360,8 @@ class LedgerMachine(RuleBasedStateMachine):
         assert (image.full_digest(ledger), ledger.digest, ledger.position) == before
         desk.restart(ledger)
         for token, lease in desk.model.leases.items():
-            self.deadlines[token] = min(lease.expires_ms - desk.log_ms, lease.lease_ms)
+            self.deadlines[token] = desk.model.renewal_ms(lease, desk.log_ms)
+        desk.start()
 
     # -- always
 

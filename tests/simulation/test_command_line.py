@@ -27,7 +27,7 @@ def outcome_of(settings: Settings, failure: str, steps: int = 100) -> Outcome:
 def test_range_of_seeds_reports_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
     """A sweep without a finding exits 0 and says how much it did."""
     assert cli.main(["--seeds", "0:3", "--events", "300", "--jobs", "1"]) == 0
-    assert capsys.readouterr().out.startswith("3 seeds")
+    assert "3 seeds" in capsys.readouterr().out
 
 
 def test_time_boxed_search_ends(capsys: pytest.CaptureFixture[str]) -> None:

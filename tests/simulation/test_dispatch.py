@@ -1,5 +1,7 @@
 """The loop and its dispatcher, stepped by hand: who is served, when nobody asks, and what is forgotten."""
 
+import pytest
+
 from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
 from holdfast.coordinator.sessions import Dispatcher, Hello, Push, Session, SessionConfig
 from holdfast.core import commands
@@ -8,6 +10,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Note, Now, QueueMode, Template
+from holdfast.journal.errors import JournalFailedError
 from tests.simulation.test_sessions_without_room import Machine
 
 
@@ -85,6 +88,18 @@ def test_observer_that_raises_stops_the_process() -> None:
         def bug(self, command: object, error: Exception) -> None: ...
 
     shop.coordinator.observers.append(Broken())
+    shop.submit("queue", 1)
+    assert not shop.coordinator.is_serving
+
+
+def test_journal_that_failed_beside_the_loop_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal says so when room is asked of it: nothing more can become durable."""
+    shop = Shop()
+
+    def fail(*_: object, **__: object) -> bool:
+        raise JournalFailedError("a segment could not be removed")
+
+    monkeypatch.setattr(shop.machine, "reserve", fail)
     shop.submit("queue", 1)
     assert not shop.coordinator.is_serving
 
@@ -173,3 +188,44 @@ def test_worker_can_be_asked_to_drain() -> None:
     shop.dispatcher.detach(session)
     assert not shop.dispatcher.ask_drain("worker")
     assert not shop.dispatcher.ask_drain("nobody")
+
+
+def last_chance(shop: Shop) -> tuple[Session, Session, list[GrantedLease]]:
+    """A job that one more loss would end is held by one worker, while another one has room."""
+    template = Template("type", "queue", max_losses=1)
+    shop.coordinator.call(Lane.SUBMIT, commands.Submit([template], [NewJob("job", 0)]), lambda _: None)
+    shop.machine.pass_ms(10)
+    holder, _ = shop.attach("holder", 1)
+    idle, granted = shop.attach("idle", 1)
+    return holder, idle, granted
+
+
+def test_last_chance_goes_to_a_worker_that_was_silent_once_it_is_heard() -> None:
+    """The only worker with room is silent when the job comes back; its next heartbeat is enough."""
+    shop = Shop()
+    holder, idle, granted = last_chance(shop)
+    for _ in range(10):
+        shop.machine.pass_ms(500)
+        shop.dispatcher.heartbeat(holder)
+    shop.dispatcher.detach(holder, is_leaving=True)
+    shop.machine.pass_ms(50)
+    assert granted == []
+    shop.dispatcher.heartbeat(idle)
+    shop.machine.pass_ms(500)
+    assert [lease.job_id for lease in granted] == ["job"]
+
+
+def test_last_chance_is_granted_once_there_is_room() -> None:
+    """A grant that the journal has no room for is tried again when there is some."""
+    shop = Shop()
+    holder, idle, granted = last_chance(shop)
+    shop.machine.is_full, shop.machine.left_bytes = True, 4_096
+    shop.dispatcher.detach(holder, is_leaving=True)
+    shop.machine.pass_ms(1_000)
+    shop.dispatcher.heartbeat(idle)
+    assert granted == []
+    shop.machine.is_full = False
+    for _ in range(2):
+        shop.machine.pass_ms(500)
+        shop.dispatcher.heartbeat(idle)
+    assert [lease.job_id for lease in granted] == ["job"]

@@ -4,13 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
+from holdfast.coordinator.loop import NO_SPACE, Coordinator, Lane, LoopConfig, World
 from holdfast.coordinator.sessions import Dispatcher, Hello, Push, Session, SessionConfig
+from holdfast.coordinator.waiting_reports import WaitingReports
 from holdfast.core import commands
 from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Template
+from holdfast.limits import OUTCOME_BYTES
 from holdfast.testing.simulation.clockwork import Clockwork, Planned
 
 
@@ -23,6 +25,8 @@ class Machine:
         self.clock = Clockwork()
         self.end_position = 0
         self.is_full = False
+        #: How much is left while it is full.
+        self.left_bytes = 0
 
     def soon(self, call: Callable[[], None]) -> None:
         self.clock.after(0, "turn", call)
@@ -34,7 +38,10 @@ class Machine:
         self.clock.after(0, "sync", lambda: done(work()))
 
     def reserve(self, size: int, *, spare: int = 0) -> bool:
-        return not self.is_full
+        if self.is_full and size + spare > self.left_bytes:
+            return False
+        self.left_bytes -= size if self.is_full else 0
+        return True
 
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
         self.end_position += count
@@ -42,6 +49,10 @@ class Machine:
 
     def fatal(self, error: BaseException) -> None:
         raise error
+
+    def stop_for_ms(self, ms: int) -> None:
+        """The process stands still: time passes, and nothing of it runs."""
+        self.clock.now_us += ms * 1_000
 
     def pass_ms(self, ms: int) -> None:
         is_over = False
@@ -58,12 +69,12 @@ class Machine:
 class Shop:
     """A coordinator with one attached worker that holds the lease of one job."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_ms: int = 60_000) -> None:
         self.machine = machine = Machine()
         world = World(machine.clock, machine, machine, machine.fatal)
         self.ledger = Ledger(LedgerConfig())
         self.coordinator = Coordinator(self.ledger, machine, world, LoopConfig())
-        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(60_000, 60_000))
+        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(lease_ms, 60_000))
         self.coordinator.start()
         self.session, self.pushes = self.attach()
         submit = commands.Submit([Template("type")], [NewJob("job", 0)])
@@ -126,3 +137,110 @@ def test_report_over_a_gap_is_not_acknowledged(shop: Shop) -> None:
     shop.machine.pass_ms(500)
     assert shop.pushes[-1].reported == 2
     assert shop.job_state() == DONE
+
+
+#: No room is kept for it.
+LARGE = bytes(100_000)
+
+
+def waiting(shop: Shop, left_bytes: int = 10_000) -> None:
+    """The disk is full, and the report of the only job waits for room."""
+    shop.pushes.clear()
+    shop.machine.is_full, shop.machine.left_bytes = True, left_bytes
+    shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, DONE, LARGE)])
+    shop.machine.pass_ms(50)
+    assert shop.job_state() == RUNNING
+
+
+def test_waiting_report_outlives_its_lease() -> None:
+    """A report whose output does not fit is acknowledged once it does, however long that takes, without a heartbeat."""
+    shop = Shop(lease_ms=1_000)
+    waiting(shop)
+    shop.machine.pass_ms(3_600_000)
+    assert (shop.job_state(), shop.pushes) == (RUNNING, [])
+    shop.machine.is_full = False
+    shop.machine.pass_ms(500)
+    assert (shop.job_state(), shop.pushes[-1].reported) == (DONE, 1)
+
+
+def test_waiting_report_outlives_its_worker() -> None:
+    """A worker whose report waits may leave and come back with nothing: the outcome counts, and nothing runs again."""
+    shop = Shop(lease_ms=1_000)
+    waiting(shop)
+    shop.dispatcher.detach(shop.session)
+    shop.machine.pass_ms(5_000)
+    shop.session, shop.pushes = shop.attach(held=frozenset())
+    shop.dispatcher.grant_credits(shop.session, 1)
+    shop.machine.pass_ms(5_000)
+    assert shop.job_state() == RUNNING
+    shop.machine.is_full = False
+    shop.machine.pass_ms(500)
+    assert shop.job_state() == DONE
+    assert not any(push.leases for push in shop.pushes)
+
+
+def test_repeated_report_waits_once_and_is_acknowledged_to_the_newest_session() -> None:
+    """A worker that reconnects and reports again gets the acknowledgement; the first outcome counts."""
+    shop = Shop()
+    waiting(shop)
+    shop.session, shop.pushes = shop.attach(held=frozenset({1}))
+    shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, DONE, LARGE)])
+    shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, DONE, LARGE)])
+    shop.machine.pass_ms(500)
+    shop.machine.is_full = False
+    shop.machine.pass_ms(500)
+    assert shop.pushes[-1].reported == 1
+    assert shop.job_state() == DONE
+
+
+def test_outcome_without_output_has_room_on_a_full_disk(shop: Shop) -> None:
+    """While nothing else fits, an outcome uses the room that was kept for its lease."""
+    shop.machine.is_full, shop.machine.left_bytes = True, OUTCOME_BYTES
+    answers: list[object] = []
+    shop.coordinator.call(Lane.WORK, commands.Cancel("job", "x" * 200), answers.append)
+    shop.machine.pass_ms(50)
+    assert answers == [NO_SPACE]
+    shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, FAILED, b"", "s" * 1_024, "r" * 1_024)])
+    shop.machine.pass_ms(50)
+    assert shop.job_state() == FAILED
+
+
+def test_lease_is_taken_back_on_a_full_disk() -> None:
+    """A lease whose worker is silent expires while nothing else fits."""
+    shop = Shop(lease_ms=1_000)
+    shop.dispatcher.drain(shop.session)
+    shop.machine.is_full, shop.machine.left_bytes = True, OUTCOME_BYTES
+    shop.machine.pass_ms(2_000)
+    assert shop.job_state() == QUEUED
+
+
+def test_grant_is_refused_without_room_for_its_outcome(shop: Shop) -> None:
+    """Grants stop while there is still room for cancels."""
+    submit = commands.Submit([Template("type")], [NewJob("next", 0)])
+    shop.coordinator.call(Lane.SUBMIT, submit, lambda _: None)
+    shop.machine.pass_ms(50)
+    shop.machine.is_full, shop.machine.left_bytes = True, 2 * OUTCOME_BYTES + 1_000
+    shop.dispatcher.grant_credits(shop.session, 1)
+    shop.machine.pass_ms(50)
+    assert shop.ledger.book.jobs["next"].state == QUEUED
+    answers: list[object] = []
+    shop.coordinator.call(Lane.WORK, commands.Cancel("next", ""), answers.append)
+    shop.machine.pass_ms(50)
+    assert shop.ledger.book.jobs["next"].state == CANCELED
+    assert answers != [NO_SPACE]
+
+
+Calls = list[object]
+
+
+def test_reports_beyond_the_bound_wait_at_their_worker() -> None:
+    """The coordinator keeps so many bytes of waiting reports; the session tries the others again."""
+    reports = WaitingReports(bytes_max=150_000)
+    first, second = (commands.Report("worker", [ReportRow(job, 1, DONE, LARGE)]) for job in ("first", "second"))
+    earlier, later = Calls().append, Calls().append
+    assert reports.add(first, earlier) is None
+    assert reports.add(second, later) is later
+    assert reports.add(first, later) is earlier
+    assert reports.first() == (first, later)
+    reports.remove(first)
+    assert reports.add(second, later) is None

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.gateway import tokens
 from holdfast.gateway.guarding import Scope
+from holdfast.pipeline.callers import CALLERS, credentials_in, guard_of
 from scripts import credentials
 
 
@@ -100,3 +101,13 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
     (tmp_path / "gateway").write_text("a file, not a folder")
     assert credentials.main(["services", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"credentials: {tmp_path}/gateway")
+
+
+def test_credentials_of_the_pipeline_are_those_that_its_roles_know(tmp_path: Path) -> None:
+    """Every caller has a token, and the hashes let each of them in where the table of rights does."""
+    assert credentials.main(["pipeline", str(tmp_path)]) == 0
+    assert credentials.CALLERS["pipeline"] == CALLERS
+    told = credentials_in({"SERVICE_TOKEN_HASHES": credentials.hashes_file(tmp_path).read_text().strip()})
+    guard = guard_of("queue", told.hashes)
+    exchange = credentials.token_file(tmp_path, "exchange").read_text().strip()
+    assert guard.admit(exchange, "here", Scope.SUBMIT).name == "exchange"

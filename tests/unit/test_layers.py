@@ -42,7 +42,7 @@ RULES = (
         # Calendars and time zones are data; no clock is read there.
         except_files=frozenset({"core/cron.py", "core/cron_days.py"}),
     ),
-    Rule("journal/", ours=("journal", "errors", "limits")),
+    Rule("journal/", ours=("journal", "private_paths", "errors", "limits")),
     Rule("coordinator/", ours=("core", "journal", "coordinator", "clock", "settings", "errors", "limits")),
     Rule(
         "coordinator/",
@@ -52,6 +52,7 @@ RULES = (
     Rule("errors.py", ours=()),
     Rule("limits.py", ours=()),
     Rule("logs.py", ours=()),
+    Rule("private_paths.py", ours=("errors",)),
     Rule("clock.py", ours=("errors", "limits")),
     Rule("settings.py", ours=("errors", "limits")),
     Rule("settings_sources.py", ours=("settings",)),
@@ -61,7 +62,13 @@ RULES = (
     Rule("backends/pipeline/", ours=("backends", "core", "errors", "limits", "logs")),
     Rule("backends/joining.py", ours=("backends.ports", "core", "errors", "limits")),
     Rule("backends/ports.py", ours=("core", "errors", "limits")),
-    Rule("gateway/", ours=("gateway", "backends", "clock", "coordinator", "core", "proto", "errors", "limits", "logs")),
+    Rule(
+        "gateway/",
+        ours=(
+            *("gateway", "backends", "clock", "coordinator", "core", "private_paths", "proto"),
+            *("errors", "limits", "logs"),
+        ),
+    ),
     Rule("client/", ours=("client", "backends.joining", "backends.ports", "core", "proto", "errors", "limits")),
     # Spans begin where jobs are submitted and where they run: of `observe`, both know them and nothing else.
     Rule("worker/", ours=("worker", "backends.ports", "core", "observe.tracing", "errors", "limits", "logs")),
@@ -85,13 +92,15 @@ RULES = (
     Rule(
         "services/",
         ours=(
-            *("services", "gateway.checks", "gateway.grpc", "core", "journal"),
+            *("services", "gateway.checks", "gateway.grpc", "gateway.service_tokens", "core", "journal"),
             *(
                 "coordinator.asyncio_shell",
+                "coordinator.log_clock",
                 "coordinator.ports",
                 "coordinator.timekeeper",
                 "backends",
                 "client",
+                "private_paths",
                 "proto",
                 "clock",
                 "errors",
@@ -104,6 +113,7 @@ RULES = (
         "pipeline/",
         ours=(
             *("pipeline", "gateway.backend", "gateway.http", "gateway.guarding", "gateway.refusing"),
+            "gateway.service_tokens",
             *("backends.pipeline", "backends.ports", "core", "observe", "clock", "errors", "limits", "logs"),
         ),
     ),
@@ -111,8 +121,9 @@ RULES = (
     Rule("proto/", ours=("proto",)),
 )
 # module -> the only places that may import it
-# The arenas of a torture ask for the second opinion on journals, which is there for tests.
-RESERVED = {"cli": ("cli/", "__main__.py"), "testing": ("testing/", "lab/torture/arenas/")}
+# The arenas of a torture ask for the second opinion on journals, which is there for tests; programs that measure faults
+# run on the simulator's clock and disk.
+RESERVED = {"cli": ("cli/", "__main__.py"), "testing": ("testing/", "lab/torture/arenas/", "lab/faults/")}
 
 
 def package_of(file: str) -> list[str]:

@@ -10,9 +10,10 @@ from holdfast.core import commands, events
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import FIXED, Backoff, QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
+from holdfast.gateway.http.host_names import HostNames
 from holdfast.observe import endpoint as endpoint_module
 from holdfast.observe.endpoint import Endpoint
-from holdfast.observe.exposition import MeterCollector, render
+from holdfast.observe.exposition import MeterCollector, Vitals, of_queues, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from tests.unit.core.desk import Desk
 
@@ -33,7 +34,9 @@ class MeteredDesk(Desk):
 
 def told(meter: Meter, *queues: QueueView) -> Samples:
     """What a scrape would read."""
-    text = render(MeterCollector(meter, lambda: queues, {"version": "1"}).collect()).decode()
+    text = render(
+        [*MeterCollector(meter, lambda: Vitals(0, 0), {"version": "1"}).collect(), *of_queues(queues)]
+    ).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -182,7 +185,7 @@ async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, i
     """An endpoint that has little patience and takes two connections."""
     monkeypatch.setattr(endpoint_module, "_PATIENCE_S", 0.2)
     monkeypatch.setattr(endpoint_module, "_CONNECTIONS_MAX", 2)
-    endpoint = Endpoint(numbers)
+    endpoint = Endpoint(numbers, HostNames("127.0.0.1", ["x"]).check)
     host, port = (await endpoint.start("127.0.0.1", 0)).split(":")
     yield host, int(port)
     await endpoint.stop()
@@ -218,6 +221,23 @@ async def test_each_page_has_its_status(address: tuple[str, int], request_line: 
     answer = await said(address, f"{request_line}\r\nHost: x\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
     assert answer.endswith(b"\r\n\r\n") is request_line.startswith("HEAD")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"Host: 127.0.0.1:9090\r\n", b"200 OK"),
+        (b"host: localhost\r\n", b"200 OK"),
+        (b"Host: evil.example\r\n", b"403 Forbidden"),
+        (b"Host: x\r\nHost: evil.example\r\n", b"403 Forbidden"),
+        (b"", b"403 Forbidden"),
+    ],
+)
+async def test_numbers_are_for_those_who_know_the_name(address: tuple[str, int], headers: bytes, status: bytes) -> None:
+    """A page that points a name of its own at this address reads nothing; probes know no name, and are answered."""
+    answer = await said(address, b"GET /metrics HTTP/1.1\r\n" + headers + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    assert (await said(address, b"GET /livez HTTP/1.1\r\n" + headers + b"\r\n")).endswith(b"alive\n")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_help_says_what_every_setting_is_for(
         assert f"--{name.replace('_', '-')} " in text
         assert purpose(name) in text
     assert "(default: 30000 = 30 s)" in text
-    assert "(default: 536870912 = 512 MiB)" in text
+    assert "(default: 1073741824 = 1024 MiB)" in text
     assert "(default: )" not in text
 
 

@@ -163,6 +163,23 @@ def test_worker_timeout_must_outlast_a_heartbeat(tmp_path: Path) -> None:
     )
 
 
+def test_reconnect_grace_is_at_most_the_lease(tmp_path: Path) -> None:
+    """A longer one would promise what the lease does not keep; the default may stand beside a shorter lease."""
+    (problem,) = problems_of(tmp_path, flags={"lease_ms": 5_000, "reconnect_grace_ms": 5_001})
+    assert problem.startswith("expected reconnect_grace_ms to be at most lease_ms (5000), because")
+    assert problem.endswith("got 5001")
+    load_from(tmp_path, flags={"lease_ms": 5_000, "reconnect_grace_ms": 5_000})
+    load_from(tmp_path, flags={"lease_ms": 100})
+
+
+def test_memory_has_a_least_size(tmp_path: Path) -> None:
+    """A limit that a few jobs fill is a mistake in the unit; 0 is half of the memory that there is."""
+    (problem,) = problems_of(tmp_path, flags={"memory_bytes": (16 << 20) - 1})
+    assert problem.startswith("expected memory_bytes to be at least 16777216 (16 MiB), or 0 for half")
+    for accepted in (0, 16 << 20):
+        assert load_from(tmp_path, flags={"memory_bytes": accepted}).settings.memory_bytes == accepted
+
+
 @pytest.mark.parametrize("data", ["", "postgresql://x", "a\0b"])
 def test_data_must_be_a_directory_or_memory(tmp_path: Path, data: str) -> None:
     """Storage that this server does not have is refused by name."""

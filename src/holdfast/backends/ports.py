@@ -189,6 +189,10 @@ class Stats(msgspec.Struct, frozen=True):
     #: Which of several nodes this is; 0 nodes: it is none of several.
     nodes: int = 0
     node_index: int = 0
+    #: The size of held jobs above which submits are refused; 0: it is not known here.
+    bytes_held_max: int = 0
+    #: What an operator should look at, in sentences; empty while all is well.
+    warnings: tuple[str, ...] = ()
 
 
 class AdminApi(Protocol):
@@ -319,13 +323,19 @@ class Assignment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Introduction(msgspec.Struct, frozen=True):
-    """Who a worker is, what it can run, and which leases it kept from a session before."""
+    """Who a worker is, what it can run, and which leases it kept from a session before.
+
+    `instance` tells this run of the worker's program from others under the same id. `dies_with_server` says that the
+    worker's process ends whenever the process of the server does.
+    """
 
     worker_id: str
     types: frozenset[str]
     queues: frozenset[str] = frozenset()
     slots: int = 1
     held: dict[int, str] = {}
+    instance: str = ""
+    dies_with_server: bool = False
 
 
 class Directive(msgspec.Struct, frozen=True):
@@ -344,6 +354,8 @@ class Directive(msgspec.Struct, frozen=True):
     is_drain_asked: bool = False
     #: The same as `is_drained` after a recall, where a session can take back the room that it has offered.
     is_recalled: bool = False
+    #: In the first directive: a server that was away renews leases, so a worker that cannot reach it goes on.
+    are_leases_renewed: bool = False
     #: In the first directive of a session whose backend lacks something; None: nothing is missing.
     capabilities: Capabilities | None = None
 
@@ -383,7 +395,7 @@ class WorkSession(Protocol):
         ...
 
     async def close(self) -> None:
-        """Ends the session; leases still held go back at once."""
+        """Ends the session; leases still held go back at once. After an error it only frees what the session used."""
         ...
 
 

@@ -44,6 +44,8 @@ Connect = Annotated[
 
 #: A call that takes longer than this has reached somebody.
 _AWAY_S = 2.0
+#: How long whoever has the lock of a directory may take until it listens there, and how often it is asked.
+_STARTING_S, _PAUSE_S = 5.0, 0.05
 _UNREACHABLE = "UNREACHABLE"
 #: What a server forgets, and when, is a setting of that server's; a command that looks in must not decide it.
 _EVER_MS, _ALL_JOBS, _ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
@@ -135,15 +137,24 @@ class Connection:
 
             return GrpcCarrier(self._place, self._access)
         assert isinstance(self._place, Path)
-        from holdfast.client.socket_carrier import SocketCarrier
+        import asyncio
 
-        try:
-            return await SocketCarrier.connect(self._place)
-        except UnavailableError as error:  # nobody serves it, or somebody who was killed left its socket behind
-            if not may_open:
-                raise _not_served(self._place.parent) from error
-            self._serving = await _opened(self._place.parent)
-            return await SocketCarrier.connect(self._place)
+        from holdfast.client.socket_carrier import SocketCarrier
+        from holdfast.journal.errors import DirectoryLockedError
+
+        until_s = time.monotonic() + _STARTING_S
+        while True:
+            try:
+                return await SocketCarrier.connect(self._place)
+            except UnavailableError as error:  # nobody serves it, or somebody who was killed left its socket behind
+                if not may_open:
+                    raise _not_served(self._place.parent) from error
+            try:
+                self._serving = await _opened(self._place.parent)
+            except DirectoryLockedError:  # its holder is about to listen: it has just come, and recovers
+                if time.monotonic() > until_s:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
 
     async def _close(self) -> None:
         client, self._client = self._client, None
@@ -178,7 +189,12 @@ def forgetting_nothing(settings: "Settings") -> "Settings":
     from msgspec.structs import replace
 
     return replace(
-        settings, retain_ms=_EVER_MS, retain_failed_ms=_EVER_MS, retain_jobs=_ALL_JOBS, retain_bytes=_ALL_BYTES
+        settings,
+        retain_ms=_EVER_MS,
+        retain_failed_ms=_EVER_MS,
+        retain_jobs=_ALL_JOBS,
+        retain_bytes=_ALL_BYTES,
+        memory_bytes=_ALL_BYTES,
     )
 
 

@@ -31,6 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 def findings(look: Look, trend: Trend) -> list[Finding]:
     """What is wrong, the worst first."""
     found = [
+        *(Finding(is_bad=True, text=text) for text in look.stats.warnings),
         *_without_worker(look),
         *_saturated(look, trend),
         *_old(look),

@@ -196,7 +196,7 @@ def _print_overview(view: "Overview") -> None:
         print_table(["QUEUE", "READY", "DELAYED", "RUNNING"], rows)
     if view.leases:
         print()
-        columns = ["TOKEN", "JOB", "TYPE", "WORKER", "ATTEMPT", "EXPIRES"]
+        columns = ["TOKEN", "JOB", "TYPE", "WORKER", "ATTEMPT", "EXPIRES NOT BEFORE"]
         print_table(
             columns,
             [

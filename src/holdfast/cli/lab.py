@@ -134,6 +134,9 @@ def torture(
     out: Annotated[
         str, typer.Option(metavar="DIRECTORY", help="Where the history and the report go (default: below lab-results).")
     ] = "",
+    evidence: Annotated[
+        str, typer.Option(metavar="DIRECTORY", help="Keep seed, commit, command and verdict there, as a small file.")
+    ] = "",
 ) -> None:
     """Run real processes under load, break them, and judge by the records whether every promise was kept.
 
@@ -147,6 +150,7 @@ def torture(
 
     from holdfast.lab.check.rendering import render
     from holdfast.lab.check.ruling import Status
+    from holdfast.lab.evidence import Campaign, keep
     from holdfast.lab.torture import performing, report
     from holdfast.lab.torture.running import Settings
 
@@ -163,6 +167,7 @@ def torture(
         version=version("holdfast"),
         command=shlex.join(["holdfast", "lab", "torture", "--topology", topology, *options]),
     )
+    campaign = Campaign("torture", topology)
     say(f"SEED={drawn}: {topology} for {minutes:g} minutes, into {folder}")
     early = asyncio.run(_until_stopped(performing.perform(settings, say)))
     if early:
@@ -172,6 +177,8 @@ def torture(
     if not early and verdict.ruling("faults").status is Status.UNKNOWN:
         print("Not every fault came about: give it more --minutes, or name fewer --faults.")
     print(f"report: {folder / report.REPORT}; the folder has {report.size_of(folder)}")
+    if evidence:
+        print(f"evidence: {keep(Path(evidence), report.evidence_of(campaign, folder, verdict, early))}")
     if early == performing.INTERRUPTED and verdict.status is not Status.BROKEN:
         raise KeyboardInterrupt
     statuses = {Status.KEPT: ExitCode.DONE, Status.BROKEN: ExitCode.JOB_FAILED}

@@ -12,14 +12,16 @@ import typer
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings, masked
-from holdfast.settings_sources import load
+from holdfast.settings_sources import load, secret_of
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
+    from holdfast.pipeline.callers import Credentials
 
 app = typer.Typer(
     help="Start one process of the pipeline topology.",
-    epilog="`holdfast up --topology pipeline` starts all of them; docs/topologies/pipeline.md says what each one does.",
+    epilog="`holdfast up --topology pipeline` starts all of them. SERVICE_TOKEN is what a process shows to the others,"
+    " SERVICE_TOKEN_HASHES says whom it answers: see docs/topologies/pipeline.md.",
     no_args_is_help=True,
 )
 
@@ -105,12 +107,14 @@ def gateway(
         "reflection": reflection or None,
         **_common(host, log_level, log_format, insecure=insecure),
     }
-    settings, places = _settings(flags), _addresses("--schedulers", schedulers)
+    settings, places, credentials = _settings(flags), _addresses("--schedulers", schedulers), _credentials()
     from holdfast.topology.pipeline_gateway import PipelineGateway
     from holdfast.topology.pipeline_process import serve_gateway
 
     async def serve() -> None:
-        made = PipelineGateway(settings, places, also_port=also_port, check_ms=check_ms or 1_000)
+        made = PipelineGateway(
+            settings, places, token=credentials.token, also_port=also_port, check_ms=check_ms or 1_000
+        )
         await serve_gateway(made)
 
     _run("gateway", settings, lambda _: serve(), has_lifeline=has_lifeline)
@@ -247,18 +251,19 @@ def worker(
     settings = _with_database(_settings(flags))
     (where,) = _addresses("--coordinator", coordinator_at)
     from holdfast.cli.pipeline_worker import work
+    from holdfast.topology.pipeline_worker import Place
 
-    work(settings, where, port, queues, has_lifeline=has_lifeline)
+    work(settings, Place(port, where, _credentials()), queues, has_lifeline=has_lifeline)
 
 
 def _serve(options: dict[str, Any], settings: Settings, *, has_lifeline: bool) -> None:
     from holdfast.topology.pipeline_process import serve
     from holdfast.topology.pipeline_roles import RoleOptions
 
-    made = RoleOptions(**options)
+    made, credentials = RoleOptions(**options), _credentials()
     if made.role in {"scheduler", "watcher", "coordinator"}:
         settings = _with_database(settings)
-    _run(made.role, settings, lambda stream: serve(made, settings, stream), has_lifeline=has_lifeline)
+    _run(made.role, settings, lambda stream: serve(made, settings, credentials, stream), has_lifeline=has_lifeline)
 
 
 def _run(
@@ -295,6 +300,16 @@ def _common(
 
 def _settings(flags: dict[str, object | None]) -> Settings:
     return load(Settings, flags=flags, environment=os.environ, folder=Path.cwd()).settings
+
+
+def _credentials() -> "Credentials":
+    """Those of the environment, or of the files that it names; they are not for children of this process."""
+    from holdfast.gateway.service_tokens import KNOWN, OWN
+    from holdfast.pipeline.callers import credentials_in
+
+    credentials = credentials_in({name: secret_of(name, os.environ) for name in (OWN, KNOWN)})
+    os.environ.pop(OWN, None)
+    return credentials
 
 
 def _with_database(settings: Settings) -> Settings:

@@ -10,12 +10,13 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.observe import logging
 from holdfast.observe.stream import BackgroundStream
 from holdfast.settings import Queues, Settings
+from holdfast.topology.pipeline_worker import Place
 from holdfast.topology.pipeline_worker import work as work_on
 from holdfast.worker.lifeline import die_with_parent, lifeline
 from holdfast.worker.start_report import declared_by
 
 
-def work(settings: Settings, coordinator: str, port: int, queues: str, *, has_lifeline: bool) -> None:
+def work(settings: Settings, place: Place, queues: str, *, has_lifeline: bool) -> None:
     """Works to the end."""
     if has_lifeline:
         die_with_parent()
@@ -28,7 +29,7 @@ def work(settings: Settings, coordinator: str, port: int, queues: str, *, has_li
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
-        ended = run_to_the_end(work_on(settings, coordinator, port, handlers, names, declared, stream))
+        ended = run_to_the_end(work_on(settings, place, handlers, names, declared, stream))
     finally:
         if app is not None and hasattr(app, "close"):
             app.close()

@@ -47,6 +47,7 @@ _EVERY = frozenset(ServiceRole)
 #: Settings that are options of the gateway: what protects it, and what it serves beside its ports.
 _OF_THE_GATEWAY = (
     *("reflection", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port"),
+    "grpc_connections",
 )
 #: Which roles an option concerns; said to another, it is a mistake.
 _CONCERNS = {

@@ -51,13 +51,21 @@ def _capabilities(told: "Capabilities | None") -> dict[str, object]:
 def _numbers(numbers: "Stats") -> tuple[tuple[str, str], ...]:
     return (
         *((state.name.lower(), f"{numbers.states.get(state.name, 0):,}") for state in State),
-        ("held", f"{numbers.bytes_held:,} bytes of payloads and outputs" if numbers.bytes_held else ""),
+        ("held", _held(numbers)),
         ("workers", f"{numbers.workers} with {numbers.slots} slots, {numbers.leases} of them busy"),
         ("position", f"{numbers.position:,}" if numbers.position else ""),
         ("epoch", str(numbers.epoch or "")),
         ("cluster", numbers.cluster_id),
         ("time", as_time(numbers.now_ms)),
+        *(("warning", text) for text in numbers.warnings),
     )
+
+
+def _held(numbers: "Stats") -> str:
+    if not numbers.bytes_held:
+        return ""
+    limit = f", limit {numbers.bytes_held_max:,}" if numbers.bytes_held_max else ""
+    return f"{numbers.bytes_held:,} bytes of memory{limit}"
 
 
 def _backend(told: "Capabilities | None") -> tuple[tuple[str, str], ...]:

@@ -52,12 +52,13 @@ def worker(
     log_level: Annotated[str | None, _option("log_level", "LEVEL")] = None,
     log_format: Annotated[str | None, _option("log_format", "FORMAT")] = None,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    is_with_server: Annotated[bool, typer.Option("--with-server", hidden=True)] = False,
     beside: Annotated[str, typer.Option("--beside", hidden=True)] = "",
 ) -> None:
     """Runs jobs until TERM or INT; as the child of `holdfast up`, `beside` the directory of that server."""
     flags = {name: value for name, value in locals().items() if name in _FIELDS}
     loaded = load(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
-    ended = _work(loaded, beside, has_lifeline=has_lifeline)
+    ended = _work(loaded, beside, has_lifeline=has_lifeline, is_with_server=is_with_server)
     if ended.is_recycling:
         # The same process begins anew, with the same arguments: whoever watches over it sees no end. Stops are blocked.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
@@ -66,7 +67,7 @@ def worker(
         os._exit(0)  # a coroutine that cannot be canceled would keep the process for ever
 
 
-def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) -> "Worker":
+def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool, is_with_server: bool) -> "Worker":
     """Works to the end; returns the worker as it ended."""
     from holdfast.observe import logging
     from holdfast.observe.stream import BackgroundStream
@@ -87,7 +88,8 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool) ->
     logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         with exporting(os.environ, "holdfast-worker"):
-            config, prepare = _config(settings, found), _preparing(loaded, found, handlers, source)
+            config = _config(settings, found, dies_with_server=is_with_server)
+            prepare = _preparing(loaded, found, handlers, source)
             return run_to_the_end(run_worker(source.api, handlers, config, source.where, prepare))
     finally:
         source.close()
@@ -180,7 +182,7 @@ def _warn_of_another_place(app: str, url: str, where: str) -> None:
     )
 
 
-def _config(settings: WorkerSettings, app: "App | None") -> "WorkerConfig":
+def _config(settings: WorkerSettings, app: "App | None", *, dies_with_server: bool) -> "WorkerConfig":
     from holdfast.worker.config import WorkerConfig, half_of_memory
     from holdfast.worker.handlers import Mode
     from holdfast.worker.loading import schedules_of
@@ -189,6 +191,7 @@ def _config(settings: WorkerSettings, app: "App | None") -> "WorkerConfig":
     return WorkerConfig(
         worker_id=settings.worker_id or process_name(),
         slots=settings.slots,
+        dies_with_server=dies_with_server,
         queues=settings.queue_names,
         schedules=tuple(spec.name for spec in schedules_of(app)),
         drain_ms=settings.drain_ms,

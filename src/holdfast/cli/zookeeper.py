@@ -26,7 +26,8 @@ app = typer.Typer(
 #: What a gateway heeds; it keeps nothing.
 _SETTINGS = (
     *("host", "port", "http_port", "no_http", "metrics_port", "tokens", "tls_cert", "tls_key", "tls_client_ca"),
-    *("allowed_hosts", "rate_limit", "reflection", "insecure", "log_level", "log_format"),
+    *("allowed_hosts", "rate_limit", "grpc_connections", "reflection", "insecure", "log_level", "log_format"),
+    *("retain_ms", "retain_failed_ms"),
 )
 
 Hosts = Annotated[

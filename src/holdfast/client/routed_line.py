@@ -1,7 +1,8 @@
 """One node of several, as a worker keeps in touch with it: a session that is opened again whenever it is lost.
 
 Invariants: an outcome is kept until its node says that it is durable, and sent again in each session; what is held is
-named whenever a session begins; when a node was silent for longer than a lease lasts, its leases are given up.
+named whenever a session begins; when a node that renews no leases was silent for longer than one lasts, its leases are
+given up.
 """
 
 import asyncio
@@ -60,6 +61,8 @@ class Line:
         #: When a lease may last have been given or extended.
         self._heard_s = time.monotonic()
         self._lease_ms = limits.LEASE_MS_DEFAULT
+        self._are_leases_renewed = False
+        self._is_welcome = False
 
     @property
     def is_open(self) -> bool:
@@ -70,14 +73,15 @@ class Line:
         """Keeps a session open."""
         failures = 0
         while True:
-            began_s = time.monotonic()
+            self._is_welcome = False
             try:
                 await self._live(introduction)
             except FINAL as error:
                 self._listener.refused(error)
                 return
             except HoldfastError as error:
-                failures = 0 if time.monotonic() - began_s > limits.RETRY_MS_MAX / 1_000 else failures + 1
+                # Whoever was welcome has leases to come back for, within the reconnect grace.
+                failures = 0 if self._is_welcome else failures + 1
                 await self._listener.left(self, error, self._given_up())
             ceiling_ms = min(limits.RETRY_FIRST_MS * 2 ** min(failures, 10), limits.RETRY_MS_MAX)
             await asyncio.sleep(random.uniform(0, ceiling_ms) / 1_000)
@@ -89,8 +93,9 @@ class Line:
         try:
             welcome = self._outer(await session.next())
             self._lease_ms = welcome.lease_ms or self._lease_ms
+            self._are_leases_renewed = welcome.are_leases_renewed
             self._hear(welcome)
-            self._session = session
+            self._session, self._is_welcome = session, True
             for report_id, rows in self.reports.items():
                 await session.report(report_id, self._inner(rows))
             if self.is_draining:
@@ -117,8 +122,8 @@ class Line:
             rows[:] = [row for row in rows if row.token != token]
 
     def _given_up(self) -> list[int]:
-        """What must have run out since the node was last heard of."""
-        if (time.monotonic() - self._heard_s) * 1_000 <= self._lease_ms:
+        """What must have run out for good since the node was last heard of."""
+        if self._are_leases_renewed or (time.monotonic() - self._heard_s) * 1_000 <= self._lease_ms:
             return []
         lost = list(self.held)
         for token in lost:

@@ -69,4 +69,6 @@ def stats(answers: Sequence[Stats], all_workers: Sequence[WorkerView]) -> Stats:
         workers=len(all_workers),
         slots=sum(worker.slots for worker in all_workers),
         leases=sum(answer.leases for answer in answers),
+        bytes_held_max=sum(answer.bytes_held_max for answer in answers),
+        warnings=tuple(f"node {answer.node_index}: {text}" for answer in answers for text in answer.warnings),
     )

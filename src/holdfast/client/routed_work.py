@@ -1,7 +1,7 @@
 """`WorkApi` over several nodes: one session for the worker, one line for each node.
 
 Invariants: a node that is away stops neither the work of the others nor the session; its own leases and outcomes wait
-for it for as long as a lease lasts. Reports are acknowledged in their order, each once every node that it concerns has
+for it. Reports are acknowledged in their order, each once every node that it concerns has
 its part.
 """
 
@@ -287,6 +287,7 @@ def _together(welcomes: Sequence[Directive]) -> Directive:
         welcomes[0],
         lease_ms=min(welcome.lease_ms for welcome in welcomes),
         heartbeat_ms=min(welcome.heartbeat_ms for welcome in welcomes),
+        are_leases_renewed=all(welcome.are_leases_renewed for welcome in welcomes),
         cancels=[token for welcome in welcomes for token in welcome.cancels],
         revoked=[token for welcome in welcomes for token in welcome.revoked],
     )

@@ -216,6 +216,8 @@ def stats_of(stats: pb.Stats) -> Stats:
         stats.socket,
         stats.nodes,
         stats.node_index,
+        stats.bytes_held_max,
+        tuple(stats.warnings),
     )
 
 

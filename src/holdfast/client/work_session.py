@@ -55,6 +55,7 @@ class StreamSession:
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._seen_token = 0
+        self._is_lost = False
 
     async def start(self, introduction: Introduction) -> None:
         """Sends the hello and starts the writer."""
@@ -64,13 +65,19 @@ class StreamSession:
             queues=sorted(introduction.queues),
             slots=introduction.slots,
             held=[pb.Held(job_id=job_id, token=token) for token, job_id in introduction.held.items()],
+            instance=introduction.instance,
+            dies_with_server=introduction.dies_with_server,
         )
         await self._line.send(pb.WorkerMessage(hello=hello))
         self._writer = asyncio.create_task(self._write())
 
     async def next(self) -> Directive:
         """The next message of the coordinator."""
-        return self._directive(await self._line.receive())
+        try:
+            return self._directive(await self._line.receive())
+        except HoldfastError:
+            self._is_lost = True
+            raise
 
     async def want(self, count: int) -> None:
         """More room."""
@@ -119,17 +126,22 @@ class StreamSession:
         self._wake.set()
 
     async def close(self) -> None:
-        """Sends what is pending, then ends the session."""
+        """Sends what is pending and a goodbye, then ends the session; a lost one is only ended."""
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
-        with contextlib.suppress(HoldfastError, TimeoutError):  # it may be over already
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._flush()
-                await self._line.finish()
-                while True:
-                    await self._line.receive()
+        if not self._is_lost:
+            with contextlib.suppress(HoldfastError, TimeoutError):  # it may be over already
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._say_goodbye()
         await self._line.close()
+
+    async def _say_goodbye(self) -> None:
+        self._outbox[-1].leaving = True
+        await self._flush()
+        await self._line.finish()
+        while True:
+            await self._line.receive()
 
     async def _write(self) -> None:
         try:
@@ -138,6 +150,7 @@ class StreamSession:
                 self._wake.clear()
                 await self._flush()
         except HoldfastError:
+            self._is_lost = True
             self._line.drop()  # so that `next` notices
 
     async def _flush(self) -> None:
@@ -161,6 +174,7 @@ class StreamSession:
             is_drained=message.drained,
             is_drain_asked=message.drain,
             is_recalled=message.recalled,
+            are_leases_renewed=message.welcome.renews_leases,
         )
 
 

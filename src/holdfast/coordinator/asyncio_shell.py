@@ -2,13 +2,10 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
 from holdfast.coordinator.ports import Timer
-
-Work = tuple[Callable[[], int], Callable[[int | BaseException], None]]
 
 
 class AsyncioScheduler:
@@ -28,43 +25,72 @@ class AsyncioScheduler:
         return self._loop.call_later(delay_ms / 1_000, call)
 
 
-#: A sync longer than this would keep the loop from its sockets for too long.
+#: The loop waits this long at most for the frame of a lone caller; then it returns to its sockets.
 _QUICK_S = 0.002
-#: After a slow sync, so many go to the thread before one is tried again on the loop's own; twice as many each time that
-#: this one is slow too, up to the second number.
+#: After a slow sync the loop does not wait for this many frames; twice as many each time that the next one it waits for
+#: is slow too, up to the second number.
 _WARY_FRAMES = 8
 _WARY_FRAMES_MAX = 1_024
+
+
+class _Handover:
+    """One piece of work on its way to the thread and back."""
+
+    __slots__ = ("answered", "done", "result", "settled", "work")
+
+    def __init__(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+        self.work = work
+        self.done = done
+        self.result: int | BaseException = 0
+        #: Released by the thread when the result is there and the loop still waits for it.
+        self.answered = threading.Lock()
+        #: Taken by the first of the two: the thread that has finished, or the loop that waits no longer.
+        self.settled = threading.Lock()
 
 
 class SyncingThread:
     """One thread that writes and syncs, fed through a queue. It ends with `close`.
 
-    Handing a frame over and back costs about as long as a quick disk takes to sync it. So the frame of a lone caller is
-    synced on the loop's own thread, as long as the disk is quick.
+    No work is done on the loop's thread, because any sync may be the first slow one. For the frame of a lone caller the
+    loop waits a moment: a quick disk answers sooner than the loop could return to its sockets and be woken again.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, is_blocking: bool = True, name: str = "holdfast-sync"
+    ) -> None:
+        """Work that is not `is_blocking` (a journal in memory) is done on the loop's thread for a lone caller."""
         self._loop = loop
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._is_blocking = is_blocking
+        self._queue: SimpleQueue[_Handover | None] = SimpleQueue()
         self._wary = 0
         self._distrust = _WARY_FRAMES
-        self._thread = threading.Thread(target=self._serve, name="holdfast-sync", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
-        """Does the work at once for a lone caller, or hands it over; `done` is called on the loop's thread."""
-        if is_lone and not self._wary:
-            started = time.perf_counter()
-            result = _attempted(work)
-            if time.perf_counter() - started > _QUICK_S:
-                self._wary = self._distrust
-                self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
-            else:
-                self._distrust = _WARY_FRAMES
-            done(result)
-            return
-        self._wary = max(0, self._wary - 1)
-        self._queue.put((work, done))
+        """Hands the work over; `done` is called on the loop's thread, for a lone caller perhaps before this returns."""
+        if is_lone and not self._is_blocking:
+            done(_attempted(work))
+        elif is_lone and not self._wary:
+            self._run_quickly(_Handover(work, done))
+        else:
+            self._wary = max(0, self._wary - 1)
+            handover = _Handover(work, done)
+            handover.settled.acquire()
+            self._queue.put(handover)
+
+    def _run_quickly(self, handover: _Handover) -> None:
+        handover.answered.acquire()
+        self._queue.put(handover)
+        if not handover.answered.acquire(timeout=_QUICK_S):
+            self._wary = self._distrust
+            self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
+            if handover.settled.acquire(blocking=False):
+                return  # the thread will call
+            handover.answered.acquire()
+        else:
+            self._distrust = _WARY_FRAMES
+        handover.done(handover.result)
 
     def close(self) -> None:
         """Ends the thread once it has finished what it was given."""
@@ -72,11 +98,14 @@ class SyncingThread:
         self._thread.join()
 
     def _serve(self) -> None:
-        while (item := self._queue.get()) is not None:
-            work, done = item
+        while (handover := self._queue.get()) is not None:
+            handover.result = _attempted(handover.work)
+            if handover.settled.acquire(blocking=False):
+                handover.answered.release()
+                continue
             try:
-                self._loop.call_soon_threadsafe(done, _attempted(work))
-            except RuntimeError:  # the loop was closed under us: nobody is left to answer
+                self._loop.call_soon_threadsafe(handover.done, handover.result)
+            except RuntimeError:  # the loop was closed: no caller is left to answer
                 return
 
 

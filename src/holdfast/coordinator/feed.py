@@ -17,7 +17,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from holdfast.coordinator import time_travel
+from holdfast.coordinator.job_index import JobIndex
 from holdfast.core.events import AnyEvent, Noted, Reported
+from holdfast.core.footprint import JOB_BYTES
 from holdfast.core.history import Entry
 from holdfast.core.ledger import Ledger
 from holdfast.errors import NotFoundError
@@ -29,9 +31,6 @@ from holdfast.journal.pins import pin
 #: About what an event takes in memory besides payloads and outputs, and each job that it names.
 _EVENT_BYTES = 200
 _ROW_BYTES = 200
-
-#: How much of the journal one step of a history looks through.
-_PIECE_FRAMES = 256
 
 T = TypeVar("T")
 At = tuple[int, AnyEvent]
@@ -74,9 +73,9 @@ class EventWindow:
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Keeps the event; it is not told yet."""
         size = _EVENT_BYTES + _ROW_BYTES * len(ledger.book.moves) + _words(event)
-        # What it has added to the book is what it carries of payloads and outputs; looking at each would cost more.
+        # What it has added to the book is what it carries, beside the records; looking at each would cost more.
         held = ledger.book.bytes_held
-        size += max(0, held - self._held)
+        size += max(0, held - self._held - JOB_BYTES * len(ledger.book.moves))
         self._held = held
         self._events.append((event, size))
         self._bytes += size
@@ -147,9 +146,10 @@ class JournalWalk(Generic[T]):
 class JournalPast:
     """What a journal on disk still knows, while its coordinator writes it."""
 
-    def __init__(self, journal: FileJournal, disk: Disk) -> None:
+    def __init__(self, journal: FileJournal, disk: Disk, index: JobIndex) -> None:
         self._journal = journal
         self._disk = disk
+        self._index = index
         # Two threads that choose the name of a pin at once would choose the same, and one would wait for the other.
         self._pinning = threading.Lock()
 
@@ -163,7 +163,7 @@ class JournalPast:
         return JournalWalk(self._events(after))
 
     def history(self, job_id: str) -> JournalWalk[list[Entry]]:
-        """All that is durable about a job; each step looks through a piece of the journal."""
+        """All that is durable about a job; each step looks into some of the frames that may name it."""
         return JournalWalk(self._about(job_id))
 
     def _events(self, after: int) -> Generator[At, None, None]:
@@ -172,9 +172,8 @@ class JournalPast:
 
     def _about(self, job_id: str) -> Generator[list[Entry], None, None]:
         with self._pinned(1):
-            frames = self._journal.replay(self._journal.first_position - 1)
-            while piece := list(islice(frames, _PIECE_FRAMES)):
-                yield list(time_travel.about(piece, job_id))
+            for frames in self._index.pieces(job_id):
+                yield list(time_travel.about(frames, job_id))
 
     @contextmanager
     def _pinned(self, position: int) -> Iterator[None]:

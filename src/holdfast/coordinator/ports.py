@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from holdfast.clock import Uptime
+
 
 class Clock(Protocol):
-    """Two times, in whole milliseconds."""
+    """Three times, in whole milliseconds."""
 
     def wall_ms(self) -> int:
         """The time of day, UTC since 1970; it may jump."""
@@ -13,6 +15,10 @@ class Clock(Protocol):
 
     def steady_ms(self) -> int:
         """A time that only goes forward and never jumps, from an arbitrary start."""
+        ...
+
+    def uptime(self) -> Uptime | None:
+        """How long the machine has been up; None where that is not known."""
         ...
 
 
@@ -42,8 +48,8 @@ class SyncThread(Protocol):
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
         """Calls `done` on the coordinator's thread with what `work` returned or raised.
 
-        `is_lone` says that nobody but one caller waits: then the work may be done here and now, and `done` be called
-        before this returns.
+        `is_lone` says that one caller alone waits: then `run` may wait a moment for the work, and call `done` before it
+        returns.
         """
         ...
 

@@ -5,9 +5,13 @@ the coordinator wrote with it, or the start is refused; a damaged snapshot is ne
 journal still reaches back far enough to do without it.
 """
 
+from collections.abc import Callable, Iterator
+
 import msgspec
 
 from holdfast.core import events, image
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import (
@@ -19,7 +23,14 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
-from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
+from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header, snapshot_bytes
+
+#: Is told the stage (`snapshot` or `journal`), how much of it is done, and how much there is; may raise to end it.
+Progress = Callable[[str, int, int], None]
+
+
+def tell_nobody(stage: str, done: int, total: int) -> None:
+    """The progress of a recovery that has no reader."""
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -45,6 +56,7 @@ def recover(
     *,
     now_ms: int,
     new_cluster_id: bytes,
+    progress: Progress = tell_nobody,
 ) -> Recovered:
     """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
     restored: Restored | None = None
@@ -52,7 +64,8 @@ def recover(
     def position_restored() -> int:
         # Once the directory is ours: nobody deletes the snapshot while it is read.
         nonlocal restored
-        restored = restore(disk, ledger_config)
+        progress("snapshot", 0, 0)
+        restored = restore(disk, ledger_config, progress=progress)
         return restored.ledger.position
 
     journal = FileJournal.open(
@@ -60,7 +73,9 @@ def recover(
     )
     assert restored is not None
     try:
-        for frame in journal.replay(restored.ledger.position, link=restored.link):
+        begin = restored.ledger.position
+        for frame in journal.replay(begin, link=restored.link):
+            progress("journal", frame.first_position - begin, journal.end_position - begin)
             apply_frame(restored.ledger, frame)
     except PositionRemovedError as error:
         journal.close()
@@ -69,16 +84,20 @@ def recover(
     except BaseException:
         journal.close()
         raise
+    # From here on frames are written, and with the digest of the present version.
+    restored.ledger.book.rehash(DIGEST_VERSION)
     return Recovered(journal, restored.ledger, restored.warnings)
 
 
-def restore(disk: Disk, config: LedgerConfig, *, oldest_first: bool = False) -> Restored:
+def restore(
+    disk: Disk, config: LedgerConfig, *, oldest_first: bool = False, progress: Progress = tell_nobody
+) -> Restored:
     """The ledger of the newest (or oldest) snapshot that is good, or an empty one."""
     warnings: list[str] = []
     for position in sorted(list_snapshots(disk), reverse=not oldest_first):
         try:
             header = read_snapshot_header(disk, position)
-            ledger = image.load(read_snapshot(disk, position), config)
+            ledger = image.load(_told(disk, position, progress), config, header.digest_version)
         except (SnapshotDamagedError, msgspec.MsgspecError) as error:
             warnings.append(f"snapshot at position {position} was passed over: {error}")
             continue
@@ -88,20 +107,35 @@ def restore(disk: Disk, config: LedgerConfig, *, oldest_first: bool = False) -> 
     return Restored(Ledger(config), None, warnings)
 
 
+def _told(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
+    """The chunks of a snapshot, with a word before each."""
+    done, total = 0, snapshot_bytes(disk, position)
+    for chunk in read_snapshot(disk, position):
+        progress("snapshot", done, total)
+        done += len(chunk)
+        yield chunk
+
+
 def apply_frame(ledger: Ledger, frame: Frame) -> None:
     """Applies one frame and compares the digest; a frame is applied whole or the ledger is to be thrown away."""
+    ledger.book.rehash(frame.digest_version)
+    for event in decoded(frame):
+        ledger.apply(event)
+    if ledger.position != frame.last_position or frame.digest != ledger.digest:
+        raise ReplayDivergedError(
+            f"replaying the frame that ends at position {frame.last_position} gives digest {ledger.digest:016x}, but"
+            f" {frame.digest:016x} was written with it; nothing was changed. This is a bug: keep the directory.",
+            reason="REPLAY_DIVERGED",
+        )
+
+
+def decoded(frame: Frame) -> list[AnyEvent]:
+    """The events of a frame; raises `UnreadableEventError` for what this version does not know."""
     try:
-        for event in events.decode(frame.body):
-            ledger.apply(event)
+        return events.decode(frame.body)
     except msgspec.MsgspecError as error:
         raise UnreadableEventError(
             f"the frame at position {frame.first_position} holds events that this version does not know ({error});"
             " start the version that wrote them",
             reason="EVENT_UNKNOWN",
         ) from error
-    if ledger.position != frame.last_position or (frame.digest is not None and frame.digest != ledger.digest):
-        raise ReplayDivergedError(
-            f"replaying the frame that ends at position {frame.last_position} gives digest {ledger.digest:016x}, but"
-            f" {frame.digest or 0:016x} was written with it; nothing was changed. This is a bug: keep the directory.",
-            reason="REPLAY_DIVERGED",
-        )

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.coordinator.time_travel import Moment, state_at
 from holdfast.core import image
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import State

@@ -2,27 +2,33 @@
 
 A session is the live connection of one worker. Its credits say how many more jobs it has room for; whenever there are
 ready jobs, the dispatcher grants them inside the loop's own turn, so that a job submitted to an idle worker is
-accepted and granted in one frame. All of this is soft: a crash forgets it, and workers attach again, naming the
-leases they hold.
+accepted and granted in one frame; `matcher` says which session is next. All of this is soft: a crash forgets it, and
+workers attach again, naming the leases they hold.
+
+A worker whose connection drops while it holds leases is absent: it keeps them for the reconnect grace, in served time.
+The same instance of the worker goes on with them if it attaches within it.
 
 Invariants: one current session per worker id; only the current one's end takes leases back; a lease is pushed only once
 it is durable.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.coordinator.loop import BROKEN, Coordinator, Lane
+from holdfast.coordinator.loop import BROKEN, EVENT_STEPS, NO_SPACE, Coordinator, Lane
+from holdfast.coordinator.matcher import Matcher
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
 from holdfast.core.events import AnyEvent, CancelAccepted, Reported, Revoked
+from holdfast.core.lane_order import Wanted
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING
-from holdfast.core.model import Note, Now, QueueMode
+from holdfast.core.model import Note, Now
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.workers import WorkerRegistry
-from holdfast.limits import LEASES_PER_GRANT_MAX
+from holdfast.limits import LEASES_PER_GRANT_MAX, RECONNECT_GRACE_MS
 
 #: One grant to one session, so that a large appetite does not starve its neighbours.
 GRANT_MAX = min(256, LEASES_PER_GRANT_MAX)
@@ -32,13 +38,19 @@ RETRY_MS = 100
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """How a worker introduces itself; `held` are the tokens of leases from before."""
+    """How a worker introduces itself; `held` are the tokens of leases from before.
+
+    `instance` is the same over all connections of one run of the worker's program, and another one in the next run.
+    `is_local` says that the worker dies with the process that serves.
+    """
 
     worker_id: str
     routes: frozenset[str]
     queues: frozenset[str] = frozenset()
     slots: int = 1
     held: frozenset[int] = frozenset()
+    instance: str = ""
+    is_local: bool = False
 
 
 class Push(msgspec.Struct, frozen=True):
@@ -94,17 +106,13 @@ class Session:
             self._acknowledged = max(self._acknowledged, oldest)
         return self._acknowledged
 
-    @property
-    def wants(self) -> list[tuple[str, str]]:
-        """The (queue, route) pairs it takes jobs from; an empty queue name stands for all queues."""
-        return [(queue, route) for queue in self.hello.queues or ("",) for route in self.hello.routes]
-
 
 class SessionConfig(msgspec.Struct, frozen=True):
-    """How long a lease lasts, and when a worker counts as silent."""
+    """How long a lease lasts, when a worker counts as silent, and how soon one whose connection dropped must return."""
 
     lease_ms: int
     worker_timeout_ms: int
+    reconnect_grace_ms: int = RECONNECT_GRACE_MS
 
 
 class Dispatcher:
@@ -116,7 +124,9 @@ class Dispatcher:
         self.registry = WorkerRegistry(config.worker_timeout_ms)
         self.progress = ProgressBoard()
         self._current: dict[str, Session] = {}
-        self._hungry: dict[tuple[str, str], dict[Session, None]] = {}
+        #: Workers that may still come back, each with its last session and when its grace ends, the earliest first.
+        self._absent: OrderedDict[str, tuple[Session, int]] = OrderedDict()
+        self._matcher: Matcher[Session] = Matcher(coordinator, self)
         self._holders: dict[int, Session] = {}
         self._notices: list[tuple[int, int, bool]] = []
         self._looked_ms = 0
@@ -130,9 +140,14 @@ class Dispatcher:
         hello = session.hello
         before = self._current.get(hello.worker_id)
         if before is not None:
-            self._leave(before)
+            self._matcher.part(before)
             before.supersede()
+        else:
+            before, _ = self._absent.pop(hello.worker_id, (None, 0))
+        if before is not None and before.hello.instance != hello.instance:
+            self._coordinator.call(Lane.WORK, _loss(hello.worker_id), _ignore)  # its program has been started anew
         self._current[hello.worker_id] = session
+        self._matcher.join(session, Wanted(hello.routes, hello.queues))
         info = self.registry.hear(hello.worker_id, self._served_ms())
         info.routes, info.queues, info.slots, info.is_streaming = (
             hello.routes,
@@ -169,20 +184,27 @@ class Dispatcher:
         command = commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)
         self._coordinator.call(Lane.WORK, command, attached)
 
-    def detach(self, session: Session, *, is_orderly: bool = False) -> None:
-        """The connection ended; if it was the worker's current one, its jobs go back at once.
+    def detach(self, session: Session, *, is_leaving: bool = False) -> None:
+        """The worker's current connection ended: its jobs go back unless it returns within the grace.
 
-        A worker that left in good order lost nothing that it was running: what was on its way to it spends no loss.
+        A worker that is leaving does not return: its jobs go back at once. One that was draining lost nothing that it
+        was running: what was on its way to it spends no loss.
         """
-        self._leave(session)
+        self._matcher.part(session)
         worker_id = session.hello.worker_id
         if self._current.get(worker_id) is not session:
             return
         del self._current[worker_id]
         self.registry.forget(worker_id)
-        reason = "released" if is_orderly else "disconnected"
-        command = commands.Revoke(worker_id, reason, is_spent=not is_orderly)
-        self._coordinator.call(Lane.WORK, command, _ignore)
+        if not self._coordinator.ledger.book.tokens_of.get(worker_id):
+            return
+        if not is_leaving:
+            self._absent[worker_id] = (session, self._served_ms() + self._config.reconnect_grace_ms)
+            self._coordinator.wake()
+        elif session.is_draining:
+            self._coordinator.call(Lane.WORK, commands.Revoke(worker_id, "released", is_spent=False), _ignore)
+        else:
+            self._coordinator.call(Lane.WORK, _loss(worker_id), _ignore)
 
     def grant_credits(self, session: Session, count: int) -> None:
         """The worker has room for this many more."""
@@ -193,10 +215,13 @@ class Dispatcher:
     def report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
         """Outcomes; acknowledged by `report_id` once durable, however many rows were refused.
 
-        An acknowledgement covers all reports before it. A report that finds no room is tried again until it does, and
-        holds back those after it, as long as the session lives.
+        An acknowledgement covers all reports before it. The coordinator keeps a report that finds no room on the disk;
+        one that it does not take (too many wait) is tried again, as long as the session lives, and holds back those
+        after it.
         """
         self._hear(session)
+        if session.reports.get(report_id) is False:
+            return  # repeated, and still to be acknowledged
         session.reports[report_id] = False
         self._report(session, report_id, rows)
 
@@ -211,15 +236,19 @@ class Dispatcher:
         self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
 
     def heartbeat(self, session: Session) -> None:
-        """Extends everything that the worker holds, in one event."""
+        """Extends everything that the worker holds."""
         self._hear(session)
 
         def heard(reply: object) -> None:
-            if isinstance(reply, Heard) and reply.cancels:
-                session.push(Push(cancels=reply.cancels))
+            if isinstance(reply, Heard) and (cancels := self.durable_cancels(reply)):
+                session.push(Push(cancels=cancels))
 
-        command = commands.Extend(session.hello.worker_id, self._config.lease_ms)
-        self._coordinator.call(Lane.WORK, command, heard)
+        self._coordinator.hear(commands.Extend(session.hello.worker_id, self._config.lease_ms), heard)
+
+    def durable_cancels(self, heard: Heard) -> list[int]:
+        """The tokens that a heartbeat's reply may name: those whose cancellation is durable."""
+        pending = {token for _, token, is_cancel in self._notices if is_cancel} if heard.cancels else ()
+        return [token for token in heard.cancels if token not in pending]
 
     def note(self, session: Session, notes: Sequence[Note]) -> None:
         """What the worker's attempts say of themselves; where there is no room, nothing but the words is lost."""
@@ -246,14 +275,14 @@ class Dispatcher:
         info = self.registry.get(session.hello.worker_id)
         if info:
             info.is_draining = True
-        self._leave(session)
+        self._matcher.leave(session)
         self._push_in_order(session, Push(is_drained=True))
 
     def recall(self, session: Session) -> None:
         """The worker takes back what room it has offered; it hears when no lease is on its way any more."""
         self._hear(session)
         session.credits = 0
-        self._leave(session)
+        self._matcher.leave(session)
         self._push_in_order(session, Push(is_recalled=True))
 
     def _push_in_order(self, session: Session, push: Push) -> None:
@@ -275,56 +304,61 @@ class Dispatcher:
 
     @property
     def is_watching(self) -> bool:
-        """A worker that waits for jobs may fall silent, and that is only noticed as time passes."""
-        return bool(self._hungry)
+        """A worker that waits for jobs may fall silent, or be absent, and that is only noticed as time passes."""
+        return bool(self._matcher.is_watching or self._absent)
 
     def follow(self, now: Now) -> None:
-        """Grants ready jobs to hungry sessions, fairly, until one of the two runs out."""
+        """Grants ready jobs to sessions that have room, fairly, as far as one turn goes."""
         if now.served_ms - self._looked_ms > self._config.worker_timeout_ms:
             self._looked_ms = now.served_ms
             self.registry.forget_silent(now.served_ms)
-        book = self._coordinator.ledger.book
-        book.ready.promote(now.log_ms)
-        if not self._hungry:
-            return
-        paused = book.queues_in(QueueMode.PAUSED) if book.modes else ()
-        for queue, route, _ in [key for key in book.ready.lanes if key[0] not in paused]:
-            for want in ((queue, route), ("", route)):
-                if want in self._hungry:
-                    self._serve(want, now)
+        if self._absent:
+            self._give_up_absent(now)
+        if not self._coordinator.is_ripening:
+            self._matcher.match(now)
 
-    def _serve(self, want: tuple[str, str], now: Now) -> None:
-        is_progress = True
-        while is_progress:
-            is_progress = False
-            hungry = [session for session in self._hungry.get(want, ()) if not self._is_silent(session, now)]
-            for index, session in enumerate(hungry):
-                is_progress |= self._grant(session, self._share(want, len(hungry) - index), now)
+    def _give_up_absent(self, now: Now) -> None:
+        """Takes back what workers held that did not return in time, as far as one turn goes.
 
-    def _share(self, want: tuple[str, str], rivals: int) -> int:
-        """An equal part of the ready jobs that are wanted, for each session that is still to be served."""
-        queue, route = want
-        book = self._coordinator.ledger.book
-        paused = book.queues_in(QueueMode.PAUSED) if book.modes else ()
-        lanes = [lane for key, lane in book.ready.lanes.items() if key[1] == route and queue in ("", key[0])]
-        ready = sum(lane.ready for lane in lanes if lane.key[0] not in paused)
-        return -(-ready // rivals)
+        Without room for that, it is tried again.
+        """
+        steps = self._coordinator.turn_steps // 2
+        while self._absent:
+            worker_id, (_, until_ms) = next(iter(self._absent.items()))
+            if until_ms > now.served_ms:
+                return
+            if steps <= 0:
+                self._coordinator.wake()
+                return
+            taken = self._coordinator.execute(_loss(worker_id), now)
+            if taken is NO_SPACE:
+                return
+            del self._absent[worker_id]
+            steps -= EVENT_STEPS + (len(taken) if isinstance(taken, list) else 0)
 
-    def _grant(self, session: Session, share: int, now: Now) -> bool:
-        if not share or not session.credits:
-            return False
+    def grant(self, session: Session, count: int, now: Now) -> int | None:
+        """Grants up to `count` jobs and says how many; None if the journal has no room."""
         hello = session.hello
-        count = min(session.credits, share, GRANT_MAX)
-        command = commands.Lease(hello.worker_id, hello.routes, hello.queues, count, self._config.lease_ms)
+        count = min(session.credits, count, GRANT_MAX)
+        lease_ms = self._config.lease_ms
+        command = commands.Lease(hello.worker_id, hello.routes, hello.queues, count, lease_ms, hello.is_local)
         granted = self._coordinator.execute(command, now, lambda reply: self._push_leases(session, reply))
-        if not isinstance(granted, list) or not granted:
-            return False
+        if not isinstance(granted, list):
+            return None
         session.credits -= len(granted)
         for lease in granted:
             self._holders[lease.token] = session
         if not session.credits:
-            self._leave(session)
-        return True
+            self._matcher.leave(session)
+        return len(granted)
+
+    def is_free(self, session: Session) -> bool:
+        """Whether the worker holds no lease."""
+        return session.hello.worker_id not in self._coordinator.ledger.book.tokens_of
+
+    def is_silent(self, session: Session, now: Now) -> bool:
+        """Whether the worker has missed its heartbeats."""
+        return self.registry.is_silent(session.hello.worker_id, now.served_ms)
 
     def _push_leases(self, session: Session, reply: object) -> None:
         if isinstance(reply, list) and reply and self._current.get(session.hello.worker_id) is session:
@@ -338,9 +372,11 @@ class Dispatcher:
             self._notices.append((position, job.token, True))
         elif type(event) is Revoked:
             self._notices += [(position, row.token, False) for row in event.rows]
+            for row in event.rows:
+                self._freed(self._holders.get(row.token))
         elif type(event) is Reported:
             for result in event.results:
-                self._holders.pop(result.token, None)
+                self._freed(self._holders.pop(result.token, None))
 
     def durable(self, position: int) -> None:
         """Tells holders what is durable now."""
@@ -356,32 +392,30 @@ class Dispatcher:
     def bug(self, command: object, error: Exception) -> None:
         """Not the dispatcher's concern."""
 
-    # -- hunger
+    # -- room
 
     def _feed(self, session: Session) -> None:
         is_current = self._current.get(session.hello.worker_id) is session
         if is_current and session.is_attached and session.credits and not session.is_draining:
-            for want in session.wants:
-                self._hungry.setdefault(want, {})[session] = None
+            self._matcher.feed(session)
             self._coordinator.wake()
 
-    def _leave(self, session: Session) -> None:
-        for want in session.wants:
-            sessions = self._hungry.get(want)
-            if sessions is not None:
-                sessions.pop(session, None)
-                if not sessions:
-                    del self._hungry[want]
+    def _freed(self, session: Session | None) -> None:
+        if session is not None:
+            self._matcher.freed(session)
 
     def _hear(self, session: Session) -> None:
         if self._current.get(session.hello.worker_id) is session:
             self.registry.hear(session.hello.worker_id, self._served_ms())
-
-    def _is_silent(self, session: Session, now: Now) -> bool:
-        return self.registry.is_silent(session.hello.worker_id, now.served_ms)
+            self._matcher.heard(session)
 
     def _served_ms(self) -> int:
-        return self._coordinator.time.now().served_ms
+        return self._coordinator.time.served_ms()
+
+
+def _loss(worker_id: str) -> commands.Revoke:
+    """All that a lost worker held."""
+    return commands.Revoke(worker_id, "disconnected", is_spent=True)
 
 
 def _ignore(_: object) -> None:

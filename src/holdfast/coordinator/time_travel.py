@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.coordinator.recovery import apply_frame, restore
 from holdfast.core import events
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent
 from holdfast.core.history import Entry
 from holdfast.core.history import about as entries_about
@@ -43,7 +43,7 @@ class Proof(msgspec.Struct, frozen=True):
 def all_events(disk: Disk, after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
     """Every event past `after` that the journal still holds, with its position."""
     with pin(disk, max(after, 1)):
-        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        reader = JournalReader(disk)
         yield from events_of(reader.frames(max(after, reader.first_position - 1)), after)
 
 
@@ -57,16 +57,17 @@ def events_of(frames: Iterable[Frame], after: int = 0) -> Iterator[tuple[int, An
 
 def about(frames: Iterable[Frame], job_id: str) -> Iterator[Entry]:
     """What these frames say of one job."""
-    # An event names its jobs as they are: a frame without these bytes need not be decoded.
+    # An event names its jobs as they are: one without these bytes need not be decoded.
     name = job_id.encode(errors="replace")
-    for position, event in events_of(frame for frame in frames if name in frame.body):
-        yield from entries_about(position, event, job_id)
+    for frame in frames:
+        for at, event in events.decode_with(frame.body, name):
+            yield from entries_about(frame.first_position + at, event, job_id)
 
 
 def history(disk: Disk, job_id: str) -> list[Entry]:
     """Everything that the journal still knows about one job, oldest first."""
     with pin(disk, 1):
-        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        reader = JournalReader(disk)
         found = list(about(reader.frames(reader.first_position - 1), job_id))
     if not found:
         raise no_history(job_id, reader.first_position)
@@ -82,10 +83,13 @@ def no_history(job_id: str, first_position: int) -> NotFoundError:
 def state_at(disk: Disk, is_past: Moment) -> Ledger:
     """The state before the first event for which `is_past(position, event)` holds."""
     with pin(disk, 1):
-        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        reader = JournalReader(disk)
         if reader.first_position > 1:
-            return _state_from_snapshot(disk, reader, is_past)
-        return _replayed(Ledger(LedgerConfig()), reader, None, is_past)
+            ledger = _state_from_snapshot(disk, reader, is_past)
+        else:
+            ledger = _replayed(Ledger(LedgerConfig()), reader, None, is_past)
+    ledger.book.rehash(DIGEST_VERSION)
+    return ledger
 
 
 def _state_from_snapshot(disk: Disk, reader: JournalReader, is_past: Moment) -> Ledger:
@@ -115,15 +119,18 @@ def verify(disk: Disk, progress: Callable[[int, int], None]) -> Proof:
     return verified(disk, progress)[0]
 
 
-def verified(disk: Disk, progress: Callable[[int, int], None]) -> tuple[Proof, Ledger]:
+def verified(
+    disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
+) -> tuple[Proof, Ledger]:
     """Replays all that is there and checks every promise that a log can keep; raises at the first broken one.
 
     Frames: checksums, links, positions, epochs. Events: legal moves only, tokens that only grow, one lease a job,
     results under a lease that is there, time that never goes back. State: the digest that was written with each frame,
-    and at the end every cross-reference. `progress(position, end)` is called after each frame.
+    and at the end every cross-reference. `progress(position, end)` is called after each frame. The digest in the proof
+    is of the version that is asked for, whatever versions the files are of.
     """
     with pin(disk, 1):
-        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        reader = JournalReader(disk)
         restored = restore(disk, LedgerConfig(), oldest_first=True) if reader.first_position > 1 else None
         ledger = restored.ledger if restored else Ledger(LedgerConfig())
         frames = 0
@@ -137,6 +144,7 @@ def verified(disk: Disk, progress: Callable[[int, int], None]) -> tuple[Proof, L
                 ) from error
             frames += 1
             progress(ledger.position, reader.end_position)
+    ledger.book.rehash(digest_version)
     try:
         ledger.book.audit()
     except AssertionError as error:

@@ -2,46 +2,27 @@
 
 Invariants:
 - Only `apply` methods change a book; replay of the same events gives an equal one.
-- `digest` is the sum over all jobs of a hash of what can change about them. It costs one hash a transition, for a job
-  keeps the one that it added last; so it is known at every position, and the journal stores it with every frame: a
-  replay that would end in another state is noticed at the first frame that differs. Hashes of integer tuples do not
-  depend on the process's hash seed. A queue that is not open and a schedule add a hash of their own, so that a book
-  without any has the digest that it always had.
+- `digest` is the sum over all jobs of a term for what can change about them (core/digest.py). It costs one hash a
+  transition, for a job keeps the term that it added last; so it is known at every position, and the journal stores it
+  with every frame: a replay that would end in another state is noticed at the first frame that differs. A queue that
+  is not open and a schedule add terms of their own.
 - Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
   transitions together.
 """
 
-from zlib import crc32
+from collections.abc import Sequence
 
 from holdfast.core import lifecycle
 from holdfast.core.dedup import Dedup
+from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, Terms, terms_of
+from holdfast.core.footprint import held_bytes, result_bytes
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL
 from holdfast.core.listing import Listing
-from holdfast.core.model import Closure, Job, Lease, QueueMode, Schedule, Template
+from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Schedule, Template
 from holdfast.core.ready_queue import ReadyQueue
 from holdfast.core.retention import FinishedJobs
 
-#: Changes whenever `fingerprint` or what it covers does; a journal written under another is not compared.
-DIGEST_VERSION = 1
-DIGEST_MASK = (1 << 64) - 1
-
 _TEMPLATES_MAX = 10_000
-
-
-def fingerprint(job: Job) -> int:
-    """A hash of what can change about a job, equal in every process."""
-    return hash(
-        (
-            job.number,
-            job.state,
-            job.token,
-            job.not_before_ms,
-            job.failures,
-            job.losses,
-            job.cancel_requested,
-            job.finished_ms,
-        )
-    )
 
 
 def unique_name(job: Job) -> tuple[str, str]:
@@ -49,35 +30,17 @@ def unique_name(job: Job) -> tuple[str, str]:
     return job.template.type, job.unique_key
 
 
-def closure_fingerprint(queue: str, closure: Closure) -> int:
-    """A hash of a queue that is not open, equal in every process (that of a text would not be)."""
-    return hash((crc32(queue.encode()), closure.mode, crc32(closure.reason.encode()), closure.at_ms))
-
-
-def schedule_fingerprint(schedule: Schedule) -> int:
-    """A hash of what can change about a schedule, equal in every process."""
-    return hash(
-        (
-            crc32(schedule.spec.name.encode()),
-            schedule.created_ms,
-            schedule.next_ms,
-            schedule.last_tick_ms,
-            schedule.fired,
-            schedule.skipped,
-            schedule.missed,
-            schedule.is_paused,
-        )
-    )
-
-
 class Book:
     """The state that the ledger's parts share."""
 
     __slots__ = (
+        "_job_term",
         "_templates",
+        "_terms",
         "bytes_held",
         "dedup",
         "digest",
+        "digest_version",
         "finished",
         "jobs",
         "last_ms",
@@ -87,13 +50,14 @@ class Book:
         "moves",
         "next_number",
         "next_token",
+        "process",
         "ready",
         "schedules",
         "tokens_of",
         "unique",
     )
 
-    def __init__(self, dedup_keys_max: int = 0) -> None:
+    def __init__(self, dedup_keys_max: int = 0, digest_version: int = DIGEST_VERSION) -> None:
         self.jobs: dict[str, Job] = {}
         self.leases: dict[int, Lease] = {}
         self.tokens_of: dict[str, dict[int, None]] = {}
@@ -110,10 +74,36 @@ class Book:
         self.next_number = 1
         self.next_token = 1
         self.last_ms = 0
+        #: The process that serves, or served last.
+        self.process = ""
         self.digest = 0
         #: The jobs that the last event changed, each with its state before.
         self.moves: list[tuple[Job, int]] = []
         self._templates: dict[Template, Template] = {}
+        self._use(digest_version)
+
+    @property
+    def terms(self) -> Terms:
+        """Those of the version that the digest has now."""
+        return self._terms
+
+    def rehash(self, version: int) -> None:
+        """Goes over to a version of the digest, at the cost of one term for each job, closed queue and schedule."""
+        if version == self.digest_version:
+            return
+        self._use(version)
+        term = self._job_term
+        total = sum(self._terms.closure(queue, closure) for queue, closure in self.modes.items())
+        total += sum(map(self._terms.schedule, self.schedules.values()))
+        for job in self.jobs.values():
+            job.mark = term(job)
+            total += job.mark
+        self.digest = total & DIGEST_MASK
+
+    def _use(self, version: int) -> None:
+        self.digest_version = version
+        self._terms = terms_of(version)
+        self._job_term = self._terms.job
 
     def intern(self, template: Template) -> Template:
         """One object for equal templates; a bounded saving of memory, nothing more."""
@@ -144,47 +134,71 @@ class Book:
         """After its fields have changed: the job is in this state now."""
         self.moves.append((job, job.state))
         job.state = state
-        job.mark = mark = fingerprint(job)
+        job.mark = mark = self._job_term(job)
         self.digest = (self.digest + mark) & DIGEST_MASK
         self.listing.counts_of[job.chunk][state] += 1
 
     def touch(self, job: Job) -> None:
         """After the fields of a job have changed that stays in its state."""
         self.moves.append((job, job.state))
-        job.mark = mark = fingerprint(job)
+        job.mark = mark = self._job_term(job)
         self.digest = (self.digest + mark) & DIGEST_MASK
         self.listing.counts_of[job.chunk][job.state] += 1
+
+    def load(self, jobs: Sequence[Job]) -> None:
+        """Puts jobs of an image behind those that are there; the caller puts those into lanes that wait."""
+        term, digest, held = self._job_term, self.digest, 0
+        self.jobs.update(zip([job.id for job in jobs], jobs, strict=True))
+        self.listing.extend(jobs)
+        for job in jobs:
+            job.mark = mark = term(job)
+            digest += mark
+            job.bytes_held = size = held_bytes(job)
+            held += size
+            if job.extra is not None:
+                self._load_keys(job, job.extra)
+        self.digest = digest & DIGEST_MASK
+        self.bytes_held += held
+
+    def _load_keys(self, job: Job, extra: Extra) -> None:
+        if extra.request_id:
+            self.dedup.add(extra.request_id, job)
+        if extra.unique_key and job.state not in TERMINAL:
+            self.unique[unique_name(job)] = job
 
     def finish(self, job: Job, at_ms: int) -> None:
         """A job entered a terminal state; it will be forgotten in this order."""
         assert job.state in TERMINAL
-        self.bytes_held += len(job.result.output) if job.result else 0
+        assert job.result is not None
+        self.grow(job, result_bytes(job.result))
         self.finished.append(job)
         if job.extra is not None and job.extra.unique_key:
             del self.unique[unique_name(job)]
         assert job.finished_ms == at_ms
 
+    def grow(self, job: Job, size: int) -> None:
+        """A job holds so much more from now on; one that has ended does not change any more."""
+        job.bytes_held += size
+        self.bytes_held += size
+
     def set_mode(self, queue: str, closure: Closure) -> None:
         """The queue is in this mode from now on."""
         before = self.modes.pop(queue, None)
         if before is not None:
-            self.digest = (self.digest - closure_fingerprint(queue, before)) & DIGEST_MASK
+            self.digest = (self.digest - self._terms.closure(queue, before)) & DIGEST_MASK
         if closure.mode != QueueMode.OPEN:
             self.modes[queue] = closure
-            self.digest = (self.digest + closure_fingerprint(queue, closure)) & DIGEST_MASK
+            self.digest = (self.digest + self._terms.closure(queue, closure)) & DIGEST_MASK
+        self.ready.set_paused(queue, is_paused=closure.mode == QueueMode.PAUSED)
 
     def lift_schedule(self, schedule: Schedule) -> None:
         """Before a schedule changes or is forgotten."""
-        self.digest = (self.digest - schedule_fingerprint(schedule)) & DIGEST_MASK
+        self.digest = (self.digest - self._terms.schedule(schedule)) & DIGEST_MASK
 
     def put_schedule(self, schedule: Schedule) -> None:
         """After it was made or has changed."""
         self.schedules[schedule.spec.name] = schedule
-        self.digest = (self.digest + schedule_fingerprint(schedule)) & DIGEST_MASK
-
-    def queues_in(self, mode: QueueMode) -> frozenset[str]:
-        """The names of the queues that are in a mode other than open."""
-        return frozenset(queue for queue, closure in self.modes.items() if closure.mode == mode)
+        self.digest = (self.digest + self._terms.schedule(schedule)) & DIGEST_MASK
 
     def forget(self, job: Job) -> None:
         """Drops a job that waits nowhere, with its key; neither lease nor unique key may be left of it."""
@@ -207,16 +221,16 @@ class Book:
 
     def audit(self) -> None:
         """Checks every cross-reference of the book; slow, for tests and offline verification."""
-        others = sum(closure_fingerprint(queue, closure) for queue, closure in self.modes.items())
-        others += sum(map(schedule_fingerprint, self.schedules.values()))
-        assert self.digest == (others + sum(fingerprint(job) for job in self.jobs.values())) & DIGEST_MASK
+        others = sum(self._terms.closure(queue, closure) for queue, closure in self.modes.items())
+        others += sum(map(self._terms.schedule, self.schedules.values()))
+        assert self.digest == (others + sum(self._job_term(job) for job in self.jobs.values())) & DIGEST_MASK
         assert all(closure.mode != QueueMode.OPEN for closure in self.modes.values())
         live = [job for job in self.jobs.values() if job.unique_key and job.state not in TERMINAL]
         assert len(live) == len(self.unique)
         assert all(self.unique.get(unique_name(job)) is job for job in live)
         by_state = dict.fromkeys(range(NOWHERE + 1, max(lifecycle.State) + 1), 0)
         for job in self.jobs.values():
-            assert job.mark == fingerprint(job), job
+            assert job.mark == self._job_term(job), job
             by_state[job.state] += 1
             assert (job.state == lifecycle.RUNNING) == (job.token in self.leases), job
         self.ready.audit(by_state[lifecycle.QUEUED])
@@ -225,5 +239,6 @@ class Book:
         assert by_state[lifecycle.RUNNING] == len(self.leases) == sum(map(len, self.tokens_of.values()))
         assert sum(by_state[state] for state in TERMINAL) == len(self.finished) == len(list(self.finished))
         self.finished.audit()
+        assert all(job.bytes_held == held_bytes(job) for job in self.jobs.values())
         assert self.bytes_held == sum(job.bytes_held for job in self.jobs.values())
         assert all(token < self.next_token for token in self.leases)

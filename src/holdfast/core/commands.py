@@ -83,6 +83,8 @@ class Lease(msgspec.Struct, frozen=True):
     queues: frozenset[str]
     count: int
     lease_ms: int
+    #: The worker dies with the process that serves.
+    is_local: bool = False
 
 
 class GrantedLease(msgspec.Struct, frozen=True, gc=False):
@@ -193,7 +195,9 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """Take back every lease whose time is over."""
+    """Take back leases whose time is over, at most so many: others wait behind this event."""
+
+    leases_max: int = 1_000
 
 
 class Evict(msgspec.Struct, frozen=True):
@@ -206,9 +210,10 @@ class Evict(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A coordinator begins to serve."""
+    """A coordinator begins to serve, in this process."""
 
     epoch: int
+    process: str = ""
 
 
 AnyCommand = (
@@ -232,8 +237,16 @@ AnyCommand = (
 )
 
 
+class Extension(msgspec.Struct, frozen=True):
+    """Leases that run for `lease_ms` from now on, in served time. It is not journaled."""
+
+    tokens: list[int]
+    lease_ms: int
+
+
 class Decision(msgspec.Struct, frozen=True):
-    """One event or none, and what to say once it is durable."""
+    """One event or none, and what to say once it is durable. An extension holds at once, whether or not it is."""
 
     event: AnyEvent | None
     reply: object = None
+    extension: Extension | None = None

@@ -16,18 +16,14 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Self
-from zlib import crc32
 
 import msgspec
 
 from holdfast import limits
+from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, terms_of
 from holdfast.core.lifecycle import FAILED
 from holdfast.core.retention import Line, Room, take_from
 from holdfast.core.unreadable import reading, unreadable
-
-#: Changes whenever `_Kept.mark` or what it covers does.
-DIGEST_VERSION = 1
-DIGEST_MASK = (1 << 64) - 1
 
 #: Between an envelope and the end of its job lies one call; the rest is for clocks that differ.
 _LEEWAY_MS = 3_600_000
@@ -136,12 +132,6 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
     envelope: Envelope
     kept_ms: int
 
-    @property
-    def mark(self) -> int:
-        of = self.envelope
-        texts = crc32(of.job_id.encode()), crc32(of.summary.encode()), crc32(of.output)
-        return hash((*texts, len(of.output), of.state, of.runtime_ms, self.kept_ms))
-
 
 #: With its place in the order of all.
 _Placed = tuple[int, _Kept]
@@ -166,10 +156,22 @@ _chunk_decoder = msgspec.msgpack.Decoder(_Chunk)
 class Envelopes:
     """All envelopes that are kept, those first that will be forgotten first."""
 
-    __slots__ = ("_failed", "_kept", "_places", "_retention", "_sum", "bytes_held", "failed_bytes")
+    __slots__ = (
+        "_failed",
+        "_kept",
+        "_places",
+        "_retention",
+        "_sum",
+        "_terms",
+        "bytes_held",
+        "digest_version",
+        "failed_bytes",
+    )
 
     def __init__(self, retention: Retention) -> None:
         self._retention = retention
+        self.digest_version = DIGEST_VERSION
+        self._terms = terms_of(DIGEST_VERSION)
         self._clear()
 
     def _clear(self) -> None:
@@ -193,6 +195,18 @@ class Envelopes:
     def digest(self) -> int:
         """A hash of the whole state, equal in every process."""
         return self._sum & DIGEST_MASK
+
+    def rehash(self, version: int) -> None:
+        """Goes over to a version of the digest."""
+        if version == self.digest_version:
+            return
+        self.digest_version = version
+        self._terms = terms_of(version)
+        self._sum = sum(map(self._term, self))
+
+    def _term(self, kept: _Kept) -> int:
+        of = kept.envelope
+        return self._terms.envelope((of.job_id, of.summary), of.output, (of.state, of.runtime_ms, kept.kept_ms))
 
     def find(self, job_id: str) -> Envelope | None:
         """The envelope of a job, as long as it is kept."""
@@ -253,7 +267,7 @@ class Envelopes:
         assert envelope.job_id not in self._failed
         self._places += 1
         self._line(envelope)[envelope.job_id] = (self._places, kept)
-        self._sum += kept.mark
+        self._sum += self._term(kept)
         self.bytes_held += envelope.bytes_held
         self.failed_bytes += envelope.bytes_held if envelope.state == FAILED else 0
 
@@ -261,7 +275,7 @@ class Envelopes:
         line = self._kept if job_id in self._kept else self._failed
         _, kept = line.pop(job_id)
         envelope = kept.envelope
-        self._sum -= kept.mark
+        self._sum -= self._term(kept)
         self.bytes_held -= envelope.bytes_held
         self.failed_bytes -= envelope.bytes_held if envelope.state == FAILED else 0
         return envelope
@@ -281,6 +295,10 @@ class Envelopes:
             return _event_decoder.decode(data)
         except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
+
+    def empty(self) -> "Envelopes":
+        """Others, without any event."""
+        return Envelopes(self._retention)
 
     def image(self) -> Iterator[bytes]:
         """The state in chunks of bounded size; equal states give equal bytes."""
@@ -311,7 +329,7 @@ class Envelopes:
 
     def audit(self) -> None:
         """Checks every cross-reference; slow, for tests."""
-        assert self._sum == sum(kept.mark for kept in self)
+        assert self._sum == sum(map(self._term, self))
         assert self.bytes_held == sum(kept.envelope.bytes_held for kept in self)
         assert self.failed_bytes == sum(kept.envelope.bytes_held for _, kept in self._failed.values())
         for line in (self._kept, self._failed):

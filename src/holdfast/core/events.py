@@ -18,9 +18,13 @@ class Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Started(Event, frozen=True, tag=1):
-    """A coordinator began to serve under this epoch."""
+    """A coordinator began to serve under this epoch, in this process.
+
+    Every lease runs again at full length, unless it did so at an earlier start and its worker was not heard since.
+    """
 
     epoch: int
+    process: str = ""
 
 
 class Created(Event, frozen=True, tag=2):
@@ -31,16 +35,23 @@ class Created(Event, frozen=True, tag=2):
 
 
 class Granted(Event, frozen=True, tag=3):
-    """Leases were given to one worker; tokens count up from `first_token` in the order of the ids."""
+    """Leases were given to one worker; tokens count up from `first_token` in the order of the ids.
+
+    `is_local` says that the worker dies with the process that serves.
+    """
 
     worker: str
     lease_ms: int
     first_token: int
     job_ids: list[str]
+    is_local: bool = False
 
 
 class Extended(Event, frozen=True, tag=4):
-    """A heartbeat moved the expiry of these leases."""
+    """A worker was heard whose leases depend on that: the first time after a start, or with another lease length.
+
+    Earlier versions wrote one for every heartbeat.
+    """
 
     worker: str
     lease_ms: int
@@ -191,6 +202,8 @@ JOIN_BYTES = 5
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyEvent])
+_one_decoder: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
+_splitter = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def encode_one(event: AnyEvent) -> bytes:
@@ -207,5 +220,19 @@ def decode(body: bytes) -> list[AnyEvent]:
     """The events of one frame; raises `msgspec.ValidationError` for what no version ever wrote."""
     try:
         return _decoder.decode(body)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(error) from error
+
+
+def decode_with(body: bytes, text: bytes) -> list[tuple[int, AnyEvent]]:
+    """Those events of one frame whose bytes hold this text, each with its place in the frame; raises as `decode` does.
+
+    A frame may hold the events of thousands of callers: the others are passed over without making objects of them.
+    """
+    if text not in body:
+        return []
+    try:
+        parts = [(at, bytes(raw)) for at, raw in enumerate(_splitter.decode(body))]
+        return [(at, _one_decoder.decode(data)) for at, data in parts if text in data]
     except (UnicodeDecodeError, RecursionError) as error:
         raise unreadable(error) from error

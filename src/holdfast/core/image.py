@@ -7,15 +7,20 @@ disagree with itself. The chunks are canonical: equal states give equal bytes, a
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from holdfast.core.book import Book, unique_name
+from holdfast.core.book import Book
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.footprint import held_bytes
+from holdfast.core.lane import FRESH
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.lifecycle import QUEUED, TERMINAL
+from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
-from holdfast.core.ready_queue import FRESH
-from holdfast.core.unreadable import reading
+from holdfast.core.unreadable import reading, unreadable
+
+AnyJob = TypeVar("AnyJob")
 
 _JOBS_PER_CHUNK = 2_000
 #: Each may carry a payload of a megabyte.
@@ -24,16 +29,19 @@ _SCHEDULES_PER_CHUNK = 8
 _BYTES_PER_CHUNK = 4 * 1024 * 1024
 
 
-class _Head(msgspec.Struct, frozen=True, array_like=True):
+class ImageHead(msgspec.Struct, frozen=True, array_like=True):
+    """Where in the journal the state is, and what no job says."""
+
     position: int
     last_ms: int
     next_number: int
     next_token: int
     digest: int
+    process: str = ""
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job, with an index into the templates beside it."""
+    """A job as it is written, with an index into the templates beside it; `Job` begins with the same fields."""
 
     id: str
     template: int
@@ -55,13 +63,17 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lost_ms: int
 
 
-class _LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LeaseRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A lease, with the id of its job."""
+
     token: int
     job_id: str
     worker: str
     granted_ms: int
     lease_ms: int
     expires_ms: int
+    restarts: int = 0
+    host: str = ""
 
 
 class _ModeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -83,44 +95,52 @@ class _ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
     is_paused: bool
 
 
-class _Chunk(msgspec.Struct, frozen=True, array_like=True):
+class ImageChunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
     """Exactly one part is filled, in the order head, modes, schedules, jobs, leases, finished.
+
+    Jobs are written as rows and read as jobs: no row is copied.
 
     Parts are only ever added at the end, with a default, so that images of before can be read.
     """
 
-    head: _Head | None = None
+    head: ImageHead | None = None
     templates: list[Template] = []
-    jobs: list[JobRow] = []
-    leases: list[_LeaseRow] = []
+    jobs: list[AnyJob] = []
+    leases: list[LeaseRow] = []
     finished: list[str] = []
     modes: list[_ModeRow] = []
     schedules: list[_ScheduleRow] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Chunk)
+_decoder = msgspec.msgpack.Decoder(ImageChunk[Job])
 
 
 def dump(ledger: Ledger) -> Iterator[bytes]:
     """The state in chunks of bounded size."""
     book = ledger.book
-    head = _Head(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest)
-    yield _encoder.encode(_Chunk(head=head))
+    return dump_parts(ledger, book.jobs.values(), (job.id for job in book.finished))
+
+
+def dump_parts(ledger: Ledger, jobs: Iterable[Job], ended: Iterable[str]) -> Iterator[bytes]:
+    """The same, with all jobs in submit order, and the ids of those that ended in that order, from somewhere else."""
+    book = ledger.book
+    head = ImageHead(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest, book.process)
+    yield _encoder.encode(ImageChunk(head=head))
     if book.modes:
-        yield _encoder.encode(_Chunk(modes=[_ModeRow(queue, *book.modes[queue]) for queue in sorted(book.modes)]))
+        yield _encoder.encode(ImageChunk(modes=[_ModeRow(queue, *book.modes[queue]) for queue in sorted(book.modes)]))
     names = iter(sorted(book.schedules))
     while named := list(islice(names, _SCHEDULES_PER_CHUNK)):
         rows_of = [_ScheduleRow(*msgspec.structs.astuple(book.schedules[name])) for name in named]
-        yield _encoder.encode(_Chunk(schedules=rows_of))
-    for templates, rows in dump_jobs(book):
-        yield _encoder.encode(_Chunk(templates=templates, jobs=rows))
+        yield _encoder.encode(ImageChunk(schedules=rows_of))
+    for templates, rows in dump_jobs(jobs):
+        yield _encoder.encode(ImageChunk(templates=templates, jobs=rows))
     leases = iter(book.leases.values())
     while held := list(islice(leases, _JOBS_PER_CHUNK)):
-        yield _encoder.encode(_Chunk(leases=[_lease_row(lease) for lease in held]))
-    finished = iter(book.finished)
-    while ended := list(islice(finished, _JOBS_PER_CHUNK)):
-        yield _encoder.encode(_Chunk(finished=[job.id for job in ended]))
+        yield _encoder.encode(ImageChunk(leases=[_lease_row(lease) for lease in held]))
+    ended = iter(ended)
+    while ids := list(islice(ended, _JOBS_PER_CHUNK)):
+        yield _encoder.encode(ImageChunk(finished=ids))
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
@@ -128,7 +148,7 @@ def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
     held = 0
     for job in jobs:
         rows.append(job)
-        held += job.bytes_held
+        held += held_bytes(job)
         if len(rows) == _JOBS_PER_CHUNK or held >= _BYTES_PER_CHUNK:
             yield rows
             rows, held = [], 0
@@ -136,11 +156,11 @@ def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         yield rows
 
 
-def dump_jobs(book: Book) -> Iterator[tuple[list[Template], list[JobRow]]]:
-    """All jobs of a book, in parts of bounded size, each with the templates that its rows name."""
-    for jobs in _batches(book.jobs.values()):
+def dump_jobs(jobs: Iterable[Job]) -> Iterator[tuple[list[Template], list[JobRow]]]:
+    """Jobs in parts of bounded size, each with the templates that its rows name."""
+    for part in _batches(jobs):
         indexes: dict[Template, int] = {}
-        rows = [_job_row(job, indexes.setdefault(job.template, len(indexes))) for job in jobs]
+        rows = [_job_row(job, indexes.setdefault(job.template, len(indexes))) for job in part]
         yield list(indexes), rows
 
 
@@ -167,95 +187,114 @@ def _job_row(job: Job, template: int) -> JobRow:
     )
 
 
-def _lease_row(lease: Lease) -> _LeaseRow:
-    return _LeaseRow(lease.token, lease.job.id, lease.worker, lease.granted_ms, lease.lease_ms, lease.expires_ms)
-
-
-@reading()
-def load(chunks: Iterable[bytes], config: LedgerConfig) -> Ledger:
-    """The ledger that `dump` was given; raises `msgspec.ValidationError` for bytes it never wrote."""
-    book = Book(config.dedup_keys_max)
-    head: _Head | None = None
-    for data in chunks:
-        chunk = _decoder.decode(data)
-        head = chunk.head or head
-        for row in chunk.modes:
-            book.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
-        for schedule in chunk.schedules:
-            book.put_schedule(Schedule(*msgspec.structs.astuple(schedule)))
-        for job in load_jobs(book, chunk.templates, chunk.jobs):
-            assert head is not None
-            if job.state == QUEUED:
-                _load_waiting(book, job, head.last_ms)
-        _load_leases(book, chunk.leases)
-        for job_id in chunk.finished:
-            book.finished.append(book.jobs[job_id])
-    if head is None:
-        raise msgspec.ValidationError("the image has no head")
-    book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
-    if book.digest != head.digest:
-        raise msgspec.ValidationError("the image does not give the state that it was made from")
-    return Ledger(config, book, head.position)
-
-
-def load_jobs(book: Book, templates: list[Template], rows: list[JobRow]) -> Iterator[Job]:
-    """Puts jobs back into a book and yields them; where those wait that do is up to the caller."""
-    known = [book.intern(template) for template in templates]
-    for row in rows:
-        if row.id in book.jobs:
-            raise msgspec.ValidationError("the image has a job twice")
-        job = _job(row, known[row.template], book.listing.chunk_for(row.created_ms))
-        book.jobs[job.id] = job
-        book.listing.jobs_in(job.chunk).append(job)
-        book.touch(job)
-        book.bytes_held += job.bytes_held
-        if job.extra and job.extra.request_id:
-            book.dedup.add(job.extra.request_id, job)
-        if job.unique_key and job.state not in TERMINAL:
-            book.unique[unique_name(job)] = job
-        yield job
-
-
-def _job(row: JobRow, template: Template, chunk: int) -> Job:
-    return Job(
-        row.id,
-        template,
-        row.payload,
-        row.number,
-        chunk,
-        row.created_ms,
-        row.not_before_ms,
-        row.extra,
-        row.state,
-        0,
-        row.token,
-        row.grants,
-        row.failures,
-        row.losses,
-        row.started_ms,
-        row.finished_ms,
-        row.cancel_requested,
-        row.result,
-        row.cancel_reason,
-        row.lost_ms,
+def _lease_row(lease: Lease) -> LeaseRow:
+    return LeaseRow(
+        lease.token,
+        lease.job.id,
+        lease.worker,
+        lease.granted_ms,
+        lease.lease_ms,
+        lease.expires_ms,
+        lease.restarts,
+        lease.host,
     )
 
 
-def _load_waiting(book: Book, job: Job, last_ms: int) -> None:
-    if job.not_before_ms > last_ms:
-        book.ready.put_delayed(job)
-        return
-    lane = book.ready.lane_of(job)
-    lane.fresh.append(job)
-    job.place = FRESH
-    lane.ready += 1
+def read_chunks(chunks: Iterable[bytes], book: Book | None = None) -> Iterator[ImageChunk[Job]]:
+    """The parts of an image, one in memory at a time; a book, if one is given, interns their templates."""
+    for chunk in map(_decoder.decode, chunks):
+        templates = chunk.templates if book is None else list(map(book.intern, chunk.templates))
+        put_templates(chunk.jobs, templates)
+        yield chunk
 
 
-def _load_leases(book: Book, rows: list[_LeaseRow]) -> None:
+def put_templates(jobs: list[Job], templates: list[Template]) -> None:
+    """Replaces the indexes that decoded jobs have by the templates."""
+    by_index: Any = templates
+    try:
+        for job in jobs:
+            job.template = by_index[job.template]
+    except TypeError as error:
+        raise unreadable(error) from error
+
+
+@reading()
+def load(chunks: Iterable[bytes], config: LedgerConfig, digest_version: int = DIGEST_VERSION) -> Ledger:
+    """The ledger that `dump` was given, under this digest version; `ValidationError` for bytes it never wrote."""
+    book = Book(config.dedup_keys_max, digest_version)
+    head: ImageHead | None = None
+    for chunk in read_chunks(chunks, book):
+        head = chunk.head or head
+        load_settings(book, chunk)
+        if chunk.jobs:
+            assert head is not None
+            load_jobs(book, chunk.jobs)
+            load_waiting(book, chunk.jobs, head.last_ms)
+        load_leases(book, chunk.leases)
+        for job_id in chunk.finished:
+            book.finished.append(book.jobs[job_id])
+    ledger = load_head(book, head, config)
+    assert head is not None
+    if book.digest != head.digest:
+        raise msgspec.ValidationError("the image does not give the state that it was made from")
+    return ledger
+
+
+def load_head(book: Book, head: ImageHead | None, config: LedgerConfig) -> Ledger:
+    """The ledger of a book whose parts are loaded."""
+    if head is None:
+        raise msgspec.ValidationError("the image has no head")
+    book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
+    book.process = head.process
+    return Ledger(config, book, head.position)
+
+
+def load_settings(book: Book, chunk: ImageChunk[Job]) -> None:
+    """Puts modes and schedules back into a book."""
+    for row in chunk.modes:
+        book.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
+    for schedule in chunk.schedules:
+        book.put_schedule(Schedule(*msgspec.structs.astuple(schedule)))
+
+
+def load_jobs(book: Book, jobs: list[Job]) -> None:
+    """Puts jobs back into a book; the caller puts those back into lanes that wait."""
+    count = len(book.jobs) + len(jobs)
+    book.load(jobs)
+    if len(book.jobs) != count:
+        raise msgspec.ValidationError("the image has a job twice")
+
+
+def load_waiting(book: Book, jobs: Iterable[Job], last_ms: int) -> None:
+    """Puts the queued ones of some jobs back where they wait; neighbours are mostly of one lane."""
+    template, lane = None, None
+    for job in jobs:
+        if job.state != QUEUED:
+            continue
+        if job.not_before_ms > last_ms:
+            book.ready.put_delayed(job)
+            continue
+        if job.template is not template or lane is None:
+            template, lane = job.template, book.ready.lane_of(job)
+        lane.fresh.append(job)
+        job.place = FRESH
+        lane.ready += 1
+
+
+def load_leases(book: Book, rows: list[LeaseRow]) -> None:
+    """Puts leases back into a book that has their jobs."""
     for row in rows:
         job = book.jobs[row.job_id]
         book.leases[row.token] = Lease(
-            row.token, job, row.worker, row.granted_ms, row.lease_ms, row.expires_ms, row.expires_ms
+            row.token,
+            job,
+            row.worker,
+            row.granted_ms,
+            row.lease_ms,
+            row.expires_ms,
+            row.expires_ms,
+            row.restarts,
+            row.host,
         )
         book.tokens_of.setdefault(row.worker, {})[row.token] = None
 

@@ -53,10 +53,11 @@ class Intake:
 
     def _closed_templates(self) -> frozenset[int]:
         """The indexes of templates whose queue takes no new jobs."""
-        if not self._book.modes:
+        modes = self._book.modes
+        if not modes:
             return frozenset()
-        draining = self._book.queues_in(QueueMode.DRAINING)
-        return frozenset(i for i, template in enumerate(self._command.templates) if template.queue in draining)
+        closures = [modes.get(template.queue) for template in self._command.templates]
+        return frozenset(i for i, one in enumerate(closures) if one is not None and one.mode == QueueMode.DRAINING)
 
     def _refuse(self, index: int, refusal: Refusal) -> str:
         self._refusals[index] = refusal

@@ -3,19 +3,24 @@
 Invariants: at most one lease per job; a token is used once and only grows; an expired lease is never revived;
 a report counts only under the current, unexpired lease. Time takes leases away and does nothing else.
 
-Deadlines run in served time and are soft: replay does not build them, `resume` does. A heap entry may be stale
-(its lease ended or was extended); it is checked when it comes up, so a heartbeat touches no heap.
+Deadlines run in served time and are soft: replay does not build them, `resume` does, and heartbeats move them without
+an event. A start renews every lease, once: the journal says that it did (`Started`) and that the worker was heard after
+it (`Extended`). A heap entry may be stale (its lease ended or was extended); it is checked when it comes up, so a
+heartbeat touches no heap.
+
+Just as soft: a lease whose outcome waits for room in the journal is kept, whatever becomes of time and of its worker.
 """
 
 import heapq
-from collections.abc import Callable
 
 from holdfast import limits
 from holdfast.core import commands
 from holdfast.core.book import Book
 from holdfast.core.commands import (
     Decision,
+    Expire,
     Extend,
+    Extension,
     GrantedLease,
     Heard,
     Report,
@@ -23,11 +28,12 @@ from holdfast.core.commands import (
     ReportRow,
     Revoke,
 )
-from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revoked
+from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revoked, Started
+from holdfast.core.lane_order import Wanted
+from holdfast.core.last_chance import runs_alone
 from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING, TERMINAL
-from holdfast.core.model import Job, Lease, Now, QueueMode, Result
+from holdfast.core.model import Job, Lease, Now, Result
 from holdfast.core.outcomes import LOSSES_SPENT, result_of, revocation_of
-from holdfast.core.ready_queue import LaneKey
 from holdfast.core.tasks import end
 from holdfast.core.text import as_text
 
@@ -41,55 +47,77 @@ def _after(result: Result, row: ReportRow) -> str:
     return "" if row.token and row.state == result.state else "ALREADY_FINISHED"
 
 
-def _is_last_chance(job: Job) -> bool:
-    return 0 < job.losses >= job.template.max_losses
+def _renewed_ms(lease: Lease, log_ms: int) -> int:
+    """How long a lease runs on when a coordinator starts.
 
-
-def _wants_solitude(job: Job, now_ms: int) -> bool:
-    return job.losses > 0 and _is_last_chance(job) and now_ms - job.lost_ms < limits.QUARANTINE_MS
-
-
-def _is_alone(job: Job, now_ms: int) -> bool:
-    return _is_last_chance(job) and now_ms - job.started_ms < limits.QUARANTINE_MS
-
-
-def _route(job: Job) -> tuple[str, str]:
-    return job.template.queue, job.template.route
+    The first start gives it its full length. Further ones, as long as its worker is not heard, leave what the journal
+    says, and at most half as much each time: so it ends even where log time does not go on from one start to the next.
+    """
+    if not lease.restarts:
+        return lease.lease_ms
+    return min(lease.expires_ms - log_ms, lease.lease_ms >> lease.restarts)
 
 
 class LeaseManager:
     """The part of the ledger that owns the right to run."""
 
-    __slots__ = ("_book", "_deadlines", "_served_ms", "_watching", "aging_ms")
+    __slots__ = ("_book", "_deadlines", "_kept", "_served_ms", "_watching", "aging_ms", "is_behind")
 
     def __init__(self, book: Book, aging_ms: int) -> None:
         self._book = book
         self.aging_ms = aging_ms
         self._deadlines: list[tuple[int, int, int]] = []
+        self._kept: set[int] = set()
         self._served_ms = 0
         self._watching = False
+        #: Whether the last `Expire` had to stop before it had looked at every deadline that has passed.
+        self.is_behind = False
 
     # -- time
 
     def resume(self, now: Now) -> None:
-        """Replay is over: what remains of each lease is no more than it was ever given."""
+        """Replay is over: leases run from here, as the start that follows makes durable."""
         self._served_ms = now.served_ms
         self._watching = True
         self._deadlines = []
+        self._kept.clear()
+        self.is_behind = False
         for lease in self._book.leases.values():
-            remaining_ms = min(lease.expires_ms - now.log_ms, lease.lease_ms)
-            lease.deadline_ms = now.served_ms + remaining_ms
+            lease.deadline_ms = now.served_ms + _renewed_ms(lease, now.log_ms)
             self._deadlines.append((lease.deadline_ms, lease.token, 1))
         heapq.heapify(self._deadlines)
+
+    def prolong(self, extension: Extension) -> None:
+        """Moves deadlines, as a heartbeat was told; the heap notices when the old entry comes up."""
+        deadline_ms, leases = self._served_ms + extension.lease_ms, self._book.leases
+        for token in extension.tokens:
+            lease = leases[token]
+            if deadline_ms < lease.deadline_ms:  # the old entry would come up too late
+                heapq.heappush(self._deadlines, (deadline_ms, token, 1))
+            lease.deadline_ms = deadline_ms
 
     def next_deadline_ms(self) -> int | None:
         """The earliest served time at which a lease can expire; may be early, never late."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def is_expiry_due(self, now: Now) -> bool:
-        """Whether some lease is past its deadline."""
+        """Whether some lease may be past its deadline; `Expire` says whether one is."""
         heap = self._deadlines
-        return bool(heap) and heap[0][0] <= now.served_ms and bool(self._overdue(now.served_ms))
+        return bool(heap) and heap[0][0] <= now.served_ms
+
+    def keep(self, report: Report, now: Now) -> None:
+        """Keeps the leases that a report speaks for until it is recorded."""
+        leases = [self.holding(report.worker, row.job_id, row.token, now)[0] for row in report.rows]
+        self._kept.update(lease.token for lease in leases if lease is not None)
+
+    def let_go(self, report: Report) -> None:
+        """Ends what `keep` began, for a report that will never be recorded."""
+        jobs = self._book.jobs
+        self._kept.difference_update(row.token or jobs[row.job_id].token for row in report.rows if row.job_id in jobs)
+
+    def is_kept(self, token: int) -> bool:
+        """Whether the outcome of this lease has come, and waits for room."""
+        return token in self._kept
 
     def observe(self, now: Now) -> None:
         """Deadlines of leases granted or extended by the next event count from here."""
@@ -100,18 +128,12 @@ class LeaseManager:
     def lease(self, command: commands.Lease, now: Now) -> Decision:
         """Grants the next jobs that this worker may run, in order."""
         book = self._book
-        book.ready.promote(now.log_ms)
-        paused = book.queues_in(QueueMode.PAUSED) if book.modes else ()
-
-        def wants(key: LaneKey) -> bool:
-            queue, route, _ = key
-            return route in command.routes and (not command.queues or queue in command.queues) and queue not in paused
-
-        jobs = self._choose(command.worker, wants, command.count, now.log_ms)
+        jobs = self._choose(command, now.log_ms)
         if not jobs:
             return Decision(None, [])
         token = book.next_token
-        event = Granted(now.log_ms, command.worker, command.lease_ms, token, [job.id for job in jobs])
+        ids = [job.id for job in jobs]
+        event = Granted(now.log_ms, command.worker, command.lease_ms, token, ids, command.is_local)
         granted = [
             GrantedLease(
                 token + i,
@@ -126,7 +148,7 @@ class LeaseManager:
         ]
         return Decision(event, granted)
 
-    def _choose(self, worker: str, wants: Callable[[LaneKey], bool], count: int, now_ms: int) -> list[Job]:
+    def _choose(self, command: commands.Lease, now_ms: int) -> list[Job]:
         """The next jobs, except that a job which one more loss would end runs alone in its worker, for a while.
 
         Whoever runs beside a job that kills its worker is lost with it, as often as they are granted together. On its
@@ -134,43 +156,39 @@ class LeaseManager:
         for it, it holds back what comes after it on the same route of its queue, so that order holds; other routes go
         on. Both the wait and the solitude end after a while, so that nobody is held up for long.
         """
-        tokens = self._book.tokens_of.get(worker, ())
-        if len(tokens) == 1 and any(_is_alone(self._book.leases[token].job, now_ms) for token in tokens):
+        tokens = self._book.tokens_of.get(command.worker, ())
+        if len(tokens) == 1 and any(runs_alone(self._book.leases[token].job, now_ms) for token in tokens):
             return []
-        before: list[Job] = []
-        held_back: set[tuple[str, str]] = set()
-        while True:
-            free = count - len(before)
-            jobs = self._book.ready.choose(lambda key: wants(key) and key[:2] not in held_back, free, self.aging_ms)
-            suspect = next((index for index, job in enumerate(jobs) if _wants_solitude(job, now_ms)), None)
-            if suspect is None:
-                return before + jobs
-            if suspect == 0 and not tokens and not before:
-                return jobs[:1]
-            route = _route(jobs[suspect])
-            held_back.add(route)
-            before += [job for job in jobs[:suspect] if _route(job) == route]
+        wanted = Wanted(command.routes, command.queues)
+        return self._book.ready.choose(wanted, command.count, self.aging_ms, now_ms, is_free=not tokens)
 
     def extend(self, command: Extend, now: Now) -> Decision:
-        """One event moves the expiry of all that the worker holds, or takes back what it does not run."""
+        """Extends all that the worker holds, and takes back what it does not run.
+
+        An event says that it was heard only where the next start depends on it.
+        """
         tokens = self._book.tokens_of.get(command.worker, ())
         leases = [self._book.leases[token] for token in tokens]
         held, lost = [], []
         for lease in leases:
-            if lease.deadline_ms <= now.served_ms:
+            if self._is_over(lease, now.served_ms):
                 continue  # over, and left to `expire`: a heartbeat that comes too late neither keeps nor spares it
             is_young = now.log_ms - lease.granted_ms < command.grace_ms
-            if command.held is None or lease.token in command.held or is_young:
+            is_run = command.held is None or lease.token in command.held or lease.token in self._kept
+            if is_run or is_young:
                 held.append(lease)
             else:
                 lost.append(lease)
         live = [lease.token for lease in held]
         reply = Heard(live, [lease.token for lease in held if lease.job.cancel_requested])
+        extension = Extension(live, command.lease_ms)
         if lost:
             rows = [revocation_of(lease.job, is_spent=False) for lease in lost]
             ids = [lease.job.id for lease in lost]
-            return Decision(Revoked(now.log_ms, command.worker, "not-running", rows, ids), reply)
-        return Decision(Extended(now.log_ms, command.worker, command.lease_ms, live) if live else None, reply)
+            return Decision(Revoked(now.log_ms, command.worker, "not-running", rows, ids), reply, extension)
+        unheard = [lease.token for lease in held if lease.restarts or lease.lease_ms != command.lease_ms]
+        event = Extended(now.log_ms, command.worker, command.lease_ms, unheard) if unheard else None
+        return Decision(event, reply, extension)
 
     def report(self, command: Report, now: Now) -> Decision:
         """One event for all rows: those under a current lease count, the others are evidence."""
@@ -204,7 +222,7 @@ class LeaseManager:
         tokens = [
             token
             for token in self._book.tokens_of.get(command.worker, ())
-            if command.tokens is None or token in command.tokens
+            if (command.tokens is None or token in command.tokens) and token not in self._kept
         ]
         if not tokens:
             return Decision(None, [])
@@ -212,9 +230,9 @@ class LeaseManager:
         rows = [revocation_of(job, is_spent=command.is_spent) for job in jobs]
         return Decision(Revoked(now.log_ms, command.worker, command.reason, rows, [job.id for job in jobs]), tokens)
 
-    def expire(self, now: Now) -> Decision:
-        """Takes back every lease whose deadline has passed."""
-        overdue = self._overdue(now.served_ms)
+    def expire(self, command: Expire, now: Now) -> Decision:
+        """Takes back leases whose deadline has passed; those that it leaves are over all the same, see `holding`."""
+        overdue = self._overdue(now.served_ms, command.leases_max)
         if not overdue:
             return Decision(None, [])
         workers = {lease.worker for lease in overdue}
@@ -223,24 +241,39 @@ class LeaseManager:
         event = Revoked(now.log_ms, worker, "expired", rows, [lease.job.id for lease in overdue])
         return Decision(event, [(lease.worker, lease.token) for lease in overdue])
 
-    def _overdue(self, served_ms: int) -> list[Lease]:
-        """Leases past their deadline. They stay watched until an event ends them."""
+    def _overdue(self, served_ms: int, leases_max: int) -> list[Lease]:
+        """The first leases past their deadline. They stay watched until an event ends them.
+
+        As many entries again are looked at as may have been left by the leases that the last question found, and as
+        many as heartbeats may have moved; so the work is bounded, and goes on whenever it is asked for again.
+        """
         heap, leases = self._deadlines, self._book.leases
         found: dict[int, Lease] = {}
-        while heap and heap[0][0] <= served_ms:
-            _, first, count = heapq.heappop(heap)
+        looks = 4 * leases_max
+        while heap and heap[0][0] <= served_ms and looks > 0 and len(found) < leases_max:
+            deadline_ms, first, count = heapq.heappop(heap)
+            whole, count = count, min(count, looks, leases_max - len(found))
+            if whole > count:
+                heapq.heappush(heap, (deadline_ms, first + count, whole - count))
+            looks -= count
             for token in range(first, first + count):
                 lease = leases.get(token)
                 if lease is None:
                     continue
-                if lease.deadline_ms <= served_ms:
+                if self._is_over(lease, served_ms):
                     found[token] = lease
-                else:
-                    heapq.heappush(heap, (lease.deadline_ms, token, 1))
+                    continue
+                if lease.deadline_ms <= served_ms:  # kept, and so extended
+                    lease.deadline_ms = served_ms + lease.lease_ms
+                heapq.heappush(heap, (lease.deadline_ms, token, 1))
+        self.is_behind = bool(heap) and heap[0][0] <= served_ms
         for lease in found.values():
             heapq.heappush(heap, (lease.deadline_ms, lease.token, 1))
         # In the order of grants: the heap's order depends on which questions were asked before.
         return [found[token] for token in sorted(found)]
+
+    def _is_over(self, lease: Lease, served_ms: int) -> bool:
+        return lease.deadline_ms <= served_ms and lease.token not in self._kept
 
     def holding(self, worker: str, job_id: str, token: int, now: Now) -> tuple[Lease | None, str]:
         """The current lease that a worker speaks for, or why there is none; token 0 means the one on the job."""
@@ -251,7 +284,7 @@ class LeaseManager:
         if lease is not None and lease.job is job:
             if lease.worker != worker:
                 return None, "NOT_THE_HOLDER"
-            return (lease, "") if lease.deadline_ms > now.served_ms else (None, "LEASE_EXPIRED")
+            return (None, "LEASE_EXPIRED") if self._is_over(lease, now.served_ms) else (lease, "")
         return None, "ALREADY_FINISHED" if job.state in TERMINAL else "STALE_TOKEN"
 
     def _is_repeat(self, row: ReportRow) -> bool:
@@ -260,6 +293,13 @@ class LeaseManager:
         return job.result is not None and job.result.token == row.token != 0 and job.state == row.state
 
     # -- application
+
+    def apply_started(self, event: Started) -> None:
+        """Notes that leases were renewed, as `resume` did."""
+        self._book.process = event.process
+        for lease in self._book.leases.values():
+            lease.expires_ms = event.at_ms + _renewed_ms(lease, event.at_ms)
+            lease.restarts += 1
 
     def apply_granted(self, event: Granted) -> None:
         """Moves jobs from their lanes to their holder."""
@@ -270,13 +310,14 @@ class LeaseManager:
         assert event.first_token == book.next_token
         jobs = [book.jobs[job_id] for job_id in event.job_ids]
         leases, leave, enter = book.leases, book.leave, book.enter
+        host = book.process if event.is_local else ""
         for token, job in enumerate(jobs, event.first_token):
             leave(job, RUNNING)
             job.token = token
             job.grants += 1
             job.started_ms = at_ms
             enter(job, RUNNING)
-            leases[token] = Lease(token, job, worker, at_ms, event.lease_ms, expires_ms, deadline_ms)
+            leases[token] = Lease(token, job, worker, at_ms, event.lease_ms, expires_ms, deadline_ms, 0, host)
             tokens[token] = None
         book.ready.take_all(jobs)
         book.next_token += len(event.job_ids)
@@ -292,14 +333,11 @@ class LeaseManager:
             heapq.heapify(self._deadlines)
 
     def apply_extended(self, event: Extended) -> None:
-        """Moves expiry; the heap notices when the old entry comes up."""
-        expires_ms, deadline_ms = event.at_ms + event.lease_ms, self._served_ms + event.lease_ms
-        leases = self._book.leases
+        """The worker was heard: the next start renews these leases again. `prolong` has moved their deadlines."""
+        expires_ms, leases = event.at_ms + event.lease_ms, self._book.leases
         for token in event.tokens:
             lease = leases[token]
-            if self._watching and deadline_ms < lease.deadline_ms:  # the old entry would come up too late
-                heapq.heappush(self._deadlines, (deadline_ms, token, 1))
-            lease.lease_ms, lease.expires_ms, lease.deadline_ms = event.lease_ms, expires_ms, deadline_ms
+            lease.lease_ms, lease.expires_ms, lease.restarts = event.lease_ms, expires_ms, 0
 
     def apply_revoked(self, event: Revoked) -> None:
         """Ends leases and places their jobs."""
@@ -325,6 +363,7 @@ class LeaseManager:
             job = book.leases[result.token].job
             book.leave(job, result.state)
             book.drop_lease(result.token)
+            self._kept.discard(result.token)
             if result.state == QUEUED:
                 job.failures += 1
                 job.not_before_ms = result.not_before_ms

@@ -32,6 +32,8 @@ class LedgerConfig(msgspec.Struct, frozen=True):
 
     aging_ms: int = 60_000
     dedup_keys_max: int = 0
+    #: Above this size of held jobs no new ones are taken; 0: there is no limit.
+    memory_bytes: int = 0
 
 
 class Ledger:
@@ -43,7 +45,7 @@ class Ledger:
         self.config = config
         self.book = book or Book(config.dedup_keys_max)
         self.position = position
-        self.tasks = TaskManager(self.book)
+        self.tasks = TaskManager(self.book, config.memory_bytes)
         self.leases = LeaseManager(self.book, config.aging_ms)
         self.queues = QueueManager(self.book)
         self.schedules = ScheduleManager(self.book, self.tasks)
@@ -63,11 +65,11 @@ class Ledger:
             commands.PauseSchedule: self.schedules.pause,
             commands.TriggerSchedule: self.schedules.trigger,
             commands.Tick: self.schedules.tick,
-            commands.Expire: lambda _, now: self.leases.expire(now),
-            commands.Start: lambda start, now: Decision(events.Started(now.log_ms, start.epoch)),
+            commands.Expire: self.leases.expire,
+            commands.Start: lambda start, now: Decision(events.Started(now.log_ms, start.epoch, start.process)),
         }
         self._applies: dict[type, Callable[[Any], object]] = {
-            events.Started: lambda _: None,
+            events.Started: self.leases.apply_started,
             events.Created: self.tasks.apply_created,
             events.CancelAccepted: self.tasks.apply_cancel,
             events.QueuedCanceled: self.tasks.apply_queued_canceled,

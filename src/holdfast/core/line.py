@@ -12,20 +12,17 @@ Invariants:
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from zlib import crc32
 
 import msgspec
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
+from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, terms_of
+from holdfast.core.lane_order import Wanted
 from holdfast.core.model import SIM_TYPE, Job, Template
-from holdfast.core.ready_queue import LaneKey, ReadyQueue
+from holdfast.core.ready_queue import ReadyQueue
 from holdfast.core.unreadable import reading, unreadable
 from holdfast.errors import Code
-
-#: Changes whenever `_fingerprint` or what it covers does.
-DIGEST_VERSION = 1
-DIGEST_MASK = (1 << 64) - 1
 
 _ROWS_PER_CHUNK = 5_000
 _TEMPLATES_MAX = 10_000
@@ -47,17 +44,6 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     not_before_ms: int = 0
     #: Since when its waiting counts; 0, or a time to come: from now on.
     since_ms: int = 0
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """What a worker can run: these routes, from these queues or, if none is named, from all."""
-
-    routes: frozenset[str]
-    queues: frozenset[str] = frozenset()
-
-    def __contains__(self, key: LaneKey) -> bool:
-        queue, route, _ = key
-        return route in self.routes and (not self.queues or queue in self.queues)
 
 
 # The tags and the order of fields are part of the format on disk, as in core/events.py.
@@ -112,19 +98,25 @@ _event_decoder: msgspec.msgpack.Decoder[LineEvent] = msgspec.msgpack.Decoder(Lin
 _chunk_decoder = msgspec.msgpack.Decoder(_Chunk)
 
 
-def _fingerprint(job: Job) -> int:
-    template = job.template
-    lane = crc32(f"{template.queue} {template.route}".encode())
-    return hash((crc32(job.id.encode()), job.number, lane, template.priority, job.created_ms, job.not_before_ms))
-
-
 class Line:
     """What waits, and who is next. `decide` methods change nothing and give the event to apply, or none."""
 
-    __slots__ = ("_arrivals", "_highest_order", "_jobs", "_ready", "_sum", "_templates", "aging_ms")
+    __slots__ = (
+        "_arrivals",
+        "_highest_order",
+        "_jobs",
+        "_ready",
+        "_sum",
+        "_templates",
+        "_terms",
+        "aging_ms",
+        "digest_version",
+    )
 
     def __init__(self, aging_ms: int) -> None:
         self.aging_ms = aging_ms
+        self.digest_version = DIGEST_VERSION
+        self._terms = terms_of(DIGEST_VERSION)
         self._clear()
 
     def _clear(self) -> None:
@@ -145,7 +137,17 @@ class Line:
     @property
     def digest(self) -> int:
         """A hash of the whole state, equal in every process."""
-        return (self._sum + hash((self._arrivals, self._highest_order))) & DIGEST_MASK
+        return (self._sum + self._terms.arrivals(self._arrivals, self._highest_order)) & DIGEST_MASK
+
+    def rehash(self, version: int) -> None:
+        """Goes over to a version of the digest."""
+        if version == self.digest_version:
+            return
+        self.digest_version = version
+        self._terms = terms_of(version)
+        for job in self._jobs.values():
+            job.mark = self._terms.waiting(job)
+        self._sum = sum(job.mark for job in self._jobs.values())
 
     # -- decisions
 
@@ -166,8 +168,7 @@ class Line:
 
     def decide_dequeue(self, worker: str, wanted: Wanted | None, now_ms: int) -> Dequeued | None:
         """The next job that fits and is due; whatever comes where nothing is said of what is wanted."""
-        self._ready.promote(now_ms)
-        jobs = self._ready.choose(lambda key: wanted is None or key in wanted, 1, self.aging_ms)
+        jobs = self._ready.choose(wanted, 1, self.aging_ms, now_ms)
         return Dequeued(now_ms, jobs[0].id, worker) if jobs else None
 
     def decide_remove(self, job_id: str, now_ms: int) -> Removed | None:
@@ -192,8 +193,8 @@ class Line:
         assert ticket.job_id not in self._jobs
         template = self._intern(Template(ticket.route, ticket.queue, ticket.priority))
         place = order << _ARRIVAL_BITS | arrival
-        job = Job(ticket.job_id, template, b"", place, 0, ticket.since_ms, ticket.not_before_ms)
-        job.mark = _fingerprint(job)
+        job = Job(ticket.job_id, template, b"", place, ticket.since_ms, ticket.not_before_ms)
+        job.mark = self._terms.waiting(job)
         self._sum += job.mark
         self._jobs[job.id] = job
         self._ready.put_back(job, now_ms)
@@ -215,6 +216,10 @@ class Line:
             return _event_decoder.decode(data)
         except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
+
+    def empty(self) -> "Line":
+        """Another one, without any event."""
+        return Line(self.aging_ms)
 
     def image(self) -> Iterator[bytes]:
         """The state in chunks of bounded size; equal states give equal bytes."""
@@ -243,7 +248,7 @@ class Line:
     def audit(self) -> None:
         """Checks every cross-reference; slow, for tests."""
         self._ready.audit(len(self._jobs))
-        assert self._sum == sum(_fingerprint(job) for job in self._jobs.values())
+        assert self._sum == sum(self._terms.waiting(job) for job in self._jobs.values())
         assert all(job.id == job_id for job_id, job in self._jobs.items())
 
 

@@ -9,7 +9,7 @@ A scan goes on from the place of a job rather than from an offset, so nothing is
 jobs came, moved or went meanwhile.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
@@ -111,6 +111,18 @@ class Listing:
             self.counts_of[self._open] = chunk.counts
         chunk.newest_ms = created_ms
         return self._open
+
+    def extend(self, jobs: Iterable[Job]) -> None:
+        """Puts jobs at the end, in the order of their creation, and counts their states."""
+        created_ms: int | None = None
+        for job in jobs:
+            if job.created_ms != created_ms:
+                created_ms = job.created_ms
+                number = self.chunk_for(created_ms)
+                listed, counts = self._chunks[number].jobs, self.counts_of[number]
+            job.chunk = number
+            listed.append(job)
+            counts[job.state] += 1
 
     def jobs_in(self, chunk: int) -> list[Job]:
         """The jobs of a chunk; a creator appends to it."""

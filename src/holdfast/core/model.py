@@ -8,7 +8,7 @@ Invariants:
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -158,19 +158,27 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lines: tuple[str, ...] = ()
 
 
-class Job(msgspec.Struct, gc=False):
-    """The record of one job. `number` is its place in submit order, for ever."""
+if TYPE_CHECKING:
+    _TemplateOrIndex = Template
+else:
+    #: A row of an image has the index of a template; `image.read_chunks` puts the template there.
+    _TemplateOrIndex = Template | int
+
+
+class Job(msgspec.Struct, array_like=True, gc=False):
+    """The record of one job. `number` is its place in submit order, for ever.
+
+    The fields up to `lost_ms` are those of `image.JobRow`, in the same order: a snapshot is decoded into jobs.
+    """
 
     id: str
-    template: Template
+    template: _TemplateOrIndex
     payload: bytes
     number: int
-    chunk: int
     created_ms: int
     not_before_ms: int = 0
     extra: Extra | None = None
     state: int = QUEUED
-    place: int = 0
     token: int = 0
     #: Leases so far, those that were handed back unrun included.
     grants: int = 0
@@ -185,8 +193,14 @@ class Job(msgspec.Struct, gc=False):
     cancel_reason: str = ""
     #: When it last lost its worker.
     lost_ms: int = 0
+    #: The chunk of the listing that it is in.
+    chunk: int = 0
+    #: Which of its entries in the ready queue is the live one (see `lane`).
+    place: int = 0
     #: What it adds to the book's digest now.
     mark: int = 0
+    #: What it adds to the book's held bytes now (see `footprint`).
+    bytes_held: int = 0
 
     @property
     def attempts(self) -> int:
@@ -210,11 +224,6 @@ class Job(msgspec.Struct, gc=False):
         """What its type shares with no other job that has not ended; empty if there is none."""
         return self.extra.unique_key if self.extra else ""
 
-    @property
-    def bytes_held(self) -> int:
-        """What it counts against the budget of held bytes."""
-        return len(self.payload) + (len(self.result.output) if self.result else 0)
-
 
 class Schedule(msgspec.Struct):
     """The record of one schedule; `created_ms` is when its plan was made, and what intervals count from."""
@@ -233,7 +242,8 @@ class Schedule(msgspec.Struct):
 class Lease(msgspec.Struct, gc=False):
     """The right of one worker to run one job, until time or its worker's loss revokes it.
 
-    `expires_ms` is in log time and survives a restart; `deadline_ms` is in served time and does not.
+    `deadline_ms` is when it ends, in served time; heartbeats move it, and it is not in the journal. `expires_ms` is
+    what the journal says of that, in log time: it binds a lease whose worker was not heard since a start.
     """
 
     token: int
@@ -243,3 +253,7 @@ class Lease(msgspec.Struct, gc=False):
     lease_ms: int
     expires_ms: int
     deadline_ms: int
+    #: How often a coordinator has started since the worker was last heard, as far as the journal says.
+    restarts: int = 0
+    #: The server process with which the worker dies; empty for a worker that does not.
+    host: str = ""

@@ -1,7 +1,7 @@
 """The whole system at one position: how many jobs in which state, what waits in which queue, who holds what."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +36,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 class LeaseView(msgspec.Struct, frozen=True):
-    """One lease."""
+    """One lease. It ends at `expires_ms` or later: heartbeats that move it are not journaled."""
 
     token: int
     job_id: str
@@ -85,36 +85,55 @@ def overview(ledger: "Ledger") -> Overview:
     )
 
 
+class QueueCounts:
+    """What the queues hold at one instant, as it is read from the ledger; `views` can wait until later.
+
+    Reading copies counters: it costs one step for each lane, lease and queue, and nothing that grows with the jobs.
+    """
+
+    __slots__ = ("_delayed", "_lanes", "_modes", "_now_ms", "_running")
+
+    def __init__(self, ledger: "Ledger", now_ms: int) -> None:
+        book = ledger.book
+        book.ready.promote(now_ms)
+        self._now_ms = now_ms
+        self._lanes = [
+            (key, lane.ready, max((head := lane.head).created_ms, head.not_before_ms))
+            for key, lane in book.ready.lanes.items()
+        ]
+        self._running = Counter([lease.job.template.queue for lease in book.leases.values()])
+        self._delayed = dict(book.ready.delayed_in)
+        self._modes = dict(book.modes)
+
+    def views(self) -> Iterator[QueueView]:
+        """Every queue that has jobs or is not open, by name."""
+        ready: dict[str, int] = {}
+        types: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        waited_ms: dict[str, int] = {}
+        for (queue, route, _), count, since_ms in self._lanes:
+            ready[queue] = ready.get(queue, 0) + count
+            known = types[queue]
+            known[route] = known.get(route, 0) + count
+            waited_ms[queue] = max(self._now_ms - since_ms, waited_ms.get(queue, 0))
+        for name in sorted({*ready, *self._delayed, *self._running, *self._modes}):
+            yield QueueView(
+                name,
+                *self._modes.get(name, OPEN)[:2],
+                ready.get(name, 0),
+                self._delayed.get(name, 0),
+                self._running[name],
+                waited_ms.get(name, 0),
+                most_common(types.get(name, {})),
+            )
+
+
 def queue_stats(ledger: "Ledger", now_ms: int) -> list[QueueView]:
     """Every queue that has jobs or is not open, by name; costs what there are of lanes, leases and queues."""
-    book = ledger.book
-    book.ready.promote(now_ms)
-    ready: Counter[str] = Counter()
-    types: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    waited_ms: dict[str, int] = {}
-    for (queue, route, _), lane in book.ready.lanes.items():
-        ready[queue] += lane.ready
-        types[queue][route] += lane.ready
-        head = next(lane.in_order())
-        age_ms = now_ms - max(head.created_ms, head.not_before_ms)
-        waited_ms[queue] = max(age_ms, waited_ms.get(queue, 0))
-    running = Counter(lease.job.template.queue for lease in book.leases.values())
-    delayed = book.ready.delayed_in
-    names = sorted({*ready, *delayed, *running, *book.modes})
-    return [
-        QueueView(
-            name,
-            *book.modes.get(name, OPEN)[:2],
-            ready[name],
-            delayed.get(name, 0),
-            running[name],
-            waited_ms.get(name, 0),
-            most_common(types[name]),
-        )
-        for name in names
-    ]
+    return list(QueueCounts(ledger, now_ms).views())
 
 
 def most_common(types: Mapping[str, int]) -> dict[str, int]:
     """The types with the most jobs, as many as one view may have."""
+    if len(types) <= 1:
+        return dict(types)
     return dict(Counter(types).most_common(limits.QUEUE_TYPES_MAX))

@@ -6,13 +6,14 @@ only ever added at the end, with a default, so that images of before can be read
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from holdfast.core.book import Book
-from holdfast.core.image import JobRow, dump_jobs, load_jobs
-from holdfast.core.model import Template
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.image import AnyJob, dump_jobs, load_jobs, put_templates
+from holdfast.core.model import Job, Template
 from holdfast.core.unreadable import reading
 
 T = TypeVar("T")
@@ -27,26 +28,26 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     digest: int
 
 
-class _Chunk(msgspec.Struct, frozen=True, array_like=True):
+class _Chunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
     """Exactly one part is filled, in the order head, jobs, workers, shared, finished."""
 
     head: _Head | None = None
     templates: list[Template] = []
-    jobs: list[JobRow] = []
+    jobs: list[AnyJob] = []
     workers: list[tuple[str, str]] = []
     shared: list[str] = []
     finished: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Chunk)
+_decoder = msgspec.msgpack.Decoder(_Chunk[Job])
 
 
 def dump(book: Book, workers: Mapping[str, str], shared: AbstractSet[str]) -> Iterator[bytes]:
     """The state in chunks of bounded size; equal states give equal bytes."""
     head = _Head(book.last_ms, book.next_number, book.next_token, book.digest)
     yield _encoder.encode(_Chunk(head=head))
-    for templates, rows in dump_jobs(book):
+    for templates, rows in dump_jobs(book.jobs.values()):
         yield _encoder.encode(_Chunk(templates=templates, jobs=rows))
     for pairs in _parts(sorted(workers.items())):
         yield _encoder.encode(_Chunk(workers=pairs))
@@ -57,15 +58,17 @@ def dump(book: Book, workers: Mapping[str, str], shared: AbstractSet[str]) -> It
 
 
 @reading()
-def load(chunks: Iterable[bytes], dedup_keys_max: int) -> tuple[Book, dict[str, str], list[str]]:
-    """What `dump` was given; raises `msgspec.ValidationError` for bytes it never wrote."""
-    book, workers, shared = Book(dedup_keys_max), dict[str, str](), list[str]()
+def load(
+    chunks: Iterable[bytes], dedup_keys_max: int, digest_version: int = DIGEST_VERSION
+) -> tuple[Book, dict[str, str], list[str]]:
+    """What `dump` was given, under this digest version; `msgspec.ValidationError` for bytes it never wrote."""
+    book, workers, shared = Book(dedup_keys_max, digest_version), dict[str, str](), list[str]()
     head: _Head | None = None
     for data in chunks:
         chunk = _decoder.decode(data)
         head = chunk.head or head
-        for _ in load_jobs(book, chunk.templates, chunk.jobs):
-            pass
+        put_templates(chunk.jobs, list(map(book.intern, chunk.templates)))
+        load_jobs(book, chunk.jobs)
         workers.update(chunk.workers)
         shared += chunk.shared
         for job_id in chunk.finished:

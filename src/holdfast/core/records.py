@@ -12,14 +12,15 @@ Invariants:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from zlib import crc32
 
 import msgspec
 
 from holdfast import limits
-from holdfast.core.book import DIGEST_MASK, Book, unique_name
+from holdfast.core.book import Book, unique_name
 from holdfast.core.commands import Evict, Refusal, Submit, Submitted
+from holdfast.core.digest import DIGEST_MASK
 from holdfast.core.events import Created, Evicted, Retired
+from holdfast.core.footprint import text_bytes
 from holdfast.core.ledger import wanted_states
 from holdfast.core.lifecycle import CANCELED, FAILED, LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.listing import Place, Scan
@@ -43,9 +44,6 @@ from holdfast.core.text import as_text
 from holdfast.core.unreadable import reading, unreadable
 from holdfast.core.validation import check_reason, invalid
 
-#: Changes whenever the book's does, or what is added to it here.
-DIGEST_VERSION = 1
-
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[RecordEvent] = msgspec.msgpack.Decoder(RecordEvent)
 
@@ -53,14 +51,18 @@ _decoder: msgspec.msgpack.Decoder[RecordEvent] = msgspec.msgpack.Decoder(RecordE
 class Records:
     """All records, as the events so far have made them."""
 
-    def __init__(self, dedup_keys_max: int = 0) -> None:
-        """`dedup_keys_max` bounds the memory of request ids; 0 lets each live as long as its job."""
+    def __init__(self, dedup_keys_max: int = 0, memory_bytes: int = 0) -> None:
+        """`dedup_keys_max` bounds the memory of request ids; 0 lets each live as long as its job.
+
+        Above `memory_bytes` of held jobs no new ones are taken; 0 sets no limit.
+        """
         self._keys_max = dedup_keys_max
+        self._memory_bytes = memory_bytes
         self._begin(Book(dedup_keys_max))
 
     def _begin(self, book: Book) -> None:
         self.book = book
-        self._tasks = TaskManager(book)
+        self._tasks = TaskManager(book, self._memory_bytes)
         #: Who runs a job, by its id, while it runs.
         self.workers: dict[str, str] = {}
         #: Jobs that a second submission has found.
@@ -74,6 +76,20 @@ class Records:
         """A hash of the state, equal wherever the same events were applied."""
         return (self.book.digest + self._sum) & DIGEST_MASK
 
+    @property
+    def digest_version(self) -> int:
+        """What the digest is computed by."""
+        return self.book.digest_version
+
+    def rehash(self, version: int) -> None:
+        """Goes over to a version of the digest."""
+        if version == self.digest_version:
+            return
+        self.book.rehash(version)
+        terms, jobs = self.book.terms, self.book.jobs
+        self._sum = sum(terms.worker(jobs[job_id].number, worker) for job_id, worker in self.workers.items())
+        self._sum += sum(terms.shared(jobs[job_id].number) for job_id in self.shared)
+
     def encode(self, event: RecordEvent) -> bytes:
         """One event, for the journal."""
         return _encoder.encode(event)
@@ -85,6 +101,10 @@ class Records:
         except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
 
+    def empty(self) -> "Records":
+        """Others, without any event."""
+        return Records(self._keys_max, self._memory_bytes)
+
     def image(self) -> Iterator[bytes]:
         """The whole state."""
         return dump(self.book, self.workers, self.shared)
@@ -92,7 +112,7 @@ class Records:
     @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Becomes the state of an image."""
-        book, workers, shared = load(chunks, self._keys_max)
+        book, workers, shared = load(chunks, self._keys_max, self.digest_version)
         self._begin(book)
         for job_id, worker in workers.items():
             self._set_worker(book.jobs[job_id], worker)
@@ -122,6 +142,7 @@ class Records:
                 job = book.jobs[event.job_id]
                 book.lift(job)
                 job.cancel_requested, job.cancel_reason = True, event.reason
+                book.grow(job, text_bytes(event.reason))
                 book.touch(job)
 
     # -- decisions
@@ -288,24 +309,17 @@ class Records:
         before = self.workers.pop(job.id, "")
         if worker:
             self.workers[job.id] = worker
-        self._sum += _worker_mark(job, worker) - _worker_mark(job, before)
+        term = self.book.terms.worker
+        self._sum += (term(job.number, worker) if worker else 0) - (term(job.number, before) if before else 0)
 
     def _share(self, job: Job) -> None:
         self.shared.add(job.id)
-        self._sum += _shared_mark(job)
+        self._sum += self.book.terms.shared(job.number)
 
     def _unshare(self, job: Job) -> None:
         if job.id in self.shared:
             self.shared.remove(job.id)
-            self._sum -= _shared_mark(job)
-
-
-def _worker_mark(job: Job, worker: str) -> int:
-    return hash((job.number, 1, crc32(worker.encode()))) if worker else 0
-
-
-def _shared_mark(job: Job) -> int:
-    return hash((job.number, 2))
+            self._sum -= self.book.terms.shared(job.number)
 
 
 def _result(event: Moved) -> Result:

@@ -169,11 +169,11 @@ def to_forget(finished: FinishedJobs, retention: Evict, now_ms: int) -> tuple[in
 
 def wait_ms(finished: FinishedJobs, retention: Evict, now_ms: int) -> int | None:
     """In how long something may have to be forgotten: 0 or less for now, None if there is nothing."""
-    if len(finished) > retention.retain_jobs or finished.bytes_held > retention.retain_bytes:
+    others, failed = finished.others, finished.failed
+    if len(others) + len(failed) > retention.retain_jobs or finished.bytes_held > retention.retain_bytes:
         return 0
-    ends_ms = []
-    if finished.others:
-        ends_ms.append(finished.others[0].finished_ms + retention.retain_ms)
-    if finished.failed:
-        ends_ms.append(finished.failed[0][1].finished_ms + retention.retain_failed_ms)
-    return min(ends_ms) - now_ms if ends_ms else None
+    other_ms = others[0].finished_ms + retention.retain_ms - now_ms if others else None
+    if not failed:
+        return other_ms
+    failed_ms = failed[0][1].finished_ms + retention.retain_failed_ms - now_ms
+    return failed_ms if other_ms is None else min(other_ms, failed_ms)

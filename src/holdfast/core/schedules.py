@@ -146,9 +146,9 @@ class ScheduleManager:
         return Decision(event, reply=True)
 
     def _draining(self, spec: ScheduleSpec) -> Refusal | None:
-        if spec.template.queue not in self._book.queues_in(QueueMode.DRAINING):
-            return None
-        return draining_queue(spec.template.queue)
+        closure = self._book.modes.get(spec.template.queue)
+        is_draining = closure is not None and closure.mode == QueueMode.DRAINING
+        return draining_queue(spec.template.queue) if is_draining else None
 
     # -- application
 

@@ -7,10 +7,11 @@ from holdfast import limits
 from holdfast.core.book import Book, unique_name
 from holdfast.core.commands import Cancel, CancelQueued, CancelReply, Decision, Evict, Refusal, Submit
 from holdfast.core.events import CancelAccepted, Created, Evicted, QueuedCanceled, Retired
+from holdfast.core.footprint import job_bytes, text_bytes
 from holdfast.core.intake import Intake
+from holdfast.core.lane import FRESH
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Extra, Job, Now, Result, Template
-from holdfast.core.ready_queue import FRESH
 from holdfast.core.retention import to_forget
 from holdfast.core.validation import check_batch, check_reason, check_template, invalid
 from holdfast.errors import Code
@@ -22,10 +23,12 @@ _ID_CHARS = len(_ID_EXAMPLE)
 class TaskManager:
     """The part of the ledger that owns the existence of jobs."""
 
-    __slots__ = ("_book",)
+    __slots__ = ("_book", "_memory_bytes")
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, memory_bytes: int = 0) -> None:
+        """Above `memory_bytes` of held jobs no new ones are taken; 0 sets no limit."""
         self._book = book
+        self._memory_bytes = memory_bytes
 
     # -- decisions
 
@@ -55,8 +58,11 @@ class TaskManager:
         if len(book.ready.lanes) + templates > limits.LANES_MAX:
             message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_LANES", message)
-        if book.bytes_held > limits.BYTES_HELD_MAX:
-            message = f"the limit of {limits.BYTES_HELD_MAX} held bytes is reached; try again when jobs have finished"
+        if 0 < self._memory_bytes < book.bytes_held:
+            message = (
+                f"the jobs that are held take {book.bytes_held:,} bytes of memory, and memory_bytes is"
+                f" {self._memory_bytes:,}; try again when jobs have ended and were removed, or raise the limit"
+            )
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES", message)
         return None
 
@@ -110,16 +116,16 @@ class TaskManager:
                 templates[row.template],
                 row.payload,
                 number,
-                chunk,
                 at_ms,
                 row.not_before_ms,
                 row.extra,
+                NOWHERE,
             )
             number += 1
-            job.state = NOWHERE
+            job.chunk = chunk
             jobs[row.id] = job
             listed.append(job)
-            book.bytes_held += len(row.payload)
+            book.grow(job, job_bytes(row.id, row.payload, row.extra))
             book.enter(job, QUEUED)
             if row.extra is not None:
                 _keep_keys(book, job, row.extra)
@@ -131,7 +137,7 @@ class TaskManager:
                 job.place = FRESH
                 lane.ready += 1
         book.next_number = number
-        book.ready.drop_empty(lanes)
+        book.ready.filled(lanes)
 
     def apply_cancel(self, event: CancelAccepted) -> None:
         """Ends a queued job, or marks a running one."""
@@ -140,6 +146,7 @@ class TaskManager:
             assert job.state == RUNNING
             book.lift(job)
             job.cancel_requested, job.cancel_reason = True, event.reason
+            book.grow(job, text_bytes(event.reason))
             book.touch(job)
             return
         _end_queued(book, job, event.reason, event.at_ms)

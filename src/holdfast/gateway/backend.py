@@ -36,7 +36,11 @@ class Backend(msgspec.Struct, frozen=True):
     #: Only of those who have histories and no feed.
     histories: HistoryApi | None = None
     #: What a worker is told that looks for work here although there is none.
-    elsewhere: str = "workers of this topology connect to its coordinator: holdfast service worker"
+    elsewhere: str = (
+        "workers of this topology connect to its coordinator: `holdfast up --topology microservices -A module:app`"
+        " starts one; `holdfast service worker -A module:app`, for services that were started one by one, needs"
+        " COORDINATOR_ADDR and its SERVICE_TOKEN"
+    )
     short_retries: ShortRetries = ShortRetries()
 
     def __post_init__(self) -> None:

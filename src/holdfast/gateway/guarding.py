@@ -79,6 +79,17 @@ Ended = Callable[[HoldfastError], None]
 class Guard(Protocol):
     """Asked before anything is read of a request."""
 
+    def recognise(self, token: str, right: Right) -> Caller | None:
+        """Judges the headers of a call, before its body is received; None where everybody may do everything.
+
+        Raises as `admit` would where the token is not enough. Counts nothing.
+        """
+        ...
+
+    def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
+        """Counts one call of somebody who was recognised with this token; raises as `admit` would if that is over."""
+        ...
+
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
         """Lets somebody in for one call.
 
@@ -97,6 +108,12 @@ ALL_SCOPES = frozenset(Scope)
 
 class OpenGuard:
     """Lets everybody do everything: where something else protects the jobs."""
+
+    def recognise(self, token: str, right: Right) -> None:
+        """Every token is enough."""
+
+    def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
+        """Nothing is counted."""
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
         """Whoever it is."""

@@ -37,7 +37,7 @@ class SocketServer:
         self._work = backend.work
         self._welcome = welcome
         self._table: Table = table(backend)
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
         self._path = Path()
         self._empty = asyncio.Event()
@@ -51,7 +51,16 @@ class SocketServer:
             message = f"cannot listen on {str(path)!r}: {error.strerror or error}"
             raise UnavailableError(message, reason="SOCKET_UNUSABLE") from error
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), sock=listener, backlog=_BACKLOG)
+        self._server = await loop.create_unix_server(self.connection, sock=listener, backlog=_BACKLOG)
+
+    def connection(self) -> FramedProtocol:
+        """The server's end of a new connection, for whatever transport carries it."""
+        return _Connection(self)
+
+    def dismiss(self) -> None:
+        """Tells workers, and answers what can be answered soon."""
+        for connection in list(self._connections):
+            connection.stop()
 
     async def stop(self, grace_s: float = 2.0) -> None:
         """Tells workers, answers what can be answered soon, then closes and takes the file away."""
@@ -59,8 +68,7 @@ class SocketServer:
             return
         self._path.unlink(missing_ok=True)
         self._server.close()
-        for connection in list(self._connections):
-            connection.stop()
+        self.dismiss()
         if self._connections:
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
@@ -72,11 +80,11 @@ class SocketServer:
     # -- what connections use
 
     def joined(self, connection: "_Connection") -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._empty.clear()
 
     def left(self, connection: "_Connection") -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if not self._connections:
             self._empty.set()
 

@@ -14,7 +14,7 @@ from holdfast.clock import system_clock
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.gateway import tokens
 from holdfast.gateway.budgets import Budgets
-from holdfast.gateway.guarding import ALL_SCOPES, Caller, Ended, Right, Scope
+from holdfast.gateway.guarding import ALL_SCOPES, Caller, Ended, Open, Right, Scope
 from holdfast.gateway.tokens import Token, TokenTable
 from holdfast.logs import get_logger
 
@@ -82,11 +82,28 @@ class TokenGuard:
             self._table = TokenTable(found)
             self._callers = {token.name: Caller(token.name, frozenset(token.scopes)) for token in found}
         elif self._table is not None:
-            self._table = TokenTable([])
+            self._table, self._callers = TokenTable([]), {}
         if found is not None:
             get_logger().info("tokens_read", tokens=len(found))
 
     # -- who asks
+
+    def recognise(self, token: str, right: Right) -> Caller | None:
+        """Judges the headers of a call, before its body is received."""
+        if self._table is None or right is Open.EVERYBODY:
+            return None
+        caller = self._callers[self._found(tokens.hash_of(token)).name]
+        if isinstance(right, Scope):
+            caller.require(right)
+        return caller
+
+    def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
+        """Counts one call, once its body has come."""
+        if caller is not None and self._callers.get(caller.name) is caller:
+            self._found(tokens.hash_of(token))  # it may have run out since
+            self._budgets.spend(caller.name, scope)
+        else:
+            self.admit(token, peer, scope)  # there were no tokens when it came, or they have changed since
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
         """Lets somebody in for one call."""

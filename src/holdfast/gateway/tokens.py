@@ -14,8 +14,7 @@ import json
 import os
 import re
 import secrets
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import msgspec
 from holdfast import limits
 from holdfast.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from holdfast.gateway.guarding import Scope
+from holdfast.private_paths import make_directory, prepare_holder, problem_of_file, sync_directory
 
 FILE_NAME = "tokens.json"
 LOCK_NAME = "tokens.lock"
@@ -90,21 +90,22 @@ class TokenTable:
 def read(path: Path) -> list[Token] | None:
     """The tokens, None if there is no file; `FailedPreconditionError` if it cannot be trusted."""
     try:
-        mode, data = path.stat().st_mode, path.read_bytes()
+        with path.open("rb") as file:
+            found, data = os.fstat(file.fileno()), file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _unusable(path, f"it cannot be read: {error.strerror or error}") from error
-    if stat.S_IMODE(mode) & 0o022:
-        raise _unusable(path, f"others may write it; run `chmod 600 {path}`")
+    if problem := problem_of_file(path, found):
+        raise _unusable(path, problem)
     try:
-        found = msgspec.json.decode(data, type=_File)
+        decoded = msgspec.json.decode(data, type=_File)
         json.loads(data, object_pairs_hook=_once)  # of this shape by now, and so of little depth
     except ValueError as error:
-        raise _unusable(path, f"it is damaged: {error}") from error
-    if problem := next(_problems(found), ""):
-        raise _unusable(path, f"it is damaged: {problem}")
-    return found.tokens
+        raise _damaged(path, str(error)) from error
+    if problem := next(_problems(decoded), ""):
+        raise _damaged(path, problem)
+    return decoded.tokens
 
 
 def _once(pairs: list[tuple[str, object]]) -> None:
@@ -124,15 +125,23 @@ def _problems(file: _File) -> Iterator[str]:
 
 
 def _unusable(path: Path, why: str) -> FailedPreconditionError:
+    message = f"the tokens in {str(path)!r} cannot be used: {why}. Nobody is let in without them"
+    return FailedPreconditionError(message, reason="TOKENS_UNUSABLE")
+
+
+def _damaged(path: Path, why: str) -> FailedPreconditionError:
     return FailedPreconditionError(
-        f"the tokens in {str(path)!r} cannot be used: {why}. Nobody is let in without them; restore the file from a"
-        " backup, or remove it and make new tokens with `holdfast token create`",
+        f"the tokens in {str(path)!r} cannot be used: it is damaged: {why}. Nobody is let in without them;"
+        " restore the file from a backup, or remove it and make new tokens with `holdfast token create`",
         reason="TOKENS_DAMAGED",
     )
 
 
 def create(path: Path, name: str, scopes: Sequence[Scope], *, now_ms: int, expires_at_ms: int = 0) -> str:
-    """Makes a token and returns it, for the only time; it is durable by then."""
+    """Makes a token and returns it, for the only time; it is durable by then.
+
+    `FailedPreconditionError` if other users may change the directory: a server refuses a file of tokens there.
+    """
     if not _NAME.fullmatch(name):
         rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
         raise InvalidArgumentError(f"expected the name to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
@@ -144,7 +153,7 @@ def create(path: Path, name: str, scopes: Sequence[Scope], *, now_ms: int, expir
         created_at_ms=now_ms,
         expires_at_ms=expires_at_ms,
     )
-    with _alone(path):
+    with _alone(path, prepare_holder):
         tokens = read(path) or []
         if any(known.name == name for known in tokens):
             message = f"there is a token {name!r} already; revoke it first, or choose another name"
@@ -168,10 +177,10 @@ def revoke(path: Path, name: str) -> Token:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Nobody else changes the file meanwhile; its directory is made if it is not there."""
+def _alone(path: Path, prepare: Callable[[Path], None] = make_directory) -> Iterator[None]:
+    """Nobody else changes the file meanwhile; `prepare` makes its directory if it is not there."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        prepare(path.parent)
         # A file of its own: the directory itself is locked by the server that runs in it.
         lock = os.open(path.with_name(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -179,19 +188,11 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-        _sync(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
         os.close(lock)
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _write(path: Path, tokens: list[Token]) -> None:

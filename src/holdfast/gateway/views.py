@@ -144,4 +144,6 @@ def stats_message(stats: Stats) -> pb.Stats:
         socket=stats.socket,
         nodes=stats.nodes,
         node_index=stats.node_index,
+        bytes_held_max=stats.bytes_held_max,
+        warnings=stats.warnings,
     )

@@ -28,6 +28,7 @@ class ServedSession:
         self._wake = wake
         self._session: Session | None = None
         self._outbox: list[Push] = []
+        self._is_leaving = False
         self.ending: HoldfastError | None = None
         self.is_stopping = False
 
@@ -54,9 +55,9 @@ class ServedSession:
         self._wake()
 
     def leave(self) -> None:
-        """The connection is over; leases go back at once, unless it is the server that goes away."""
+        """The connection is over: leases go back, at once after a goodbye, and not if it is the server that stops."""
         if self._session is not None and not self.is_stopping:
-            self._dispatcher.detach(self._session, is_orderly=self._session.is_draining)
+            self._dispatcher.detach(self._session, is_leaving=self._is_leaving)
         self._session = None
 
     def messages(self) -> Iterator[pb.CoordinatorMessage]:
@@ -94,6 +95,7 @@ class ServedSession:
             dispatcher.drain(session)
         if message.recalling:
             dispatcher.recall(session)
+        self._is_leaving |= message.leaving
         if message.credits:
             dispatcher.grant_credits(session, min(message.credits, limits.LEASES_PER_GRANT_MAX * 10))
 
@@ -133,7 +135,15 @@ def hello_of(message: pb.WorkerMessage) -> Hello:
             reason="HELLO_TOO_LARGE",
         )
     held = frozenset(held.token for held in hello.held)
-    return Hello(hello.worker_id, frozenset(hello.types), frozenset(hello.queues), hello.slots, held)
+    return Hello(
+        hello.worker_id,
+        frozenset(hello.types),
+        frozenset(hello.queues),
+        hello.slots,
+        held,
+        hello.instance[: limits.NAME_CHARS_MAX],
+        hello.dies_with_server,
+    )
 
 
 def note_of(note: pb.Note) -> Note:

@@ -1,10 +1,11 @@
-"""The journal: a durable, single-writer log of opaque frames in one directory. Format version 1.
+"""The journal: a durable, single-writer log of opaque frames in one directory. Format version 2.
 
 The format in short; in full, with every protocol, in docs/internals/journal-format.md.
 
     <first position>-<epoch>.seg   512-byte header, then frames, then reserved zeros
     MANIFEST                       newest segment, epoch, and a position known durable with its checksum
     snapshot-<position>.snap       a state, in checksummed chunks
+    <first position>-<epoch>.idx   which frames name a job; derived
     torn-<position>-<epoch>.bak    what was cut off; pin-…: what readers need; LOCK: who has it open
 
     frame = magic 4 | body bytes u32 | first position u64 | count u32 | mask u8 | zeros 3 | digest u64
@@ -23,8 +24,8 @@ The format in short; in full, with every protocol, in docs/internals/journal-for
 THE STEPS TO CHANGE THE FORMAT stand beside FORMAT_VERSION in version.py.
 
 The parts, from the bottom: disk (ports) and os_disk; version, frame, segment, manifest (bytes); walk, tail,
-survey (reading, and verdicts); recovery (cutting); replay; space, chain, file (writing); memory; snapshot;
-pins.
+survey (reading, and verdicts); index; recovery (cutting); replay; descriptors, space, chain, next_segment, file
+(writing); memory; snapshot; pins.
 """
 
 from holdfast.journal.disk import Disk, File

@@ -27,7 +27,9 @@ from holdfast.journal.snapshot import list_snapshots, read_snapshot, snapshot_na
 from holdfast.journal.survey import Survey
 from holdfast.journal.writing import read_whole, replace_file, write_fully
 
-BACKUP_FORMAT = 1
+#: The version of the digest in a file BACKUP, by the format of the file.
+DIGEST_VERSIONS = {1: 1, 2: 2}
+BACKUP_FORMAT = max(DIGEST_VERSIONS)
 
 _PIECE_BYTES = 1 << 20
 #: How often the copying begins anew because a file was removed under it: that of a removal that had begun before.
@@ -74,6 +76,11 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The same with its checksum."""
         bare = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
         return msgspec.structs.replace(self, checksum=hashlib.sha256(bare).hexdigest())
+
+    @property
+    def digest_version(self) -> int:
+        """What the digest was computed by."""
+        return DIGEST_VERSIONS[self.format]
 
     @property
     def bytes(self) -> int:
@@ -133,8 +140,8 @@ def read_backup(disk: Disk) -> Backup:
             f"the file {BACKUP_NAME} cannot be read: {error}; use another backup, or the Holdfast that made this one",
             reason="BACKUP_UNREADABLE",
         ) from error
-    if backup.format != BACKUP_FORMAT:
-        message = f"the backup has format {backup.format}; this Holdfast reads {BACKUP_FORMAT}: use a newer one"
+    if backup.format not in DIGEST_VERSIONS:
+        message = f"the backup has format {backup.format}; this Holdfast reads 1 to {BACKUP_FORMAT}: use a newer one"
         raise NotABackupError(message, reason="BACKUP_VERSION")
     if backup != backup.sealed():
         raise _damaged(BACKUP_NAME, "its checksum does not match")

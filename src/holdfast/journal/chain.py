@@ -5,17 +5,20 @@ Invariants:
 - Segments are removed oldest first, each removal durable before the next, so that no crash leaves a gap; and
   no removal can be durable before names that were there already.
 
-Threads: `seal` is called by the writer's thread and `remove_oldest` by the loop's; one lock keeps them apart.
+Threads: `seal` is called by the writer's thread, `remove_oldest` by that of the housekeeping; one lock keeps them
+apart, and is held while the disk is written to. Readers take no lock: the segments are one tuple that is replaced as
+a whole.
 """
 
 import threading
 
 from holdfast.journal.disk import Disk
+from holdfast.journal.index import index_name
 from holdfast.journal.manifest import Manifest, write_manifest
 from holdfast.journal.port import SegmentInfo
 from holdfast.journal.segment import SegmentHeader
 from holdfast.journal.survey import Survey
-from holdfast.journal.writing import is_no_space
+from holdfast.journal.writing import is_passing, remove_if_present
 
 
 class Chain:
@@ -23,29 +26,35 @@ class Chain:
 
     def __init__(self, disk: Disk, found: Survey, header: SegmentHeader) -> None:
         self._disk = disk
-        self._header = header
         pairs = zip(found.headers, found.segment_infos(), strict=True)
-        self._sealed = tuple((past, info) for past, info in pairs if not _is_empty(info))
+        sealed = tuple((past, info) for past, info in pairs if not _is_empty(info))
+        #: The sealed segments, oldest first, and the header of the one being written.
+        self._segments = (sealed, header)
         self._is_manifest_behind = False
         self._lock = threading.Lock()
 
     @property
     def header(self) -> SegmentHeader:
-        return self._header
+        return self._segments[1]
+
+    @property
+    def _sealed(self) -> tuple[tuple[SegmentHeader, SegmentInfo], ...]:
+        return self._segments[0]
 
     @property
     def first_position(self) -> int:
-        return self.headers()[0].first_position
+        sealed, header = self._segments
+        return sealed[0][0].first_position if sealed else header.first_position
 
     def headers(self) -> list[SegmentHeader]:
-        with self._lock:
-            return [*(header for header, _ in self._sealed), self._header]
+        sealed, header = self._segments
+        return [*(header for header, _ in sealed), header]
 
     def infos(self, *, end_position: int, end: int) -> list[SegmentInfo]:
         """Describe all segments; the arguments tell how far the one being written reaches."""
-        with self._lock:
-            active = _info(self._header, last_position=end_position, size=end, is_sealed=False)
-            return [*(info for _, info in self._sealed), active]
+        sealed, header = self._segments
+        active = _info(header, last_position=end_position, size=end, is_sealed=False)
+        return [*(info for _, info in sealed), active]
 
     def begin(self, found: Survey) -> None:
         """Record the new segment, then remove those of earlier openings that wrote nothing."""
@@ -58,9 +67,8 @@ class Chain:
     def seal(self, following: SegmentHeader, *, end: int) -> None:
         """Go over to the segment `following`, which is durable; the one before it holds `end` bytes."""
         with self._lock:
-            info = _info(self._header, last_position=following.first_position - 1, size=end, is_sealed=True)
-            self._sealed = (*self._sealed, (self._header, info))
-            self._header = following
+            info = _info(self.header, last_position=following.first_position - 1, size=end, is_sealed=True)
+            self._segments = ((*self._sealed, (self.header, info)), following)
             self._record(self._manifest())
 
     def remove_oldest(self, limit: int) -> str:
@@ -73,9 +81,10 @@ class Chain:
             name = self._sealed[0][1].name
             # The snapshot that replaces it can be read; only now is its name sure to be durable too.
             self._disk.sync_dir()
+            self._segments = (self._sealed[1:], self.header)  # so that readers look elsewhere
+            remove_if_present(self._disk, index_name(name))
             self._disk.remove(name)
             self._disk.sync_dir()
-            self._sealed = self._sealed[1:]
             return name
 
     def finish(self, *, end_position: int, end_checksum: int) -> None:
@@ -85,23 +94,23 @@ class Chain:
 
     def _manifest(self) -> Manifest:
         """Make a manifest whose mark is the last frame before the segment being written."""
-        return self._marked(self._header.first_position - 1, self._header.link)
+        return self._marked(self.header.first_position - 1, self.header.link)
 
     def _marked(self, position: int, checksum: int) -> Manifest:
         return Manifest(
-            cluster_id=self._header.cluster_id,
-            newest_first_position=self._header.first_position,
-            epoch=self._header.epoch,
+            cluster_id=self.header.cluster_id,
+            newest_first_position=self.header.first_position,
+            epoch=self.header.epoch,
             mark_position=position,
             mark_checksum=checksum,
         )
 
     def _record(self, manifest: Manifest) -> bool:
-        """Replace the manifest; False if the disk is full, which leaves the older, weaker one in force."""
+        """Replace the manifest; False if no space or descriptor is left, so that the older, weaker one holds."""
         try:
             write_manifest(self._disk, manifest)
         except OSError as error:
-            if not is_no_space(error):
+            if not is_passing(error):
                 raise
             self._is_manifest_behind = True
             return False

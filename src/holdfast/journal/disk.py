@@ -74,6 +74,10 @@ class Disk(Protocol):
         """Remove a file that must exist."""
         ...
 
+    def free_bytes(self) -> int:
+        """Return how many more bytes files of this user may take."""
+        ...
+
     def sync_dir(self) -> None:
         """Make all creations, renames and removals so far durable."""
         ...

@@ -6,10 +6,10 @@ Invariants:
 - The first failed write or sync is the last call that touches the disk: the kernel has dropped what it could
   not write, so a second sync would succeed and mean nothing.
 
-Threads: `write` and `close` belong to one thread at a time (the writer's); `reserve`, `release`, `segments`,
-`remove_segments` and the properties may be called from the loop's thread meanwhile. They share
-the numbers of Space and the segments of Chain, each guarded by a lock of its own, and a few integers that
-the writer alone assigns, after what they tell of is durable.
+Threads: `write` and `close` belong to one thread at a time (the writer's); `reserve`, `release`, `segments` and the
+properties may be called from the loop's thread meanwhile, and `remove_segments` from that of the housekeeping. They
+share the numbers of Space, guarded by a lock of its own, the segments of Chain, which are replaced whole, and a few
+integers that the writer alone assigns, after what they tell of is durable.
 """
 
 import errno
@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Self
 
 from holdfast.journal.chain import Chain
+from holdfast.journal.descriptors import is_no_descriptor
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import (
     JournalClosedError,
@@ -29,6 +30,7 @@ from holdfast.journal.errors import (
 from holdfast.journal.frame import encode
 from holdfast.journal.manifest import Manifest, write_manifest
 from holdfast.journal.marking import refuse_marked
+from holdfast.journal.next_segment import NextSegment
 from holdfast.journal.pins import pinned_position
 from holdfast.journal.port import Frame, JournalConfig, SegmentInfo
 from holdfast.journal.recovery import recover
@@ -36,7 +38,7 @@ from holdfast.journal.replay import replay_segments
 from holdfast.journal.segment import CLUSTER_ID_BYTES, HEADER_BYTES, SegmentHeader, create_segment
 from holdfast.journal.space import Space
 from holdfast.journal.survey import Survey
-from holdfast.journal.writing import is_no_space, write_fully
+from holdfast.journal.writing import is_no_space, is_passing, write_fully
 
 
 class FileJournal:
@@ -50,8 +52,11 @@ class FileJournal:
         self._salt = chain.header.salt
         self._space = Space(file, end=HEADER_BYTES, allocated=HEADER_BYTES, extent_bytes=config.extent_bytes)
         self._roll_at = config.segment_bytes
+        self._next = NextSegment(disk)
+        self._prepare_at = config.segment_bytes // 2
         self._end_position = found.end_position
         self._end_checksum = found.end_checksum
+        self._last_frame = (chain.header.name, 0)
         self._failure: JournalError | None = None
 
     @classmethod
@@ -133,18 +138,23 @@ class FileJournal:
     def end_checksum(self) -> int:
         return self._end_checksum
 
+    @property
+    def last_frame(self) -> tuple[str, int]:
+        """The segment and the offset of the frame that was written last, for an index; 0 before the first one."""
+        return self._last_frame
+
     def replay(self, after: int = 0, *, link: int | None = None) -> Iterator[Frame]:
         self._refuse_if_unusable()
         # The end first: headers read later reach at least as far.
         until = self._end_position
         headers = [header for header in self._chain.headers() if header.first_position <= until + 1]
-        version = self._config.digest_version
-        return replay_segments(self._disk, headers, digest_version=version, after=after, until=until, link=link)
+        return replay_segments(self._disk, headers, after=after, until=until, link=link)
 
     def reserve(self, size: int, *, spare: int = 0) -> bool:
         self._refuse_if_unusable()
         try:
-            return self._space.grant(size, spare)
+            # A disk that is full has still the room of the file that was allocated ahead.
+            return self._space.grant(size, spare) or (self._next.give_up() and self._space.grant(size, spare))
         except OSError as error:
             raise self._fail(error) from error
 
@@ -157,12 +167,15 @@ class FileJournal:
             # A segment without a frame is not rolled: the next one would have its name.
             if self._space.end >= self._roll_at and self._end_position >= self._chain.header.first_position:
                 self._roll(now_ms)
-            return self._append(body, count, digest)
+            self._append(body, count, digest)
+            if self._space.end >= self._prepare_at:
+                self._prepare()
         except OSError as error:
             raise self._fail(error) from error
         except JournalFailedError as error:
             self._failure = error
             raise
+        return self._end_position
 
     def segments(self) -> list[SegmentInfo]:
         self._refuse_if_unusable()
@@ -171,7 +184,12 @@ class FileJournal:
     def remove_segments(self, before: int) -> list[str]:
         self._refuse_if_unusable()
         try:
-            pinned = pinned_position(self._disk)
+            try:
+                pinned = pinned_position(self._disk)
+            except OSError as error:
+                if is_no_descriptor(error):
+                    return []  # what is pinned cannot be told for now
+                raise
             limit = before if pinned is None else min(before, pinned - 1)
             removed = []
             while name := self._chain.remove_oldest(limit):
@@ -190,10 +208,11 @@ class FileJournal:
             raise self._fail(error) from error
         finally:
             self._failure = JournalClosedError("the journal is closed")
+            self._next.close()
             self._file.close()
             self._disk.unlock()
 
-    def _append(self, body: bytes, count: int, digest: int) -> int:
+    def _append(self, body: bytes, count: int, digest: int) -> None:
         offset = self._space.end
         first = self._end_position + 1
         frame = encode(
@@ -209,12 +228,18 @@ class FileJournal:
             raise JournalFullError(f"no room for a frame of {len(frame.data)} bytes", reason="JOURNAL_FULL")
         write_fully(self._file, offset, frame.data)
         self._file.sync()
+        self._last_frame = (self._chain.header.name, offset)
         self._end_checksum = frame.checksum
         self._end_position = first + count - 1
-        return self._end_position
+
+    def _prepare(self) -> None:
+        """Create the next segment's file; if there is no space or descriptor for it, try again a little later."""
+        is_ready = self._next.prepare(self._space.room_wanted()[0])
+        step = min(self._config.segment_bytes, self._config.extent_bytes) // 8
+        self._prepare_at = self._space.end + (self._config.segment_bytes if is_ready else step)
 
     def _roll(self, now_ms: int | None) -> None:
-        """Go on in a new segment, or stay in this one for now if the disk has no room for another."""
+        """Go on in a new segment, or stay in this one for now if there is no room or no descriptor for another."""
         first = self._end_position + 1
         created_ms = self._chain.header.created_ms if now_ms is None else now_ms
         header = replace(self._chain.header, first_position=first, link=self._end_checksum, created_ms=created_ms)
@@ -230,12 +255,13 @@ class FileJournal:
         self._seal(header, file, old_end)
 
     def _create_roomy(self, header: SegmentHeader) -> File | None:
-        """Create a segment with at least as much room as this one has; None if the disk is too full."""
+        """Create a segment with at least as much room as this one has; None if there is no space or descriptor."""
         for room in self._space.room_wanted():
+            size = HEADER_BYTES + room
             try:
-                return create_segment(self._disk, header, HEADER_BYTES + room)
+                return self._next.take(header, size) or create_segment(self._disk, header, size)
             except OSError as error:
-                if not is_no_space(error):
+                if not is_passing(error):
                     raise
         return None
 
@@ -251,9 +277,11 @@ class FileJournal:
         self._file.close()
         self._file, self._salt = file, header.salt
         self._roll_at = self._config.segment_bytes
+        self._prepare_at = self._roll_at // 2
         self._chain.seal(header, end=old_end)
 
     def _close_cleanly(self) -> None:
+        self._next.give_up()
         self._file.truncate(self._space.end)
         self._file.sync()
         self._chain.finish(end_position=self._end_position, end_checksum=self._end_checksum)

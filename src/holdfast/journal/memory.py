@@ -16,6 +16,7 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.frame import FRAME_OVERHEAD
 from holdfast.journal.port import Frame, SegmentInfo
+from holdfast.journal.version import DIGEST_VERSION
 
 _NAME = "memory"
 
@@ -96,7 +97,7 @@ class MemoryJournal:
             self._bytes += size if self._keeps_frames else 0
         self._end_checksum = zlib.crc32(body, self._end_checksum)
         if self._keeps_frames:
-            self._frames.append(Frame(self._end_position + 1, count, digest, body, self._end_checksum))
+            self._frames.append(Frame(self._end_position + 1, count, digest, body, self._end_checksum, DIGEST_VERSION))
         else:
             self._first_position = self._end_position + count + 1
         self._end_position += count

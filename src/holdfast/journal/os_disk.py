@@ -1,7 +1,8 @@
 """The real disk: one directory, reached by plain system calls.
 
 Invariants: the directory is 0700 and the files 0600; no descriptor is inherited by a child; the claim on the
-directory is an flock, so it ends with the process however that ends.
+directory is an flock, so it ends with the process however that ends. Whoever has that claim holds descriptors in
+reserve, for what the journal must open to go on; readers of history do not use them.
 """
 
 import contextlib
@@ -10,8 +11,10 @@ import fcntl
 import os
 from pathlib import Path
 
+from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.journal.disk import File, Hold
 from holdfast.journal.errors import DirectoryLockedError
+from holdfast.private_paths import make_directory, sync_directory
 
 LOCK_NAME = "LOCK"
 _ZEROS = bytes(1 << 20)
@@ -121,13 +124,17 @@ class OsDisk:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._path = Path(directory)
         if not self._path.is_dir():
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_path(self._path.parent)
+            make_directory(self._path)
         self._lock_fd = -1
         self._directory_fd = -1
+        #: Open as long as the directory is locked: a sync of it must not fail for want of a descriptor.
+        self._sync_fd = -1
+        self.descriptors = DescriptorReserve()
 
     def create(self, name: str) -> File:
-        return OsFile(os.open(self._of(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self._refill()
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return OsFile(self.descriptors.opening(lambda: os.open(self._of(name), flags, 0o600)))
 
     def open(self, name: str) -> File:
         try:
@@ -139,7 +146,8 @@ class OsDisk:
             return OsFile(os.open(self._of(name), os.O_RDONLY | os.O_CLOEXEC))
 
     def names(self) -> list[str]:
-        with os.scandir(self._path) as entries:
+        self._refill()
+        with self.descriptors.opening(lambda: os.scandir(self._path)) as entries:
             return sorted(entry.name for entry in entries if entry.name != LOCK_NAME and entry.is_file())
 
     def rename(self, old: str, new: str) -> None:
@@ -148,8 +156,15 @@ class OsDisk:
     def remove(self, name: str) -> None:
         self._of(name).unlink()
 
+    def free_bytes(self) -> int:
+        found = os.statvfs(self._path)
+        return found.f_bavail * found.f_frsize
+
     def sync_dir(self) -> None:
-        _sync_path(self._path)
+        if self._sync_fd >= 0:
+            os.fsync(self._sync_fd)
+        else:
+            sync_directory(self._path)
 
     def lock(self) -> None:
         assert self._lock_fd < 0, "this disk is locked already"
@@ -166,6 +181,8 @@ class OsDisk:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._lock_fd = fd
+        self._sync_fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._refill()
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:
@@ -174,6 +191,10 @@ class OsDisk:
         if self._directory_fd >= 0:
             os.close(self._directory_fd)
             self._directory_fd = -1
+        if self._sync_fd >= 0:
+            os.close(self._sync_fd)
+            self._sync_fd = -1
+        self.descriptors.lend()
 
     def hold(self, name: str) -> Hold:
         path = self._of(name)
@@ -189,7 +210,7 @@ class OsDisk:
     def reap(self, name: str) -> bool:
         path = self._of(name)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = self.descriptors.opening(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC))
         except FileNotFoundError:
             return True
         except PermissionError:
@@ -205,6 +226,11 @@ class OsDisk:
             os.close(fd)
         return True
 
+    def _refill(self) -> None:
+        """Hold again what was lent: only whoever writes holds anything."""
+        if self._lock_fd >= 0:
+            self.descriptors.fill()
+
     def _hand_over(self, fd: int) -> None:
         """What root makes in the directory of another user, that user must be able to clear away."""
         if os.geteuid() == 0:
@@ -214,14 +240,6 @@ class OsDisk:
     def _of(self, name: str) -> Path:
         assert name == Path(name).name, f"expected a flat file name, got {name!r}"
         return self._path / name
-
-
-def _sync_path(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _locked_directory(path: Path) -> int:

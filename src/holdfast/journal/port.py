@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.journal.frame import FRAME_OVERHEAD
+from holdfast.journal.version import DIGEST_VERSION
 
 __all__ = ["FRAME_OVERHEAD", "Frame", "Journal", "JournalConfig", "SegmentInfo"]
 
@@ -23,11 +24,12 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
     first_position: int
     count: int
-    # None where the frame was written under another digest version, so that there is nothing to compare.
-    digest: int | None
+    digest: int
     body: bytes
     # What the next frame links to; a snapshot taken after this frame carries it.
     checksum: int
+    # What the digest was computed by: that of the segment which the frame is in.
+    digest_version: int
 
     @property
     def last_position(self) -> int:
@@ -56,7 +58,7 @@ class JournalConfig:
     segment_bytes: int = 64 * 1024 * 1024
     # How far ahead of need space is reserved: one call per some hundreds of frames.
     extent_bytes: int = 16 * 1024 * 1024
-    digest_version: int = 1
+    digest_version: int = DIGEST_VERSION
 
 
 class Journal(Protocol):

@@ -22,9 +22,8 @@ _PAUSE_S = 0.01
 class JournalReader:
     """One look at a journal. Raises JournalDamagedError where it is damaged."""
 
-    def __init__(self, disk: Disk, *, digest_version: int) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._digest_version = digest_version
         self._found = sound_survey(disk)
 
     @property
@@ -47,7 +46,6 @@ class JournalReader:
         return replay_segments(
             self._disk,
             self._found.headers,
-            digest_version=self._digest_version,
             after=after,
             until=self.end_position,
             link=link,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalDamagedError
+from holdfast.journal.index import stray_indexes
 from holdfast.journal.manifest import Manifest, read_manifest, write_manifest
 from holdfast.journal.segment import read_header, segment_names
 from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
@@ -20,7 +21,7 @@ from holdfast.journal.writing import TEMPORARY_SUFFIX, replace_file, write_fully
 
 #: Temporary files of ours. A directory may hold other people's, which are none of our business.
 _LEFT_BEHIND = re.compile(
-    rf"(MANIFEST|\d{{20}}-\d{{10}}\.seg|snapshot-\d{{20}}\.snap|torn-\d+-\d+\.bak){re.escape(TEMPORARY_SUFFIX)}"
+    rf"(MANIFEST|next\.seg|\d{{20}}-\d{{10}}\.seg|snapshot-\d{{20}}\.snap|torn-\d+-\d+\.bak){re.escape(TEMPORARY_SUFFIX)}"
 )
 
 
@@ -45,9 +46,9 @@ def recover(disk: Disk, *, verify_after: int = 0) -> Survey:
     found = survey(disk, verify_after=verify_after)
     refuse_damage(found)
     settle(disk, found)
-    for name in disk.names():
-        if _LEFT_BEHIND.fullmatch(name):
-            disk.remove(name)
+    names = disk.names()
+    for name in [*filter(_LEFT_BEHIND.fullmatch, names), *stray_indexes(names)]:
+        disk.remove(name)
     return found
 
 

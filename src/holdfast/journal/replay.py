@@ -20,7 +20,6 @@ def replay_segments(
     disk: Disk,
     headers: Sequence[SegmentHeader],
     *,
-    digest_version: int,
     after: int,
     until: int,
     link: int | None = None,
@@ -30,11 +29,10 @@ def replay_segments(
     A frame that `after` lies within is yielded whole. See `Journal.replay` for what is raised.
     """
     _check_range(headers, after, until)
-    return _frames(disk, headers, _Range(digest_version, after, until, link))
+    return _frames(disk, headers, _Range(after, until, link))
 
 
 class _Range(NamedTuple):
-    digest_version: int
     after: int
     until: int
     link: int | None
@@ -61,12 +59,11 @@ def _frames(disk: Disk, headers: Sequence[SegmentHeader], wanted: _Range) -> Ite
 
 
 def _frames_of_one(walker: FrameWalker, header: SegmentHeader, end: int, wanted: _Range) -> Iterator[Frame]:
-    has_digest = header.digest_version == wanted.digest_version
     for frame, masked in walker.frames(end):
         last = walker.position - 1
         if last > wanted.after:
-            digest = frame.digest if has_digest else None
-            yield Frame(frame.first_position, frame.count, digest, unmask(masked, frame), frame.checksum)
+            body, version = unmask(masked, frame), header.digest_version
+            yield Frame(frame.first_position, frame.count, frame.digest, body, frame.checksum, version)
         elif last == wanted.after:
             _check_link(frame.checksum, wanted, header.name)
     if walker.position != end + 1:
@@ -80,7 +77,7 @@ def _check_link(found: int, wanted: _Range, name: str) -> None:
         raise JournalDamagedError(name, 0, wanted.after, problem)
 
 
-def read_sealed(disk: Disk, *, digest_version: int = 1, after: int = 0, link: int | None = None) -> Iterator[Frame]:
+def read_sealed(disk: Disk, *, after: int = 0, link: int | None = None) -> Iterator[Frame]:
     """Yield the frames past `after` of all segments but the newest, which another process may be writing.
 
     The caller has a pin at `after + 1`, taken before the call, so that nothing it needs is deleted meanwhile.
@@ -89,7 +86,7 @@ def read_sealed(disk: Disk, *, digest_version: int = 1, after: int = 0, link: in
     until = headers[-1].first_position - 1 if headers else 0
     if after >= until:
         return iter(())
-    return replay_segments(disk, headers[:-1], digest_version=digest_version, after=after, until=until, link=link)
+    return replay_segments(disk, headers[:-1], after=after, until=until, link=link)
 
 
 def read_headers(disk: Disk) -> list[SegmentHeader]:

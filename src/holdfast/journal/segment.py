@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import JournalDamagedError, JournalFailedError
 from holdfast.journal.frame import SECTOR_BYTES
-from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
+from holdfast.journal.version import (
+    FORMAT_VERSION,
+    PREAMBLE_BYTES,
+    check_digest_version,
+    preamble,
+    preamble_problem,
+    version_of,
+)
 from holdfast.journal.writing import TEMPORARY_SUFFIX, remove_if_present, write_fully
 
 SEGMENT_MAGIC = b"HFSEGMNT"
@@ -39,6 +46,8 @@ class SegmentHeader:
     first_position: int
     link: int
     created_ms: int
+    # The salt depends on it, so a header that was read is encoded as it was written.
+    format_version: int = FORMAT_VERSION
 
     @property
     def name(self) -> str:
@@ -48,7 +57,7 @@ class SegmentHeader:
         fields = _FIELDS.pack(
             self.digest_version, self.cluster_id, self.epoch, self.first_position, self.link, self.created_ms
         )
-        data = (preamble(SEGMENT_MAGIC) + fields).ljust(_CHECKSUM_AT, b"\0")
+        data = (preamble(SEGMENT_MAGIC, self.format_version) + fields).ljust(_CHECKSUM_AT, b"\0")
         return data + zlib.crc32(data).to_bytes(4, "big")
 
     @property
@@ -81,6 +90,7 @@ def read_header(file: File, name: str) -> SegmentHeader:
     if problem:
         raise JournalDamagedError(name, 0, position, problem)
     digest_version, cluster_id, epoch, first, link, created_ms = _FIELDS.unpack_from(data, PREAMBLE_BYTES)
+    check_digest_version(digest_version, name)
     header = SegmentHeader(
         digest_version=digest_version,
         cluster_id=cluster_id,
@@ -88,6 +98,7 @@ def read_header(file: File, name: str) -> SegmentHeader:
         first_position=first,
         link=link,
         created_ms=created_ms,
+        format_version=version_of(data),
     )
     if header.name != name:
         raise JournalDamagedError(name, 0, position, f"its header belongs to a file named {header.name!r}")
@@ -102,7 +113,11 @@ def create_segment(disk: Disk, header: SegmentHeader, size: int) -> File:
     """
     temporary = header.name + TEMPORARY_SUFFIX
     remove_if_present(disk, temporary)
-    file = disk.create(temporary)
+    return finish_segment(disk, disk.create(temporary), temporary, header, size)
+
+
+def finish_segment(disk: Disk, file: File, temporary: str, header: SegmentHeader, size: int) -> File:
+    """Make the new file `temporary` a segment, as `create_segment` says."""
     try:
         file.reserve(max(size, HEADER_BYTES))
         write_fully(file, 0, header.encode())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import SnapshotDamagedError
-from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
+from holdfast.journal.version import PREAMBLE_BYTES, check_digest_version, preamble, preamble_problem
 from holdfast.journal.writing import TEMPORARY_SUFFIX, remove_if_present, write_fully
 
 SNAPSHOT_MAGIC = b"HFSNAPSH"
@@ -62,6 +62,15 @@ def list_snapshots(disk: Disk) -> list[int]:
 
 def snapshot_name(position: int) -> str:
     return f"snapshot-{position:020d}.snap"
+
+
+def snapshot_bytes(disk: Disk, position: int) -> int:
+    """Return the size of the snapshot at `position`."""
+    file = disk.open(snapshot_name(position))
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def write_snapshot(disk: Disk, header: SnapshotHeader, chunks: Iterable[bytes]) -> str:
@@ -124,6 +133,7 @@ def _read_header(file: File, name: str) -> SnapshotHeader:
     if problem:
         raise _damaged(name, 0, problem)
     digest_version, cluster_id, position, link, log_time_ms, digest = _FIELDS.unpack_from(data, PREAMBLE_BYTES)
+    check_digest_version(digest_version, name)
     header = SnapshotHeader(
         digest_version=digest_version,
         cluster_id=cluster_id,

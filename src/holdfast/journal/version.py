@@ -11,7 +11,8 @@ TO CHANGE THE FORMAT
 4. Add tests/golden/journal/v<n>/ with its generator; the files of every older version stay as they are, and
    today's reader must read all of them.
 5. Re-check the table of what each kind of damage leads to; tests/unit/journal/test_bit_flips.py states it.
-A change of what the *digest* means is not a change of format: raise JournalConfig.digest_version instead.
+A change of what the digest means is a change of format too: raise DIGEST_VERSION with it. A Holdfast that cannot
+compute a digest must not open the files, for it would replay without noticing a difference and pass over snapshots.
 """
 
 import struct
@@ -19,16 +20,18 @@ import zlib
 
 from holdfast.journal.errors import JournalVersionError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+#: The version of the digests that files of this format version carry.
+DIGEST_VERSION = 2
 
 _PREAMBLE = struct.Struct(">8sII")
 PREAMBLE_BYTES = _PREAMBLE.size
 _CHECKED_BYTES = PREAMBLE_BYTES - 4
 
 
-def preamble(magic: bytes) -> bytes:
-    """The first bytes of a new file of the kind that `magic` names."""
-    head = _PREAMBLE.pack(magic, FORMAT_VERSION, 0)[:_CHECKED_BYTES]
+def preamble(magic: bytes, version: int = FORMAT_VERSION) -> bytes:
+    """The first bytes of a file of the kind that `magic` names."""
+    head = _PREAMBLE.pack(magic, version, 0)[:_CHECKED_BYTES]
     return head + zlib.crc32(head).to_bytes(4, "big")
 
 
@@ -41,10 +44,26 @@ def preamble_problem(data: bytes, magic: bytes, name: str) -> str:
         return "the checksum of its first bytes does not match"
     if found_magic != magic:
         return f"it is of another kind: expected it to begin with {magic!r}, got {found_magic!r}"
-    if version != FORMAT_VERSION:
+    if not 1 <= version <= FORMAT_VERSION:
         raise JournalVersionError(
-            f"journal file {name!r} has format version {version}; this Holdfast reads version"
+            f"journal file {name!r} has format version {version}; this Holdfast reads versions 1 to"
             f" {FORMAT_VERSION}. Nothing was changed; run the Holdfast that wrote it, or a newer one.",
             reason="JOURNAL_VERSION",
         )
     return ""
+
+
+def check_digest_version(version: int, name: str) -> None:
+    """Raise JournalVersionError for digests that this Holdfast cannot compute."""
+    if not 1 <= version <= DIGEST_VERSION:
+        raise JournalVersionError(
+            f"journal file {name!r} has digest version {version}; this Holdfast knows versions 1 to {DIGEST_VERSION}."
+            " Nothing was changed; run the Holdfast that wrote it, or a newer one.",
+            reason="JOURNAL_VERSION",
+        )
+
+
+def version_of(data: bytes) -> int:
+    """The format version in a preamble that has no problem."""
+    version: int = _PREAMBLE.unpack_from(data)[1]
+    return version

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 
+from holdfast.journal.descriptors import is_no_descriptor
 from holdfast.journal.disk import Disk, File
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -13,6 +14,11 @@ NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def is_no_space(error: OSError) -> bool:
     return error.errno in NO_SPACE_ERRNOS
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether the same call may succeed later, because nothing is wrong with the disk: no space, no descriptor."""
+    return is_no_space(error) or is_no_descriptor(error)
 
 
 def write_fully(file: File, offset: int, data: bytes) -> None:

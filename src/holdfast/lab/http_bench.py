@@ -78,7 +78,7 @@ async def _end_to_end(count: int, say: Say) -> float:
 @contextmanager
 def _echo() -> Iterator[str]:
     """The address of the bare echo."""
-    command = [sys.executable, "-m", "holdfast.lab.http_echo_server"]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.http_echo_server"]
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)) as process:
         assert process.stdout is not None
         yield f"127.0.0.1:{process.stdout.readline().strip()}"
@@ -86,7 +86,7 @@ def _echo() -> Iterator[str]:
 
 @contextmanager
 def _listening(http: str, count: int, say: Say) -> Iterator[None]:
-    command = [sys.executable, "-m", "holdfast.lab.http_listeners", http, str(count)]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.http_listeners", http, str(count)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     with ended(process):
         assert process.stdout is not None

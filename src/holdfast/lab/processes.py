@@ -32,7 +32,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def echo_server() -> Iterator[str]:
     """The address of a bare grpc.aio echo."""
-    command = [sys.executable, "-m", "holdfast.lab.echo_server"]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.echo_server"]
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=_APART)) as process:
         assert process.stdout is not None
         yield f"127.0.0.1:{process.stdout.readline().strip()}"
@@ -57,7 +57,19 @@ def _server(*options: str) -> Iterator[tuple[dict[str, Any], Path]]:
     """What the server says once it is ready, and its directory."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         data = Path(folder) / "data"
-        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", "--http-port", "0"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "holdfast",
+            "server",
+            "--data",
+            str(data),
+            "--port",
+            "0",
+            "--http-port",
+            "0",
+        ]
         command += options
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=_APART)

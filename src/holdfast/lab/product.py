@@ -126,7 +126,7 @@ def _kill_a_worker() -> tuple[float, int]:
     """Seconds from the kill until all are done, less what had been done before it; and how many are done."""
     with holdfast_server() as (_, _, data), worker_process(str(data), _CRASH_SLOTS):
         with worker_process(str(data), _CRASH_SLOTS) as victim:
-            program = [sys.executable, "-m", "holdfast.lab.lost_worker", str(_CRASH_JOBS), str(victim.pid)]
+            program = [sys.executable, "-P", "-m", "holdfast.lab.lost_worker", str(_CRASH_JOBS), str(victim.pid)]
             output = subprocess.run(program, env=_environment(str(data)), capture_output=True, text=True, check=True)
         answer = json.loads(output.stdout)
         return float(answer["seconds"]), int(answer["done"])
@@ -162,7 +162,7 @@ def _best(command: Sequence[str], times: int = 5) -> float:
 @contextmanager
 def worker_process(url: str, slots: int = 8) -> Iterator[subprocess.Popen[str]]:
     """One worker process on this url, once it can run jobs."""
-    command = [sys.executable, "-m", "holdfast", "worker", "-A", "holdfast.lab.noop_app:app", "-c", str(slots)]
+    command = [sys.executable, "-P", "-m", "holdfast", "worker", "-A", "holdfast.lab.noop_app:app", "-c", str(slots)]
     process = subprocess.Popen(
         command, env=_environment(url), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -187,7 +187,7 @@ async def _load(url: str, what: str, count: int, key: str) -> float:
 
 async def _run(url: str, what: str, count: int) -> dict[str, Any]:
     """What a load in a process of its own measured; it works in a directory beside the data, on the same disk."""
-    command = [sys.executable, "-m", "holdfast.lab.sdk_load", what, str(count)]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.sdk_load", what, str(count)]
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         process = await asyncio.create_subprocess_exec(
             *command, env=_environment(url), cwd=folder, stdout=subprocess.PIPE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from holdfast.coordinator.recovery import recover
 from holdfast.core import commands, events
-from holdfast.core.book import DIGEST_VERSION
 from holdfast.core.commands import Decision, GrantedLease
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent, Revoked
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE

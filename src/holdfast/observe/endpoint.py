@@ -6,16 +6,20 @@ there are never more than a few connections, so that nobody can hurt the server 
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
-from holdfast.errors import UnavailableError
+from holdfast.core.condition import Conditions, no_conditions, ready_text
+from holdfast.errors import HoldfastError, UnavailableError
 
 #: For the whole of a request and its answer.
 _PATIENCE_S = 5.0
 _REQUEST_BYTES_MAX = 8_192
 _CONNECTIONS_MAX = 32
 _TEXT = "text/plain; charset=utf-8"
+#: Probes come from machines that know no name of this one, and learn nothing.
+_PROBES = frozenset({"/livez", "/readyz"})
+_JSON = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: A page: its status, its type and its body.
@@ -25,8 +29,22 @@ Page = tuple[HTTPStatus, str, bytes]
 class Endpoint:
     """One listening socket. `start`, then `stop`."""
 
-    def __init__(self, metrics: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        metrics: Callable[[], Awaitable[bytes]] | None,
+        check_host: Callable[[bytes], None],
+        conditions: Conditions = no_conditions,
+        *,
+        starting: Callable[[], bytes] | None = None,
+    ) -> None:
+        """`check_host` raises a `HoldfastError` for a header `Host` that is no name of this server.
+
+        `starting` is the JSON that `/readyz` answers until there are metrics to `serve`.
+        """
         self._metrics = metrics
+        self._check_host = check_host
+        self._conditions = conditions
+        self._starting = starting
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_ready = False
@@ -43,6 +61,10 @@ class Endpoint:
                 reason="PORT_IN_USE",
             ) from error
         return f"{shown}:{self._server.sockets[0].getsockname()[1]}"
+
+    def serve(self, metrics: Callable[[], Awaitable[bytes]], conditions: Conditions) -> None:
+        """The start is over, and these are the numbers."""
+        self._metrics, self._conditions, self._starting = metrics, conditions, None
 
     async def stop(self) -> None:
         """Closes everything at once."""
@@ -72,11 +94,12 @@ class Endpoint:
             writer.transport.abort()
 
     async def _answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
-        line = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        first, *headers = request.split(b"\r\n")
+        line = first.decode("latin-1").split(" ")
         if len(line) != 3 or not line[2].startswith("HTTP/1."):  # noqa: PLR2004 - method, target, version
             return
         method, target, _ = line
-        status, kind, body = await self._page(method, target.partition("?")[0])
+        status, kind, body = await self._page(method, target.partition("?")[0], headers)
         head = "\r\n".join(
             [
                 f"HTTP/1.1 {status.value} {status.phrase}",
@@ -91,7 +114,7 @@ class Endpoint:
         writer.write(head.encode() + (b"" if method == "HEAD" else body))
         await writer.drain()
 
-    async def _page(self, method: str, path: str) -> Page:
+    async def _page(self, method: str, path: str, headers: Sequence[bytes]) -> Page:
         if method not in {"GET", "HEAD"}:
             return _words(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here")
         pages: Mapping[str, Callable[[], Awaitable[Page]]] = {
@@ -100,9 +123,16 @@ class Endpoint:
             "/readyz": self._ready_page,
         }
         page = pages.get(path)
+        if path not in _PROBES:
+            try:
+                self._check_host(_host_of(headers))
+            except HoldfastError as error:
+                return _words(HTTPStatus.FORBIDDEN, error.message)
         return await page() if page else _words(HTTPStatus.NOT_FOUND, "here are /metrics, /livez and /readyz")
 
     async def _metrics_page(self) -> Page:
+        if self._metrics is None:
+            return _words(HTTPStatus.SERVICE_UNAVAILABLE, "the server is starting, and counts nothing yet")
         return HTTPStatus.OK, METRICS_TYPE, await self._metrics()
 
     async def _live_page(self) -> Page:
@@ -110,8 +140,17 @@ class Endpoint:
 
     async def _ready_page(self) -> Page:
         if self.is_ready:
-            return _words(HTTPStatus.OK, "ready")
+            return HTTPStatus.OK, _TEXT, ready_text(self._conditions()).encode()
+        if self._starting is not None:
+            return HTTPStatus.SERVICE_UNAVAILABLE, _JSON, self._starting()
         return _words(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: it is starting, or goes away soon")
+
+
+def _host_of(headers: Sequence[bytes]) -> bytes:
+    """What the header `Host` says; nothing if it is not said once."""
+    pairs = [line.partition(b":") for line in headers]
+    said = [value.strip() for name, _, value in pairs if name.strip().lower() == b"host"]
+    return said[0] if len(said) == 1 else b""
 
 
 def _words(status: HTTPStatus, text: str) -> Page:

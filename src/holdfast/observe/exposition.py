@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,20 +20,49 @@ from holdfast.observe.metrics import OTHER, OUTCOMES, SERIES_MAX, Distribution, 
 _PAIR = ("queue", "type")
 
 
-class MeterCollector(Collector):
-    """Makes families whenever somebody asks; on the thread of whoever calls, which must be the coordinator's."""
+class Vitals(msgspec.Struct, frozen=True):
+    """What the process holds, and how its snapshots ended."""
 
-    def __init__(self, meter: Meter, queues: Callable[[], Sequence[QueueView]], build: dict[str, str]) -> None:
+    bytes_held: int
+    bytes_held_max: int
+    snapshots_made: int = 0
+    snapshots_failed: int = 0
+    snapshots_failed_in_a_row: int = 0
+
+
+def _of_vitals(vitals: Vitals) -> Iterator[Metric]:
+    yield GaugeMetricFamily("holdfast_held_bytes", "Memory that held jobs count for.", value=vitals.bytes_held)
+    yield GaugeMetricFamily(
+        "holdfast_held_bytes_limit", "Above this size of held jobs submits are refused.", value=vitals.bytes_held_max
+    )
+    snapshots = CounterMetricFamily("holdfast_snapshots", "Snapshots, by how they ended.", labels=("outcome",))
+    snapshots.add_metric(("made",), vitals.snapshots_made)
+    snapshots.add_metric(("failed",), vitals.snapshots_failed)
+    yield snapshots
+    yield GaugeMetricFamily(
+        "holdfast_snapshot_failures_in_a_row",
+        "Snapshots that failed since the last one that was made.",
+        value=vitals.snapshots_failed_in_a_row,
+    )
+
+
+class MeterCollector(Collector):
+    """Makes families whenever somebody asks; on the thread of whoever calls, which must be the coordinator's.
+
+    Those of queues are not among them: `of_queues` makes them on any thread.
+    """
+
+    def __init__(self, meter: Meter, vitals: Callable[[], Vitals], build: dict[str, str]) -> None:
         self._meter = meter
-        self._queues = queues
+        self._vitals = vitals
         self._build = build
 
     def collect(self) -> Iterator[Metric]:
         """Every family, all of them as of now."""
         yield from self._of_jobs()
-        yield from of_queues(self._queues())
         yield self._of_schedules()
         yield from self._of_the_journal()
+        yield from _of_vitals(self._vitals())
         yield InfoMetricFamily("holdfast_build", "Which build this is.", value=self._build)
         yield GaugeMetricFamily("holdfast_leader", "Whether this process decides about its jobs.", value=1)
 

@@ -17,6 +17,7 @@ from holdfast.backends.pipeline.store import FullLane, Ticket
 from holdfast.core.assigning import is_high, queue_index
 from holdfast.core.shelf import Lane
 from holdfast.errors import HoldfastError
+from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.gateway.http.routing import Route
 from holdfast.pipeline.counting import Tally
@@ -68,8 +69,10 @@ class ExchangeRole:
     def routes(self) -> list[Route]:
         """The rows of the table."""
         return [
-            post("/exchange/push", self.push, Push, "Route tickets to queue processes"),
-            post("/exchange/room", self.room, FullLanes, "How many more tickets of a lane would be taken"),
+            post("/exchange/push", self.push, Push, "Route tickets to queue processes", Scope.SUBMIT),
+            post(
+                "/exchange/room", self.room, FullLanes, "How many more tickets of a lane would be taken", Scope.SUBMIT
+            ),
             get("/exchange/stats", self.stats, "The exchange in numbers"),
         ]
 

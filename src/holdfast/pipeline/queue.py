@@ -16,6 +16,7 @@ from holdfast.backends.pipeline.store import Ticket
 from holdfast.clock import SystemClock
 from holdfast.core.shelf import Lane, Pushed, Shelf, Wish
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.guarding import Scope
 from holdfast.gateway.http.asking import Answer, Asked, answer
 from holdfast.gateway.http.routing import Route
 from holdfast.pipeline.counting import Tally
@@ -98,11 +99,11 @@ class QueueRole:
     def routes(self) -> list[Route]:
         """The rows of the table."""
         return [
-            post("/queue/push", self.push, Push, "Put tickets on the shelf"),
+            post("/queue/push", self.push, Push, "Put tickets on the shelf", Scope.SUBMIT),
             post("/queue/lease", self.lease, Take, "Take tickets for a while"),
             post("/queue/release-lease", self.release, Named, "Put tickets back"),
             post("/queue/delete", self.delete, Named, "Forget tickets"),
-            post("/queue/room", self.room, Lanes, "How many more tickets there is room for"),
+            post("/queue/room", self.room, Lanes, "How many more tickets there is room for", Scope.SUBMIT),
             msgspec.structs.replace(get("/queue/peek", self.peek, "Who is next"), query=Peek),
             get("/queue/all", self.all, "Everything that is here"),
             get("/queue/stats", self.stats, "The shelf in numbers"),

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.gateway.guarding import OpenGuard
 from holdfast.gateway.http.asking import Asked
 from holdfast.gateway.http.handling import Handling
 from holdfast.gateway.http.routing import Route
 from holdfast.gateway.http.securing import BrowserShield
 from holdfast.gateway.http.server import HttpServer
+from holdfast.pipeline.callers import guard_of
 from holdfast.pipeline.vitals import VitalRoutes, Vitals
 
 _MSGPACK = "application/msgpack"
@@ -29,16 +29,17 @@ GRACE_S = 2.0
 
 
 class RoleApplication(Handling):
-    """What becomes of a request to one role; it asks nobody for a token."""
+    """What becomes of a request to one role."""
 
     tells_of_leaving = True
 
-    def __init__(self, routes: Iterable[Route], vitals: Vitals, host: str) -> None:
-        """Only requests that go by an address or name of this machine are answered."""
+    def __init__(self, routes: Iterable[Route], vitals: Vitals, host: str, hashes: str = "") -> None:
+        """Only requests that go by an address or name of this machine are answered; `hashes` are its callers'."""
         self._vitals = vitals
         table = [*routes, *VitalRoutes(vitals).routes()]
         paths = ", ".join(sorted({route.path for route in table}))
-        super().__init__(table, f"a {vitals.role} process has {paths}", OpenGuard(), BrowserShield(host))
+        guard = guard_of(vitals.role, hashes)
+        super().__init__(table, f"a {vitals.role} process has {paths}", guard, BrowserShield(host))
 
     async def close(self) -> None:
         """Lets go whoever is kept waiting."""
@@ -69,14 +70,16 @@ async def left(asked: Asked) -> None:
 class RoleServer:
     """One address of one role."""
 
-    def __init__(self, routes: Sequence[Route], vitals: Vitals) -> None:
+    def __init__(self, routes: Sequence[Route], vitals: Vitals, hashes: str = "") -> None:
+        """`hashes` are those of its callers' tokens; without them whoever reaches it may call it."""
+        self._hashes = hashes
         self._routes = routes
         self._vitals = vitals
         self._http: HttpServer | None = None
 
     async def start(self, host: str, port: int) -> str:
         """Listens and returns the address; `UnavailableError` if the port cannot be had."""
-        self._http = HttpServer(RoleApplication(self._routes, self._vitals, host))
+        self._http = HttpServer(RoleApplication(self._routes, self._vitals, host, self._hashes))
         try:
             return await self._http.start(host, port)
         except UnavailableError as error:

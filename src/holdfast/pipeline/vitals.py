@@ -69,16 +69,21 @@ def get(path: str, handler: Handler, summary: str, right: Right = Scope.READ) ->
     return Route(method="GET", path=path, scope=right, handler=handler, summary=summary, tag="role")
 
 
-def post(path: str, handler: Handler, body: Any, summary: str, **more: Any) -> Route:  # noqa: ANN401 - as Route says
+def post(
+    path: str,
+    handler: Handler,
+    body: Any,  # noqa: ANN401 - as Route says
+    summary: str,
+    right: Right = Scope.WORK,
+) -> Route:
     """A row for something that is asked for by other roles; without a body, the defaults of its type are meant."""
     return Route(
         method="POST",
         path=path,
-        scope=Scope.WORK,
+        scope=right,
         handler=handler,
         summary=summary,
         tag="role",
         body=body,
         is_body_optional=True,
-        **more,
     )

@@ -380,7 +380,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Stats(_message.Message):
-    __slots__ = ("position", "now_ms", "states", "bytes_held", "epoch", "cluster_id", "workers", "slots", "leases", "socket", "nodes", "node_index")
+    __slots__ = ("position", "now_ms", "states", "bytes_held", "epoch", "cluster_id", "workers", "slots", "leases", "socket", "nodes", "node_index", "bytes_held_max", "warnings")
     class StatesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -400,6 +400,8 @@ class Stats(_message.Message):
     SOCKET_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     NODE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BYTES_HELD_MAX_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     position: int
     now_ms: int
     states: _containers.ScalarMap[str, int]
@@ -412,7 +414,9 @@ class Stats(_message.Message):
     socket: str
     nodes: int
     node_index: int
-    def __init__(self, position: _Optional[int] = ..., now_ms: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., bytes_held: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., workers: _Optional[int] = ..., slots: _Optional[int] = ..., leases: _Optional[int] = ..., socket: _Optional[str] = ..., nodes: _Optional[int] = ..., node_index: _Optional[int] = ...) -> None: ...
+    bytes_held_max: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, position: _Optional[int] = ..., now_ms: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., bytes_held: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., workers: _Optional[int] = ..., slots: _Optional[int] = ..., leases: _Optional[int] = ..., socket: _Optional[str] = ..., nodes: _Optional[int] = ..., node_index: _Optional[int] = ..., bytes_held_max: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
     __slots__ = ()
@@ -543,7 +547,7 @@ class Capabilities(_message.Message):
     def __init__(self, backend: _Optional[str] = ..., version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., missing: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id", "notes", "recalling")
+    __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id", "notes", "recalling", "leaving")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CREDITS_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
@@ -553,6 +557,7 @@ class WorkerMessage(_message.Message):
     REPORT_ID_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
     RECALLING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     credits: int
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
@@ -562,7 +567,8 @@ class WorkerMessage(_message.Message):
     report_id: int
     notes: _containers.RepeatedCompositeFieldContainer[Note]
     recalling: bool
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., credits: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., released: _Optional[_Iterable[int]] = ..., draining: _Optional[bool] = ..., report_id: _Optional[int] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ..., recalling: _Optional[bool] = ...) -> None: ...
+    leaving: bool
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., credits: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., released: _Optional[_Iterable[int]] = ..., draining: _Optional[bool] = ..., report_id: _Optional[int] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ..., recalling: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class Note(_message.Message):
     __slots__ = ("job_id", "token", "permille", "message", "lines")
@@ -579,18 +585,22 @@ class Note(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., token: _Optional[int] = ..., permille: _Optional[int] = ..., message: _Optional[str] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker_id", "types", "queues", "slots", "held")
+    __slots__ = ("worker_id", "types", "queues", "slots", "held", "instance", "dies_with_server")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     TYPES_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    DIES_WITH_SERVER_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     types: _containers.RepeatedScalarFieldContainer[str]
     queues: _containers.RepeatedScalarFieldContainer[str]
     slots: int
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, worker_id: _Optional[str] = ..., types: _Optional[_Iterable[str]] = ..., queues: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    instance: str
+    dies_with_server: bool
+    def __init__(self, worker_id: _Optional[str] = ..., types: _Optional[_Iterable[str]] = ..., queues: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., instance: _Optional[str] = ..., dies_with_server: _Optional[bool] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job_id", "token")
@@ -663,16 +673,18 @@ class Ending(_message.Message):
     def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("lease_ms", "heartbeat_ms", "epoch", "cluster_id")
+    __slots__ = ("lease_ms", "heartbeat_ms", "epoch", "cluster_id", "renews_leases")
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    RENEWS_LEASES_FIELD_NUMBER: _ClassVar[int]
     lease_ms: int
     heartbeat_ms: int
     epoch: int
     cluster_id: str
-    def __init__(self, lease_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    renews_leases: bool
+    def __init__(self, lease_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ..., renews_leases: _Optional[bool] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("job_id", "token", "type", "payload", "attempt", "timeout_ms", "simulated", "work_duration_ms", "payload_size_bytes", "labels", "headers", "queue", "retries_left")

@@ -5,8 +5,6 @@ nobody has, is UNAUTHENTICATED; a role without the right is PERMISSION_DENIED. W
 right. Whether a service is healthy, everybody may ask.
 """
 
-import hashlib
-import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +14,7 @@ from grpc_health.v1 import health
 
 from holdfast.errors import HoldfastError, PermissionDeniedError, UnauthenticatedError
 from holdfast.gateway.grpc.status import Context, refuse
+from holdfast.gateway.service_tokens import ServiceTokens
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 
@@ -86,17 +85,12 @@ def credential(token: str) -> tuple[tuple[str, str], ...]:
     return ((METADATA_KEY, f"Bearer {token}"),) if token else ()
 
 
-def hash_of(token: str) -> str:
-    """How a service knows a token that it does not have."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
 class Callers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time
     """Lets through who has the right. Without any hash nobody could call: such a service goes without."""
 
     def __init__(self, hashes: Mapping[str, Sequence[str]]) -> None:
         """`hashes` are those of each role's tokens."""
-        self._hashes = [(role, digest) for role, digests in hashes.items() for digest in digests]
+        self._tokens = ServiceTokens(hashes)
 
     async def intercept_service(
         self,
@@ -119,12 +113,7 @@ class Callers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not gene
         shown = [value for key, value in metadata or () if key == METADATA_KEY]
         if len(shown) != 1 or not isinstance(shown[0], str) or not shown[0].lower().startswith(_SCHEME):
             raise UnauthenticatedError("expected one bearer token, got none", reason="TOKEN_MISSING")
-        digest = hash_of(shown[0][len(_SCHEME) :])
-        # Every hash is compared, and each in constant time: how long it takes tells nothing.
-        roles = [role for role, known in self._hashes if hmac.compare_digest(digest, known)]
-        if not roles:
-            raise UnauthenticatedError("the token is not one that is known here", reason="TOKEN_UNKNOWN")
-        return roles[0]
+        return self._tokens.role_of(shown[0][len(_SCHEME) :])
 
 
 def check_right(role: str, method: str) -> None:

@@ -12,10 +12,10 @@ import msgspec
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway import service_tokens
 
 #: Roles that call services, and prove who they are; their rights stand in `callers`.
 CALLERS = ("gateway", "coordinator", "worker")
-_CALLER = f"({'|'.join(CALLERS)})"
 
 _PORT_MAX = 65_535
 _HOUR_MS = 3_600_000
@@ -35,6 +35,7 @@ Milliseconds = Annotated[int, _whole(10, _HOUR_MS, "milliseconds")]
 SpanMs = Annotated[int, _whole(0, 3_660 * _DAY_MS, "milliseconds")]
 Keys = Annotated[int, _whole(1, 1_000_000_000, "keys")]
 OutputBytes = Annotated[int, _whole(1, limits.OUTPUT_BYTES_MAX, "bytes")]
+Bytes = Annotated[int, _whole(1, 1 << 50, "bytes")]
 Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]
 Address = Annotated[
     str,
@@ -53,15 +54,15 @@ WorkerId = Annotated[
 Token = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^([!-~]{32,256})?$",
-        description="32 to 256 visible ASCII characters",
+        pattern=service_tokens.PATTERN,
+        description=service_tokens.EXPECTED,
         extra={"secret": True},
     ),
 ]
 TokenHashes = Annotated[
     str,
     msgspec.Meta(
-        pattern=f"^({_CALLER}:[0-9a-f]{{64}}(,{_CALLER}:[0-9a-f]{{64}})*)?$",
+        pattern=service_tokens.hashes_pattern(CALLERS),
         description="role:hash with commas, roles of gateway, coordinator and worker, hashes as 64 hexadecimal digits",
     ),
 ]
@@ -72,9 +73,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     log_level: Level = msgspec.field(default="INFO", name="LOG_LEVEL")
     #: What this service shows to those that it calls.
-    token: Token = msgspec.field(default="", name="SERVICE_TOKEN")
+    token: Token = msgspec.field(default="", name=service_tokens.OWN)
     #: How this service knows those who call it.
-    token_hashes: TokenHashes = msgspec.field(default="", name="SERVICE_TOKEN_HASHES")
+    token_hashes: TokenHashes = msgspec.field(default="", name=service_tokens.KNOWN)
 
 
 class RetainingEnvironment(Environment, frozen=True, kw_only=True):
@@ -90,6 +91,8 @@ class JobEnvironment(RetainingEnvironment, frozen=True, kw_only=True):
 
     port: Port = msgspec.field(default=50_052, name="JOB_PORT")
     dedup_keys_max: Keys = msgspec.field(default=limits.DEDUP_KEYS_DEFAULT, name="MAX_DEDUP_KEYS")
+    #: Above this size of held jobs no new ones are taken.
+    memory_bytes: Bytes = msgspec.field(default=limits.BYTES_HELD_MAX, name="MEMORY_BYTES")
 
 
 class QueueEnvironment(Environment, frozen=True, kw_only=True):
@@ -177,11 +180,7 @@ def read(role: str, variables: Mapping[str, str]) -> Environment:
 
 def hashes_of(environment: Environment) -> dict[str, list[str]]:
     """The hashes of the tokens that this service accepts, by role; a role may have several while they are replaced."""
-    hashes: dict[str, list[str]] = {}
-    for pair in filter(None, environment.token_hashes.split(",")):
-        role, _, digest = pair.partition(":")
-        hashes.setdefault(role, []).append(digest)
-    return hashes
+    return service_tokens.hashes_in(environment.token_hashes)
 
 
 _DIGITS = re.compile(r"[0-9]{1,18}")

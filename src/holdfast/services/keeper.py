@@ -20,7 +20,9 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from holdfast.backends.clock_log import log_doubts
 from holdfast.coordinator.asyncio_shell import SyncingThread
+from holdfast.coordinator.log_clock import LogClock, leave_marks, read_mark
 from holdfast.coordinator.ports import Clock, SyncThread
 from holdfast.core.commands import Refusal
 from holdfast.errors import Code
@@ -30,8 +32,9 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.logs import get_logger
+from holdfast.private_paths import prepare_directory
 from holdfast.services.keeping_journal import EVENT_BYTES, FRAME_BYTES, Machine, Recovered, join
-from holdfast.services.keeping_snapshots import Compactor, Copy
+from holdfast.services.keeping_snapshots import Compactor, ReplayMaker, SnapshotMaker
 
 T = TypeVar("T")
 Fatal = Callable[[BaseException], None]
@@ -87,14 +90,14 @@ class Keeper:
         journal: FileJournal | MemoryJournal,
         compactor: Compactor | None,
         world: World,
-        last_ms: int,
+        log_clock: LogClock,
     ) -> None:
         self.machine = machine
         self._journal = journal
         self._compactor = compactor
         self._world = world
-        self._steady_ms = world.clock.steady_ms()
-        self._now_ms = max(last_ms, world.clock.wall_ms())
+        self._log_clock = log_clock
+        log_doubts(log_clock)
         self._position = self._synced = journal.end_position
         self._frame: list[bytes] = []
         self._frame_bytes = 0
@@ -106,7 +109,7 @@ class Keeper:
         self._idle: asyncio.Event | None = None
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - each of them is the caller's to say
         cls,
         machine: Machine,
         data: Path | None,
@@ -116,12 +119,18 @@ class Keeper:
         loop: asyncio.AbstractEventLoop,
         fatal: Fatal,
         compact_bytes: int = COMPACT_BYTES,
+        maker: SnapshotMaker | None = None,
     ) -> Self:
-        """Recovers what the directory holds (None: in memory); errors say what to do, and change nothing."""
+        """Recovers what the directory holds (None: in memory); errors say what to do, and change nothing.
+
+        Without a `maker`, snapshots are made on a thread of this process.
+        """
         if data is None:
             nowhere = _Here()
             world = World(clock, loop, nowhere, nowhere, fatal)
-            return cls(machine, MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False), None, world, 0)
+            journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
+            return cls(machine, journal, None, world, LogClock(clock, 0))
+        prepare_directory(data)
         disk = OsDisk(data)
         return cls.on_disk(
             machine,
@@ -130,6 +139,7 @@ class Keeper:
             world=lambda: World(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal),
             now_ms=clock.wall_ms(),
             compact_bytes=compact_bytes,
+            maker=maker,
         )
 
     @classmethod
@@ -142,21 +152,19 @@ class Keeper:
         world: Callable[[], World],
         now_ms: int,
         compact_bytes: int = COMPACT_BYTES,
+        maker: SnapshotMaker | None = None,
     ) -> Self:
         """The same over any disk; `world` is asked for once the state has been recovered."""
         config = JournalConfig(segment_bytes=compact_bytes, digest_version=digest_version)
         recovered = Recovered.of(machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16))
         for warning in recovered.warnings:
             get_logger().warning("recovery", message=warning)
-        compactor = Compactor(
-            machine,
-            recovered.journal,
-            disk,
-            digest_version=digest_version,
-            limit_bytes=compact_bytes,
-            grown=recovered.bytes_uncovered,
-        )
-        return cls(machine, recovered.journal, compactor, world(), recovered.last_ms)
+        maker = maker or ReplayMaker(machine, disk)
+        compactor = Compactor(recovered.journal, disk, maker, compact_bytes)
+        around = world()
+        log_clock = LogClock(around.clock, recovered.last_ms, previous=read_mark(disk))
+        leave_marks(disk, log_clock)
+        return cls(machine, recovered.journal, compactor, around, log_clock)
 
     @property
     def position(self) -> int:
@@ -193,6 +201,8 @@ class Keeper:
         if self._state == "serving":
             self._state = "stopping"
         self._idle = asyncio.Event()
+        if self._compactor is not None:
+            self._compactor.stop()
         self._flush()
         self._note_idle()
         await self._idle.wait()
@@ -207,11 +217,8 @@ class Keeper:
             raise (FAILED if self._state == "failed" else STOPPING).error()
 
     def now_ms(self) -> int:
-        """The time of a decision made now: the wall clock forward, the steady clock's pace while that is behind."""
-        steady_ms = self._world.clock.steady_ms()
-        self._now_ms = max(self._now_ms + steady_ms - self._steady_ms, self._world.clock.wall_ms())
-        self._steady_ms = steady_ms
-        return self._now_ms
+        """The log time of a decision made now."""
+        return self._log_clock.now_ms()
 
     def _record(self, event: object, spare: int) -> None:
         data = self.machine.encode(event)
@@ -255,29 +262,25 @@ class Keeper:
         if not self._frame or self._is_syncing or self._state in ("failed", "closed"):
             return
         self._is_syncing = True
-        body, count, digest = join(self._now_ms, self._frame), len(self._frame), self.machine.digest
+        body, count, digest = join(self._log_clock.log_ms, self._frame), len(self._frame), self.machine.digest
         is_lone = self._crowd < _LONE_CALLERS and self._frame_bytes < _LONE_FRAME_BYTES
-        copy = None
-        if self._compactor is not None:
-            self._compactor.grew(self._frame_bytes)
-            copy = self._compactor.copy(self._now_ms)
         self._frame, self._frame_bytes = [], 0
-        now_ms = self._now_ms
+        now_ms = self._log_clock.log_ms
         self._world.sync.run(
             lambda: self._journal.write(body, count, digest, now_ms),
-            lambda result: self._on_synced(result, copy),
+            self._on_synced,
             is_lone=is_lone,
         )
 
-    def _on_synced(self, result: int | BaseException, copy: Copy | None) -> None:
+    def _on_synced(self, result: int | BaseException) -> None:
         if isinstance(result, BaseException):
             self._fail(result)
             return
         self._is_syncing = False
         self._synced = result
         self._crowd += (len(self._waiting) - self._crowd) / 4
-        if copy is not None:
-            self._compact(copy)
+        if self._compactor is not None and self._state == "serving" and self._compactor.is_due():
+            self._compact(self._compactor)
         while self._waiting and self._waiting[0][0] <= result:
             _, synced, told = self._waiting.popleft()
             if told is not None:
@@ -286,20 +289,18 @@ class Keeper:
         self._flush()
         self._note_idle()
 
-    def _compact(self, copy: Copy) -> None:
-        """Writes a snapshot of the state that has just become durable, beside what goes on."""
-        compactor = self._compactor
-        assert compactor is not None
-        header = compactor.header(copy)
+    def _compact(self, compactor: Compactor) -> None:
+        """Has a snapshot made beside what goes on."""
+        compactor.begin()
         self._is_compacting = True
-        self._world.aside.run(lambda: compactor.write(header, copy), self._on_compacted, is_lone=False)
+        self._world.aside.run(compactor.compact, self._on_compacted, is_lone=False)
 
     def _on_compacted(self, result: int | BaseException) -> None:
         self._is_compacting = False
         if isinstance(result, BaseException):
             self._fail(result)
         elif self._compactor is not None:
-            self._compactor.written()
+            self._compactor.ended(result)
         self._note_idle()
 
     def _note_idle(self) -> None:

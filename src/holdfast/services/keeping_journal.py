@@ -42,6 +42,15 @@ class Machine(Protocol):
         """64 bits that follow from all events so far; cheap, and equal in every process."""
         ...
 
+    @property
+    def digest_version(self) -> int:
+        """What the digest is computed by."""
+        ...
+
+    def rehash(self, version: int) -> None:
+        """Goes over to a version of the digest, which also images are then read under; see core/digest.py."""
+        ...
+
     def encode(self, event: Any) -> bytes:  # noqa: ANN401 - each machine has events of its own
         """One event, for the journal."""
         ...
@@ -52,6 +61,10 @@ class Machine(Protocol):
 
     def apply(self, event: Any) -> None:  # noqa: ANN401
         """Changes the state; cannot fail."""
+        ...
+
+    def empty(self) -> "Machine":
+        """Another machine of this kind, without any event."""
         ...
 
     def image(self) -> Iterator[bytes]:
@@ -93,28 +106,25 @@ class Recovered(msgspec.Struct):
 
     journal: FileJournal
     last_ms: int
-    #: What the journal holds past the newest good snapshot.
-    bytes_uncovered: int
     warnings: list[str]
 
     @classmethod
     def of(cls, machine: Machine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes) -> Self:
         """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
-        restored = _Restored([])
+        restored = Restored([])
 
         def position_restored() -> int:
             # Once the directory is ours: nobody deletes the snapshot while it is read.
-            restored.begin(machine, disk, config.digest_version)
+            restored.begin(machine, disk)
             return restored.position
 
         journal = FileJournal.open(
             disk, config, now_ms=now_ms, new_cluster_id=new_cluster_id, verify_after=position_restored
         )
-        recovered = cls(journal, restored.last_ms, 0, restored.warnings)
+        recovered = cls(journal, restored.last_ms, restored.warnings)
         try:
             for frame in journal.replay(restored.position, link=restored.link):
-                recovered.last_ms = max(recovered.last_ms, _replay(machine, frame))
-                recovered.bytes_uncovered += FRAME_OVERHEAD + len(frame.body)
+                recovered.last_ms = max(recovered.last_ms, replay_frame(machine, frame))
         except PositionRemovedError as error:
             journal.close()
             problem = "; ".join([error.message, *restored.warnings, RESTORE])
@@ -122,10 +132,11 @@ class Recovered(msgspec.Struct):
         except BaseException:
             journal.close()
             raise
+        machine.rehash(config.digest_version)
         return recovered
 
 
-class _Restored(msgspec.Struct):
+class Restored(msgspec.Struct):
     """How far the newest good snapshot reaches; without one, the beginning."""
 
     warnings: list[str]
@@ -133,7 +144,8 @@ class _Restored(msgspec.Struct):
     link: int | None = None
     last_ms: int = 0
 
-    def begin(self, machine: Machine, disk: Disk, digest_version: int) -> None:
+    def begin(self, machine: Machine, disk: Disk) -> None:
+        """Gives the machine the state of that snapshot."""
         for position in reversed(list_snapshots(disk)):
             try:
                 header = read_snapshot_header(disk, position)
@@ -143,25 +155,24 @@ class _Restored(msgspec.Struct):
             except SnapshotDamagedError as error:
                 self.warnings.append(f"snapshot at position {position} was passed over: {error}")
                 continue
-            _restore(machine, disk, header, digest_version)
+            _restore(machine, disk, header)
             self.position, self.link, self.last_ms = header.position, header.link, header.log_time_ms
             return
 
 
-def read_into(
-    machine: Machine, disk: Disk, reader: JournalReader, digest_version: int, progress: Callable[[int, int], None]
-) -> int:
+def read_into(machine: Machine, disk: Disk, reader: JournalReader, progress: Callable[[int, int], None]) -> int:
     """Gives a machine all that a directory holds, which may be another's; returns its log time."""
-    restored = _Restored([])
-    restored.begin(machine, disk, digest_version)
+    restored = Restored([])
+    restored.begin(machine, disk)
     last_ms = restored.last_ms
     for frame in reader.frames(restored.position, link=restored.link):
-        last_ms = max(last_ms, _replay(machine, frame))
+        last_ms = max(last_ms, replay_frame(machine, frame))
         progress(frame.last_position, reader.end_position)
     return last_ms
 
 
-def _restore(machine: Machine, disk: Disk, header: SnapshotHeader, digest_version: int) -> None:
+def _restore(machine: Machine, disk: Disk, header: SnapshotHeader) -> None:
+    machine.rehash(header.digest_version)
     try:
         machine.restore(read_snapshot(disk, header.position))
     except msgspec.MsgspecError as error:
@@ -170,12 +181,13 @@ def _restore(machine: Machine, disk: Disk, header: SnapshotHeader, digest_versio
             " start the version that wrote it",
             reason="SNAPSHOT_UNKNOWN",
         ) from error
-    if header.digest_version == digest_version and header.digest != machine.digest:
+    if header.digest != machine.digest:
         raise _diverged(f"the snapshot at position {header.position}", machine.digest, header.digest)
 
 
-def _replay(machine: Machine, frame: Frame) -> int:
+def replay_frame(machine: Machine, frame: Frame) -> int:
     """Applies one frame and compares the digest; returns its log time."""
+    machine.rehash(frame.digest_version)
     try:
         last_ms, events = split(frame.body)
         for data in events:
@@ -186,8 +198,8 @@ def _replay(machine: Machine, frame: Frame) -> int:
             " start the version that wrote them",
             reason="EVENT_UNKNOWN",
         ) from error
-    if len(events) != frame.count or frame.digest not in (None, machine.digest):
-        raise _diverged(f"the frame that ends at position {frame.last_position}", machine.digest, frame.digest or 0)
+    if len(events) != frame.count or frame.digest != machine.digest:
+        raise _diverged(f"the frame that ends at position {frame.last_position}", machine.digest, frame.digest)
     return last_ms
 
 

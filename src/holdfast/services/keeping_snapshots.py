@@ -1,94 +1,144 @@
 """When an owner's state is written as a snapshot, and what that makes superfluous.
 
-The state is copied into memory between two frames, and written beside the service, which goes on. It is written when
-the journal has grown by the limit, or by the size of the last snapshot if that is more, so that copying stays a fixed
-part of all the work however large the state is.
+A maker replays the sealed segments onto the snapshot before, into a machine of its own, beside the service: nothing of
+the state is read or encoded on the service's loop, however large it is. A snapshot is made when the sealed segments
+that none covers have grown to the limit, or to the size of the last snapshot if that is more, so that making them stays
+a fixed part of all the work.
 
 Invariants: two snapshots are kept, and segments are removed only if the older one covers them, so that damage to one
-costs time and nothing else. A snapshot that cannot be written is told and tried again later; nothing depends on it.
+costs time and nothing else. A snapshot that cannot be made is told and tried again later; nothing depends on it.
 """
 
 import contextlib
+from typing import Protocol
 
-import msgspec
-
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.errors import HoldfastError
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
+from holdfast.journal.pins import pin
+from holdfast.journal.replay import read_headers, read_sealed
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, snapshot_name, write_snapshot
 from holdfast.journal.writing import remove_if_present
 from holdfast.logs import get_logger
-from holdfast.services.keeping_journal import Machine
+from holdfast.services.keeping_journal import Machine, Restored, replay_frame
 
 SNAPSHOTS_KEPT = 2
 
 
-class Copy(msgspec.Struct, frozen=True):
-    """A state that is about to become durable at the end of a frame."""
+class SnapshotMaker(Protocol):
+    """Makes a snapshot of everything sealed, on a thread other than the loop's."""
 
-    digest: int
-    last_ms: int
-    chunks: list[bytes]
+    def make(self) -> None:
+        """Returns when it is durable; raises `OSError` or a `HoldfastError` that says why there is none."""
+        ...
+
+    def stop(self) -> None:
+        """Lets a `make` that is under way on another thread fail soon, if it can."""
+        ...
+
+
+class ReplayMaker:
+    """Makes snapshots in this process: for disks that no other process can read."""
+
+    def __init__(self, machine: Machine, disk: Disk) -> None:
+        self._machine = machine
+        self._disk = disk
+
+    def make(self) -> None:
+        """Replays into a machine like the one that is served."""
+        take_snapshot(self._machine.empty(), self._disk)
+
+    def stop(self) -> None:
+        """It cannot be stopped."""
+
+
+def take_snapshot(machine: Machine, disk: Disk) -> int:
+    """Replays everything sealed into an empty machine and writes its image; the position, or 0 for nothing new."""
+    restored = Restored([])
+    restored.begin(machine, disk)
+    position, link, last_ms = restored.position, restored.link, restored.last_ms
+    with pin(disk, position + 1):
+        for frame in read_sealed(disk, after=position, link=link):
+            last_ms = max(last_ms, replay_frame(machine, frame))
+            position, link = frame.last_position, frame.checksum
+        if position == restored.position:
+            return 0
+        assert link is not None
+        machine.rehash(DIGEST_VERSION)
+        header = SnapshotHeader(
+            digest_version=DIGEST_VERSION,
+            cluster_id=read_headers(disk)[0].cluster_id,
+            position=position,
+            link=link,
+            log_time_ms=last_ms,
+            digest=machine.digest,
+        )
+        try:
+            write_snapshot(disk, header, machine.image())
+        except OSError:
+            with contextlib.suppress(OSError):  # not even its name can be relied upon
+                remove_if_present(disk, header.name)
+            raise
+    return position
 
 
 class Compactor:
-    """Makes snapshots of one machine; `grew`, `copy` and `header` belong to the loop, `write` may run beside it."""
+    """Has snapshots made of one owner; `is_due`, `begin` and `ended` belong to the loop, `compact` runs beside it."""
 
-    def __init__(
-        self, machine: Machine, journal: FileJournal, disk: Disk, *, digest_version: int, limit_bytes: int, grown: int
-    ) -> None:
-        self._machine = machine
+    def __init__(self, journal: FileJournal, disk: Disk, maker: SnapshotMaker, limit_bytes: int) -> None:
         self._journal = journal
         self._disk = disk
-        self._digest_version = digest_version
-        self._limit_bytes = limit_bytes
-        self._due_at = limit_bytes
-        self._grown = grown
-        self._is_writing = False
+        self._maker = maker
+        self._limit_bytes = self._due_at = limit_bytes
+        self._covered = max(list_snapshots(disk), default=0)
+        self._is_making = False
 
-    def grew(self, size: int) -> None:
-        """The journal is about to grow by so many bytes."""
-        self._grown += size
+    def is_due(self) -> bool:
+        """Whether a snapshot should be made now."""
+        return not self._is_making and self._uncovered_bytes() >= self._due_at
 
-    def copy(self, last_ms: int) -> Copy | None:
-        """The state as it is now, if a snapshot is due."""
-        if self._is_writing or self._grown < self._due_at:
-            return None
-        chunks = list(self._machine.image())
-        self._is_writing = True
-        self._due_at = max(self._limit_bytes, sum(map(len, chunks)))
-        self._grown = 0
-        return Copy(self._machine.digest, last_ms, chunks)
+    def begin(self) -> None:
+        """One is being made."""
+        self._is_making = True
 
-    def header(self, copy: Copy) -> SnapshotHeader:
-        """What names the copy once its frame is the last durable one."""
-        return SnapshotHeader(
-            digest_version=self._digest_version,
-            cluster_id=self._journal.cluster_id,
-            position=self._journal.end_position,
-            link=self._journal.end_checksum,
-            log_time_ms=copy.last_ms,
-            digest=copy.digest,
-        )
-
-    def write(self, header: SnapshotHeader, copy: Copy) -> int:
-        """Writes the snapshot and removes what two of them cover; returns its position, or 0 if that failed.
+    def compact(self) -> int:
+        """Has a snapshot made and removes what two of them cover; returns its position, or 0 if there is none.
 
         `JournalFailedError` if segments could not be removed: then the journal is no longer usable.
         """
         try:
-            write_snapshot(self._disk, header, copy.chunks)
+            self._maker.make()
             positions = list_snapshots(self._disk)
             for position in positions[:-SNAPSHOTS_KEPT]:
                 remove_if_present(self._disk, snapshot_name(position))
-        except OSError as error:
+            self._due_at = max(self._limit_bytes, self._size(positions[-1]))
+        except (OSError, HoldfastError) as error:
             get_logger().error("snapshot_failed", message=str(error))
-            with contextlib.suppress(OSError):  # not even its name can be relied upon
-                remove_if_present(self._disk, header.name)
             return 0
         if len(positions) >= SNAPSHOTS_KEPT:
             self._journal.remove_segments(positions[-SNAPSHOTS_KEPT])
-        return header.position
+        return positions[-1]
 
-    def written(self) -> None:
-        """The next one may be made."""
-        self._is_writing = False
+    def ended(self, position: int) -> None:
+        """The next one may be made; after a failure, when the journal has grown by the limit again."""
+        self._is_making = False
+        if position:
+            self._covered = position
+        else:
+            self._due_at = self._uncovered_bytes() + self._limit_bytes
+
+    def stop(self) -> None:
+        """Does not wait for a snapshot that is being made."""
+        self._maker.stop()
+
+    def _uncovered_bytes(self) -> int:
+        segments = self._journal.segments()
+        return sum(info.bytes for info in segments if info.is_sealed and info.last_position > self._covered)
+
+    def _size(self, position: int) -> int:
+        file = self._disk.open(snapshot_name(position))
+        try:
+            return file.size()
+        finally:
+            file.close()

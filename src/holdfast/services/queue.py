@@ -9,7 +9,8 @@ default queue, and dequeues whatever is next.
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
-from holdfast.core.line import Line, Ticket, Wanted
+from holdfast.core.lane_order import Wanted
+from holdfast.core.line import Line, Ticket
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import InvalidArgumentError
 from holdfast.gateway.checks import checked_id, checked_name, checked_new_id

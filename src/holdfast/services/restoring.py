@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.core import envelopes, line, records
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import QUEUED, RUNNING, State
 from holdfast.core.record_events import Decided, Move
 from holdfast.journal.beginning import Origin, begin
@@ -20,19 +21,11 @@ from holdfast.journal.pins import pin
 from holdfast.journal.reader import JournalReader
 from holdfast.services.keeping_journal import Machine, read_into
 
-
-class Owner(msgspec.Struct, frozen=True):
-    """One owner's machine, empty, and the version of its digest."""
-
-    machine: Callable[[], Machine]
-    digest_version: int
-
-
-#: By the names of their directories.
-OWNERS = {
-    "job": Owner(records.Records, records.DIGEST_VERSION),
-    "queue": Owner(lambda: line.Line(limits.AGING_MS_DEFAULT), line.DIGEST_VERSION),
-    "result": Owner(lambda: envelopes.Envelopes(envelopes.Retention.beyond()), envelopes.DIGEST_VERSION),
+#: The machine of each owner, empty, by the names of their directories.
+OWNERS: dict[str, Callable[[], Machine]] = {
+    "job": records.Records,
+    "queue": lambda: line.Line(limits.AGING_MS_DEFAULT),
+    "result": lambda: envelopes.Envelopes(envelopes.Retention.beyond()),
 }
 
 
@@ -60,17 +53,22 @@ class OwnerState(msgspec.Struct, frozen=True):
         return {"ENDED": len(machine)}
 
 
-def owner_state(kind: str, disk: Disk, progress: Callable[[int, int], None]) -> OwnerState:
-    """Replays all that is there, comparing the digest after each frame; a `JournalError` names what is wrong."""
-    owner = OWNERS[kind]
-    machine = owner.machine()
+def owner_state(
+    kind: str, disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
+) -> OwnerState:
+    """Replays all that is there, comparing the digest after each frame; a `JournalError` names what is wrong.
+
+    The state's digest is then of the version that is asked for, whatever versions the files are of.
+    """
+    machine = OWNERS[kind]()
     with pin(disk, 1):
-        reader = JournalReader(disk, digest_version=owner.digest_version)
-        last_ms = read_into(machine, disk, reader, owner.digest_version, progress)
+        reader = JournalReader(disk)
+        last_ms = read_into(machine, disk, reader, progress)
+    machine.rehash(digest_version)
     return OwnerState(machine, reader.end_position, last_ms)
 
 
-def restore_owner(kind: str, state: OwnerState, target: Disk, *, now_ms: int, cluster_id: bytes, epoch: int) -> int:
+def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: bytes, epoch: int) -> int:
     """Begins a journal in an empty directory with this state; says how many jobs were running."""
     machine, at_ms = state.machine, max(now_ms, state.last_ms)
     token = machine.book.next_token if isinstance(machine, records.Records) else 0
@@ -83,7 +81,7 @@ def restore_owner(kind: str, state: OwnerState, target: Disk, *, now_ms: int, cl
         target,
         origin,
         machine.image(),
-        digest_version=OWNERS[kind].digest_version,
+        digest_version=machine.digest_version,
         digest=machine.digest,
         log_time_ms=at_ms,
     )

@@ -4,17 +4,18 @@ from pathlib import Path
 
 from holdfast import limits
 from holdfast.core import line
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.environment import QueueEnvironment, hashes_of
 from holdfast.services.queue import QueueService
-from holdfast.services.roles import Fatal, KeptService, Service, full_name, opened
+from holdfast.services.roles import Host, KeptService, Service, full_name, opened
 from holdfast.services.server import ServiceServer
 
 
-def open_queue(environment: QueueEnvironment, data: Path | None, fatal: Fatal) -> Service:
+def open_queue(environment: QueueEnvironment, data: Path | None, host: Host) -> Service:
     """What waits."""
     machine = line.Line(limits.AGING_MS_DEFAULT)
-    keeper = opened(machine, data and data / "queue", line.DIGEST_VERSION, fatal)
+    keeper = opened(machine, data and data / "queue", DIGEST_VERSION, host)
     server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
     rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, machine), server.handlers)
     return KeptService(server, environment.port, keeper)

@@ -3,20 +3,21 @@
 from pathlib import Path
 
 from holdfast.core import envelopes
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.environment import ResultEnvironment, hashes_of
 from holdfast.services.result import ResultService
-from holdfast.services.roles import Fatal, KeptService, Service, full_name, opened
+from holdfast.services.roles import Host, KeptService, Service, full_name, opened
 from holdfast.services.server import ServiceServer
 
 
-def open_result(environment: ResultEnvironment, data: Path | None, fatal: Fatal) -> Service:
+def open_result(environment: ResultEnvironment, data: Path | None, host: Host) -> Service:
     """How jobs ended."""
     retention = envelopes.Retention.beyond(
         retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms
     )
     machine = envelopes.Envelopes(retention)
-    keeper = opened(machine, data and data / "result", envelopes.DIGEST_VERSION, fatal)
+    keeper = opened(machine, data and data / "result", DIGEST_VERSION, host)
     service = ResultService(keeper, machine, output_bytes_max=environment.output_bytes_max)
     server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
     rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)

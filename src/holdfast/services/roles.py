@@ -9,17 +9,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from holdfast.clock import system_clock
 from holdfast.errors import FailedPreconditionError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.services.keeper import Keeper
 from holdfast.services.keeping_journal import Machine
+from holdfast.services.keeping_snapshots import SnapshotMaker
 from holdfast.services.server import ServiceServer
 
 #: How long calls under way may take when a service stops.
 GRACE_S = 2.0
 
 Fatal = Callable[[BaseException], None]
+
+
+class Host(msgspec.Struct, frozen=True):
+    """The process around a service."""
+
+    #: Hears that the service cannot go on.
+    fatal: Fatal
+    #: Makes snapshots of a directory; None: the service does that itself, on a thread.
+    maker: Callable[[Path], SnapshotMaker] | None = None
 
 
 class Service(Protocol):
@@ -61,11 +73,19 @@ def full_name(service: str) -> str:
     return pb.DESCRIPTOR.services_by_name[service].full_name
 
 
-def opened(machine: Machine, data: Path | None, digest_version: int, fatal: Fatal) -> Keeper:
+def opened(machine: Machine, data: Path | None, digest_version: int, host: Host) -> Keeper:
     """What this directory keeps (None: in memory); errors say what to do, and change nothing."""
     loop = asyncio.get_running_loop()
     try:
-        return Keeper.open(machine, data, digest_version=digest_version, clock=system_clock(), loop=loop, fatal=fatal)
+        return Keeper.open(
+            machine,
+            data,
+            digest_version=digest_version,
+            clock=system_clock(),
+            loop=loop,
+            fatal=host.fatal,
+            maker=host.maker(data) if data is not None and host.maker is not None else None,
+        )
     except OSError as error:
         raise FailedPreconditionError(
             f"{str(data)!r} cannot be the data directory: {error.strerror or error};"

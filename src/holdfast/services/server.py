@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from holdfast.gateway.grpc.connections import ConnectionTable
 from holdfast.gateway.grpc.counting import counters
 from holdfast.gateway.grpc.decoding import TolerantServer, UnknownMethods
-from holdfast.gateway.grpc.listening import SERVER_OPTIONS, bind
+from holdfast.gateway.grpc.listening import bind, port_of, server_options
+from holdfast.gateway.grpc.open_calls import OpenServer
 from holdfast.services.callers import Callers
 
 
@@ -19,16 +21,19 @@ class ServiceServer:
         self._name = name
         # Whoever is refused is not counted either.
         interceptors = (*((Callers(hashes),) if hashes else ()), *counters())
-        self._server = grpc.aio.server(interceptors=interceptors, options=SERVER_OPTIONS)
+        self._connections = ConnectionTable()
+        options = server_options(self._connections.connections_max)
+        self._server = grpc.aio.server(interceptors=interceptors, options=options)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
-        self.handlers = TolerantServer(self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self.handlers = TolerantServer(self._server, self._connections)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, OpenServer(self._server))
 
     async def start(self, host: str, port: int) -> str:
         """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
         self._server.add_generic_rpc_handlers((UnknownMethods(),))
         address = bind(self._server, host, port)
         await self._server.start()
+        self._connections.start(port_of(address))
         for service in ("", self._name):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return address
@@ -36,4 +41,5 @@ class ServiceServer:
     async def stop(self, grace_s: float) -> None:
         """Says NOT_SERVING, lets calls under way finish, then closes."""
         await self._health.enter_graceful_shutdown()
+        await self._connections.stop()
         await self._server.stop(grace_s)

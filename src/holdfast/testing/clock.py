@@ -5,6 +5,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from holdfast import limits
+from holdfast.clock import Uptime
 from holdfast.coordinator.timekeeper import STALL_MS
 from holdfast.errors import InvalidArgumentError
 
@@ -31,6 +32,10 @@ class ManualClock:
     def steady_ms(self) -> int:
         """The time since it was made."""
         return self._steady_ms
+
+    def uptime(self) -> Uptime | None:
+        """As long as the steady time; the machine is this clock."""
+        return Uptime("manual", self._steady_ms)
 
     def drive(self, connection: "Connection") -> None:
         """From now on this app hears of every advance."""

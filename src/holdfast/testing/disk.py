@@ -22,6 +22,7 @@ from holdfast.journal.disk import File, Hold
 from holdfast.journal.errors import DirectoryLockedError
 
 SECTOR_BYTES = 512
+_ENDLESS_BYTES = 1 << 50
 CrashMoment = Literal["before", "middle", "after"]
 
 
@@ -42,6 +43,8 @@ class Faults:
     short_write_percent: int = 0
     # How many more bytes files may take in all; None is no limit.
     free_bytes: int | None = None
+    # Whether no file can be opened or created, for want of descriptors.
+    no_descriptors: bool = False
     # The number of the operation at which the power goes, and when in that operation.
     crash_at_operation: int | None = None
     crash_moment: CrashMoment = "before"
@@ -255,6 +258,7 @@ class SimDisk:
 
     def create(self, name: str) -> File:
         self.begin(self.life)
+        self._refuse_without_descriptors()
         if name in self._names:
             raise self.failure(errno.EEXIST)
         inode = _Inode()
@@ -264,6 +268,7 @@ class SimDisk:
 
     def open(self, name: str) -> File:
         self.begin(self.life)
+        self._refuse_without_descriptors()
         inode = self._find(name)
         self.end()
         return SimFile(self, inode)
@@ -287,6 +292,9 @@ class SimDisk:
         self._change(_NameChange(name, None, None))
         self.give_back(inode.size)
         self.end()
+
+    def free_bytes(self) -> int:
+        return _ENDLESS_BYTES if self.faults.free_bytes is None else self.faults.free_bytes
 
     def sync_dir(self) -> None:
         self.begin(self.life)
@@ -374,6 +382,10 @@ class SimDisk:
                 raise self.failure(errno.ENOSPC)
             self.faults.free_bytes = 0
         return size
+
+    def _refuse_without_descriptors(self) -> None:
+        if self.faults.no_descriptors:
+            raise self.failure(errno.EMFILE)
 
     def _find(self, name: str) -> _Inode:
         if name not in self._names:

@@ -2,9 +2,9 @@
 
 import heapq
 
+from holdfast.core.lane import LaneKey
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Job, Lease, Result, Schedule
-from holdfast.core.ready_queue import LaneKey
 
 
 def view_job(job: Job | None) -> dict[str, object] | None:
@@ -51,6 +51,8 @@ def view_lease(lease: Lease) -> dict[str, object]:
         "granted_ms": lease.granted_ms,
         "lease_ms": lease.lease_ms,
         "expires_ms": lease.expires_ms,
+        "restarts": lease.restarts,
+        "host": lease.host,
     }
 
 

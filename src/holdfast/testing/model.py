@@ -5,13 +5,14 @@ was allowed to happen. It knows the promises, not the reasons: who asked for wha
 types and how time is served are not in the stream, so nothing is concluded from them.
 
 What is checked: legal transitions only; tokens only grow; one live lease per job; a grant takes QUEUED, due,
-uncanceled jobs, and of each lane (queue, route, priority) exactly the oldest ones; results come under the
-live lease of the worker that reports; both budgets hold; terminal is final; refused reports are true and
-change nothing; a job with a requested cancel is never queued or granted again; keys are unique among kept
-jobs; of a type and unique key one job at most has not ended; a paused queue grants nothing, a draining one takes no
-new jobs; notes come under the live lease of the worker that says them, cut to size, and change nothing; jobs
-are forgotten in the order in which they finished; ids, like keys, are unique among kept jobs; schedules tick as
-`model_schedules` says; log time and epochs never go back. After a violation the model is no longer meaningful.
+uncanceled jobs, and of each lane (queue, route, priority) exactly the oldest ones; results come under the live lease
+of the worker that reports; both budgets hold; terminal is final; refused reports are true and change nothing; a job
+with a requested cancel is never queued or granted again; keys are unique among kept jobs; of a type and unique key one
+job at most has not ended; a paused queue grants nothing, a draining one takes no new jobs; notes come under the live
+lease of the worker that says them, cut to size, and change nothing; jobs are forgotten in the order in which they
+finished; ids, like keys, are unique among kept jobs; schedules tick as `model_schedules` says; a start renews a lease
+once, until its worker was heard; log time and epochs never go back. After a violation the model is no longer
+meaningful.
 """
 
 import heapq
@@ -104,6 +105,9 @@ class ModelLease:
     granted_ms: int
     lease_ms: int
     expires_ms: int
+    #: Starts since its worker was heard, and the server process that it dies with.
+    restarts: int = 0
+    host: str = ""
 
     def view(self) -> dict[str, object]:
         """The lease as plain values."""
@@ -128,6 +132,7 @@ class Model:
         self.last_token = 0
         self.last_number = 0
         self.last_epoch = 0
+        self.process = ""
         self._aging_ms = aging_ms
         self._keys_max = dedup_keys_max
         self._lanes: dict[LaneKey, list[tuple[int, ModelJob]]] = {}
@@ -172,10 +177,20 @@ class Model:
     def _violation(self, sentence: str) -> ModelViolation:
         return ModelViolation(f"at position {self.position}: {sentence}")
 
-    def _started(self, _at_ms: int, fields: list[Any]) -> None:
-        epoch, *_ = fields
+    def _started(self, at_ms: int, fields: list[Any]) -> None:
+        epoch, process, *_ = [*fields, ""]
         self._require(epoch > self.last_epoch, f"epoch {epoch} follows epoch {self.last_epoch}")
-        self.last_epoch = epoch
+        self.last_epoch, self.process = epoch, process
+        for lease in self.leases.values():
+            lease.expires_ms = at_ms + self.renewal_ms(lease, at_ms)
+            lease.restarts += 1
+
+    @staticmethod
+    def renewal_ms(lease: ModelLease, at_ms: int) -> int:
+        """What a start gives a lease: its length, once; then what is left of that, and less at each start."""
+        if lease.restarts == 0:
+            return lease.lease_ms
+        return min(lease.expires_ms - at_ms, lease.lease_ms >> lease.restarts)
 
     def _created(self, at_ms: int, fields: list[Any]) -> None:
         templates, rows, *_ = fields
@@ -234,7 +249,7 @@ class Model:
             self.unique[name] = job.id
 
     def _granted(self, at_ms: int, fields: list[Any]) -> None:
-        worker, lease_ms, token, job_ids, *_ = fields
+        worker, lease_ms, token, job_ids, is_local, *_ = [*fields, False]
         self._require(bool(job_ids) and lease_ms > 0, "a grant is of no jobs or for no time")
         self._promote(at_ms)
         for job_id in job_ids:
@@ -243,7 +258,8 @@ class Model:
             if self._aging_ms is not None:
                 self._check_priority(job)
             self._take_oldest(job)
-            self._lease(job, ModelLease(token, job_id, worker, at_ms, lease_ms, at_ms + lease_ms))
+            host = self.process if is_local else ""
+            self._lease(job, ModelLease(token, job_id, worker, at_ms, lease_ms, at_ms + lease_ms, 0, host))
             token += 1
 
     def _check_grantable(self, job: ModelJob, at_ms: int) -> None:
@@ -287,7 +303,7 @@ class Model:
         self._require(bool(tokens) and lease_ms > 0, "an extension is of no leases or for no time")
         for token in tokens:
             lease = self._held(token, worker)
-            lease.lease_ms, lease.expires_ms = lease_ms, at_ms + lease_ms
+            lease.lease_ms, lease.expires_ms, lease.restarts = lease_ms, at_ms + lease_ms, 0
 
     def _revoked(self, at_ms: int, fields: list[Any]) -> None:
         worker, reason, rows, ids, *_ = [*fields, None]

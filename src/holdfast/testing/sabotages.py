@@ -3,6 +3,7 @@
 from holdfast.testing.sabotage import Variant
 
 LOOP, SESSIONS, TIME = "coordinator/loop.py", "coordinator/sessions.py", "coordinator/timekeeper.py"
+LOG_CLOCK = "coordinator/log_clock.py"
 LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/leases.py",
     "core/tasks.py",
@@ -10,6 +11,8 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/book.py",
     "core/ready_queue.py",
 )
+PART = "core/image_part.py"
+LANE_ORDER, MATCHER = "core/lane_order.py", "coordinator/matcher.py"
 INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
 SCHEDULES, TICKS, RETENTION = "core/schedules.py", "core/ticks.py", "core/retention.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
@@ -25,8 +28,8 @@ VARIANTS = (
     Variant(
         "read-does-not-wait",
         LOOP,
-        "            reply = BROKEN\n        self._answer(done, reply)\n",
-        "            reply = BROKEN\n        done(reply) if callable(what) else self._answer(done, reply)\n",
+        "        else:\n            self._answer(done, reply)\n\n    def _reply_to",
+        "        else:\n            done(reply) if callable(what) else self._answer(done, reply)\n\n    def _reply_to",
         seed=1,
     ),
     Variant(
@@ -34,6 +37,7 @@ VARIANTS = (
         LOOP,
         "waiting and waiting[0][0] <= result",
         "waiting",
+        seed=1,
     ),
     Variant(
         "lease-pushed-before-durable",
@@ -46,7 +50,28 @@ VARIANTS = (
         LOOP,
         "return self._storage.reserve(size, spare=spare)",
         "return True",
-        seed=7,
+        seed=15,
+    ),
+    Variant(
+        "grant-keeps-no-room",
+        "coordinator/room.py",
+        "return kept + len(event.job_ids) * outcome_bytes + spare_bytes // 4",
+        "return 0",
+        seed=44,
+    ),
+    Variant(
+        "report-without-room-dropped",
+        LOOP,
+        "            self._keep_waiting(what, done, now)\n",
+        "            pass\n",
+        test="tests/simulation/test_sessions_without_room.py::test_waiting_report_outlives_its_lease",
+    ),
+    Variant(
+        "waiting-report-keeps-no-lease",
+        LOOP,
+        "            self.ledger.leases.keep(report, now)\n",
+        "            pass\n",
+        test="tests/simulation/test_sessions_without_room.py::test_waiting_report_outlives_its_worker",
     ),
     # leases and tokens
     Variant(
@@ -54,13 +79,14 @@ VARIANTS = (
         LEASES,
         "self._book.leases.get(token or job.token)",
         "self._book.leases.get(job.token)",
+        seed=4,
     ),
     Variant(
         "holder-unchecked-on-report",
         LEASES,
         "if lease.worker != worker:",
         "if False:",
-        seed=4,
+        seed=12,
     ),
     Variant(
         "lease-expires-late",
@@ -71,9 +97,79 @@ VARIANTS = (
     Variant(
         "expired-lease-revived",
         LEASES,
-        "            if lease.deadline_ms <= now.served_ms:\n                continue",
+        "            if self._is_over(lease, now.served_ms):\n                continue",
         "            if False:\n                continue",
         test="tests/unit/core/test_leases.py::test_expired_lease_is_never_revived",
+    ),
+    Variant(
+        "lease-renewed-at-every-restart",
+        LEASES,
+        "    if not lease.restarts:\n",
+        "    if True:\n",
+        seed=4,
+    ),
+    Variant(
+        "lease-not-renewed-at-restart",
+        LEASES,
+        "    if not lease.restarts:\n",
+        "    if False:\n",
+        seed=3,
+    ),
+    Variant(
+        "restart-not-noted",
+        LEASES,
+        "            lease.restarts += 1\n",
+        "            pass\n",
+        seed=3,
+    ),
+    Variant(
+        "worker-heard-after-restart-not-noted",
+        LEASES,
+        "in held if lease.restarts or lease.lease_ms",
+        "in held if lease.lease_ms",
+        test="tests/unit/core/test_leases.py::test_first_heartbeat_after_a_restart_is_journaled_and_no_other",
+    ),
+    Variant(
+        "every-heartbeat-journaled",
+        LEASES,
+        "in held if lease.restarts or lease.lease_ms != command.lease_ms]",
+        "in held]",
+    ),
+    Variant(
+        "heartbeat-extends-nothing",
+        LEASES,
+        "            lease.deadline_ms = deadline_ms\n",
+        "            pass\n",
+        seed=2,
+    ),
+    Variant(
+        "leases-of-dead-local-workers-kept",
+        LOOP,
+        "            if is_gone(host)\n",
+        "            if False\n",
+        seed=18,
+    ),
+    Variant(
+        "reconnect-grace-not-applied",
+        SESSIONS,
+        "self._served_ms() + self._config.reconnect_grace_ms",
+        "self._served_ms()",
+        seed=30,
+    ),
+    Variant(
+        "absent-worker-never-given-up",
+        SESSIONS,
+        "        if self._absent:\n            self._give_up_absent(now)\n",
+        "",
+        test="tests/simulation/test_reconnect_grace.py"
+        "::test_worker_that_does_not_return_loses_its_lease_after_the_grace",
+    ),
+    Variant(
+        "worker-started-anew-loses-nothing",
+        SESSIONS,
+        "before is not None and before.hello.instance != hello.instance",
+        "False",
+        test="tests/simulation/test_reconnect_grace.py::test_worker_that_was_started_anew_has_lost_what_it_ran",
     ),
     Variant(
         "loss-not-counted",
@@ -106,6 +202,7 @@ VARIANTS = (
         IMAGE,
         "= head.last_ms, head.next_number, head.next_token",
         "= head.last_ms, head.next_number, len(book.leases) + 1",
+        seed=1,
     ),
     Variant(
         "canceled-job-granted-again",
@@ -117,8 +214,8 @@ VARIANTS = (
     # jobs, keys, order
     Variant(
         "dedup-lost-in-snapshot",
-        IMAGE,
-        "book.dedup.add(job.extra.request_id, job)",
+        BOOK,
+        "self.dedup.add(extra.request_id, job)",
         "pass",
         seed=3,
     ),
@@ -141,6 +238,27 @@ VARIANTS = (
         READY,
         "(job.number, self._ticket, job)",
         "(-job.number, self._ticket, job)",
+        seed=1,
+    ),
+    Variant(
+        "order-not-told-of-returned-jobs",
+        READY,
+        "        lane.ready += 1\n        if self._changed is not None:\n",
+        "        lane.ready += 1\n        if False:\n",
+    ),
+    Variant(
+        "last-chance-granted-beside-others",
+        LANE_ORDER,
+        "if job.losses and waits_alone_until_ms(job) > self._now_ms:",
+        "if False:",
+        test="tests/unit/core/test_lane_order.py::test_choice_is_that_of_the_rule",
+    ),
+    Variant(
+        "rest-of-a-turn-forgotten",
+        MATCHER,
+        "        if (self._news or self._newcomers) and not self._is_starved:\n",
+        "        if False:\n",
+        test="tests/simulation/test_dispatch_cost.py::test_jobs_beyond_one_turn_are_granted_in_the_next",
     ),
     Variant(
         "eviction-of-unfinished-job",
@@ -176,6 +294,7 @@ VARIANTS = (
         INTAKE,
         "return self._taken.get(job_id) or self._book.jobs.get(job_id)",
         "return None",
+        seed=1,
     ),
     Variant(
         "other-job-under-a-used-id",
@@ -189,57 +308,62 @@ VARIANTS = (
         BOOK,
         "            del self.unique[unique_name(job)]\n",
         "            pass\n",
+        seed=1,
     ),
     Variant(
         "unique-key-not-kept",
         TASKS,
         "        book.unique[unique_name(job)] = job\n",
         "        pass\n",
+        seed=1,
     ),
     Variant(
         "unique-key-lost-in-snapshot",
-        IMAGE,
-        "            book.unique[unique_name(job)] = job\n",
+        BOOK,
+        "            self.unique[unique_name(job)] = job\n",
         "            pass\n",
-        seed=1,
+        seed=3,
     ),
     Variant(
         "unique-twins-in-one-batch",
         INTAKE,
         "(self._unique.get(name) or self._book.unique.get(name))",
         "self._book.unique.get(name)",
+        seed=1,
     ),
     Variant(
         "pause-ignored-by-lease",
-        LEASES,
-        " and queue not in paused",
+        LANE_ORDER,
+        " and track.queue not in self._paused",
         "",
+        seed=0,
     ),
     Variant(
-        "paused-jobs-shared-out",
-        SESSIONS,
-        "sum(lane.ready for lane in lanes if lane.key[0] not in paused)",
-        "sum(lane.ready for lane in lanes)",
-        test="tests/simulation/test_dispatch.py::test_paused_jobs_make_no_share_larger",
+        "jobs-not-shared-out",
+        MATCHER,
+        "-(-ready // left)",
+        "ready",
+        test="tests/simulation/test_dispatch.py::test_short_queue_is_shared_beside_a_long_one",
     ),
     Variant(
         "draining-queue-takes-jobs",
         INTAKE,
         "        if job.template in closed:\n",
         "        if False:\n",
-        seed=1,
+        seed=3,
     ),
     Variant(
         "modes-missing-from-image",
         IMAGE,
         "    if book.modes:\n",
         "    if False:\n",
+        seed=2,
     ),
     Variant(
         "modes-not-in-the-digest",
         BOOK,
         "            self.modes[queue] = closure\n            self.digest = (self.digest + "
-        "closure_fingerprint(queue, closure)) & DIGEST_MASK\n",
+        "self._terms.closure(queue, closure)) & DIGEST_MASK\n",
         "            self.modes[queue] = closure\n",
     ),
     Variant(
@@ -247,7 +371,7 @@ VARIANTS = (
         NOTES,
         "self._leases.holding(command.worker, note.job_id, note.token, now)",
         "self._leases.holding(command.worker, note.job_id, 0, now)",
-        seed=12,
+        seed=4,
     ),
     Variant(
         "purge-of-running-jobs",
@@ -275,6 +399,7 @@ VARIANTS = (
         "core/listing.py",
         "if scan.rank(job.created_ms, job.id) > rank]",
         "if scan.rank(job.created_ms, job.id) >= rank]",
+        seed=3,
     ),
     # schedules
     Variant(
@@ -295,15 +420,50 @@ VARIANTS = (
     Variant(
         "schedules-missing-from-image",
         IMAGE,
-        "        yield _encoder.encode(_Chunk(schedules=rows_of))\n",
+        "        yield _encoder.encode(ImageChunk(schedules=rows_of))\n",
         "        pass\n",
+        seed=1,
+    ),
+    Variant(
+        "part-without-running-jobs",
+        PART,
+        " if job.id in wanted or job.state == RUNNING]",
+        " if job.id in wanted]",
+        seed=1,
+    ),
+    Variant(
+        "forgotten-jobs-stay-in-snapshots",
+        PART,
+        "        return job is not None and job.number == self._loaded[job_id]\n",
+        "        return True\n",
+        seed=2,
+    ),
+    Variant(
+        "payload-lost-in-snapshots",
+        PART,
+        "payload=before.payload, extra=before.extra",
+        "extra=before.extra",
+        seed=3,
+    ),
+    Variant(
+        "held-bytes-grow-for-ever",
+        BOOK,
+        "        self.bytes_held -= job.bytes_held\n",
+        "",
+    ),
+    Variant(
+        "jobs-taken-over-the-memory-limit",
+        TASKS,
+        "if 0 < self._memory_bytes < book.bytes_held:",
+        "if False:",
+        seed=3,
     ),
     Variant(
         "schedules-silent-after-a-snapshot",
         SCHEDULES,
         "        for schedule in book.schedules.values():\n            self._watch(schedule)\n",
         "",
-        seed=3,
+        seed=4,
     ),
     Variant(
         "tick-fired-again-after-a-restart",
@@ -311,45 +471,49 @@ VARIANTS = (
         "        for schedule in book.schedules.values():\n",
         "        for schedule in book.schedules.values():\n"
         "            schedule.next_ms = schedule.last_tick_ms or schedule.next_ms\n",
+        seed=3,
     ),
     Variant(
         "overlap-unchecked",
         TICKS,
         '(is_busy and spec.overlap == "skip")',
         "False",
-        seed=2,
+        seed=4,
     ),
     Variant(
         "missed-ticks-fired-although-none",
         TICKS,
         '    if spec.catch_up == "none":\n',
         "    if False:\n",
-        seed=22,
+        seed=41,
     ),
     Variant(
         "missed-ticks-not-counted",
         SCHEDULES,
         "        schedule.missed += event.missed\n",
         "        schedule.missed += event.missed > 0\n",
+        seed=3,
     ),
     Variant(
         "tick-before-its-time",
         SCHEDULES,
         "return heap[0][0] if heap else None",
         "return heap[0][0] - 500 if heap else None",
+        seed=3,
     ),
     Variant(
         "paused-schedule-ticks",
         SCHEDULES,
         "schedule.next_ms == next_ms and not schedule.is_paused",
         "schedule.next_ms == next_ms",
-        seed=4,
+        seed=3,
     ),
     Variant(
         "schedule-set-again-plans-anew",
         TICKS,
         "known is not None and known.spec == spec and bool(known.next_ms or spec.at_ms)",
         "False",
+        seed=4,
     ),
     Variant(
         "one-shot-fires-again-when-set-again",
@@ -363,15 +527,30 @@ VARIANTS = (
     Variant(
         "stall-expires-everything",
         TIME,
-        "self._served_ms += min(step_ms, STALL_MS)",
-        "self._served_ms += step_ms",
-        seed=60,
+        "self._served_ms += min(steady_ms - self._steady_ms, STALL_MS)",
+        "self._served_ms += steady_ms - self._steady_ms",
+        seed=39,
     ),
     Variant(
         "log-time-follows-wall-back",
-        TIME,
-        "self._log_ms = max(self._log_ms + step_ms, self._clock.wall_ms())",
-        "self._log_ms = self._clock.wall_ms()",
+        LOG_CLOCK,
+        "self.log_ms = max(expected_ms, wall_ms)",
+        "self.log_ms = wall_ms",
+        seed=3,
+    ),
+    Variant(
+        "long-jump-is-believed-at-once",
+        LOG_CLOCK,
+        "if self._doubted_ms >= trust.doubt_ms:",
+        "if is_ahead:",
+        seed=3,
+    ),
+    Variant(
+        "start-believes-a-long-jump",
+        LOG_CLOCK,
+        "return previous.wall_ms - previous.log_ms > self._trust.jump_ms and wall_ms >= previous.wall_ms",
+        "return True",
+        seed=3,
     ),
     # sessions
     Variant(
@@ -386,19 +565,21 @@ VARIANTS = (
         SESSIONS,
         "if self._current.get(worker_id) is not session:",
         "if worker_id not in self._current:",
+        seed=3,
     ),
     Variant(
         "report-acknowledged-over-a-gap",
         SESSIONS,
         "            if not self.reports[oldest]:\n                break",
         "            if False:\n                break",
+        seed=1,
     ),
     Variant(
         "holders-kept-for-ever",
         SESSIONS,
         "held = self._coordinator.ledger.book.leases.keys() & reply.held",
         "held = set(reply.held)",
-        seed=3,
+        seed=18,
     ),
     Variant(
         "refused-release-forgotten",
@@ -418,16 +599,16 @@ VARIANTS = (
     Variant(
         "file-not-synced",
         JOURNAL,
-        "        self._file.sync()\n        self._end_checksum",
-        "        self._end_checksum",
+        "        self._file.sync()\n        self._last_frame",
+        "        self._last_frame",
     ),
     Variant(
         "failed-sync-retried",
         JOURNAL,
-        "        self._file.sync()\n        self._end_checksum",
+        "        self._file.sync()\n        self._last_frame",
         "        try:\n            self._file.sync()\n"
-        "        except OSError:\n            self._file.sync()\n        self._end_checksum",
-        seed=15,
+        "        except OSError:\n            self._file.sync()\n        self._last_frame",
+        seed=0,
     ),
     Variant(
         "directory-not-synced",
@@ -439,8 +620,18 @@ VARIANTS = (
     Variant(
         "removals-not-synced",
         "journal/chain.py",
-        "            self._disk.sync_dir()\n            self._disk.remove(name)\n            self._disk.sync_dir()\n",
-        "            self._disk.remove(name)\n",
+        (
+            "            self._disk.sync_dir()\n"
+            "            self._segments = (self._sealed[1:], self.header)  # so that readers look elsewhere\n"
+            "            remove_if_present(self._disk, index_name(name))\n"
+            "            self._disk.remove(name)\n"
+            "            self._disk.sync_dir()\n"
+        ),
+        (
+            "            self._segments = (self._sealed[1:], self.header)  # so that readers look elsewhere\n"
+            "            remove_if_present(self._disk, index_name(name))\n"
+            "            self._disk.remove(name)\n"
+        ),
         test="tests/simulation/test_recovery.py::test_segments_are_removed_without_gaps",
     ),
     Variant(
@@ -448,7 +639,7 @@ VARIANTS = (
         JOURNAL,
         "limit = before if pinned is None else min(before, pinned - 1)",
         "limit = before",
-        seed=1,
+        seed=51,
     ),
     Variant(
         "short-write-ignored",
@@ -478,16 +669,37 @@ VARIANTS = (
     Variant(
         "failed-journal-goes-unnoticed",
         LOOP,
-        "            self._fail(error)\n            raise\n\n    def _apply",
-        "            raise\n\n    def _apply",
-        seed=3,
+        "            self._fail(error)\n            raise\n\n    def _keep_room",
+        "            raise\n\n    def _keep_room",
+        test="tests/simulation/test_dispatch.py::test_journal_that_failed_beside_the_loop_stops_the_process",
     ),
     Variant(
         "tidying-raises",
         "coordinator/snapshots.py",
-        "with suppress(JournalError, OSError):",
-        "if True:",
-        seed=3,
+        "        with suppress(JournalError, OSError):\n            found",
+        "        if True:\n            found",
+        test="tests/unit/coordinator/test_snapshot_keeper.py::test_directory_that_cannot_be_read_is_looked_at_again",
+    ),
+    Variant(
+        "no-descriptor-taken-for-a-failed-disk",
+        WRITING,
+        "return is_no_space(error) or is_no_descriptor(error)",
+        "return is_no_space(error)",
+        test="tests/unit/journal/test_descriptors.py::test_journal_without_descriptors_stays_in_its_segment",
+    ),
+    Variant(
+        "history-kept-while-submits-are-refused",
+        LOOP,
+        "            if not self.make_room():\n",
+        "            if True:\n",
+        test="tests/simulation/test_history_bound.py::test_submit_that_finds_no_room_is_not_refused_while_history_can_go",
+    ),
+    Variant(
+        "history-beyond-its-bound",
+        "coordinator/snapshots.py",
+        "excess = max(over, short)",
+        "excess = short",
+        test="tests/simulation/test_history_bound.py::test_history_stays_under_its_bound",
     ),
     Variant(
         "damaged-middle-cut",
@@ -506,8 +718,58 @@ VARIANTS = (
     Variant(
         "digest-not-compared",
         "coordinator/recovery.py",
-        " or (frame.digest is not None and frame.digest != ledger.digest)",
+        " or frame.digest != ledger.digest",
         "",
         test="tests/simulation/test_recovery.py::test_replay_that_diverges_is_refused",
+    ),
+    # the real worker and client
+    Variant(
+        "outcomes-not-sent-again",
+        "worker/outbox.py",
+        "self._unsent = list(self.rows.values())",
+        "self._unsent = []",
+        seed=12,
+    ),
+    Variant(
+        "outcome-forgotten-too-early",
+        "worker/outbox.py",
+        "if report_id <= reported]",
+        "if report_id <= reported + 1]",
+        seed=18,
+    ),
+    Variant(
+        "held-leases-not-named",
+        "worker/runtime.py",
+        "held = {token: context.job_id for token, context in self._slots.contexts.items() if not context.is_revoked}",
+        "held: dict[int, str] = {}",
+        seed=12,
+    ),
+    Variant(
+        "held-outcomes-not-named",
+        "worker/runtime.py",
+        "        held.update({token: row.job_id for token, row in self._outbox.rows.items()})\n",
+        "",
+        seed=12,
+    ),
+    Variant(
+        "submit-without-ids-repeated",
+        "client/remote.py",
+        "is_repeatable = all(draft.id or (draft.extra and draft.extra.request_id) for draft in drafts)",
+        "is_repeatable = True",
+        seed=5,
+    ),
+    Variant(
+        "submit-without-its-request-id",
+        "client/views.py",
+        "message.request_id, message.unique_key, message.retry_of = extra.request_id, extra.unique_key, extra.retry_of",
+        "message.unique_key, message.retry_of = extra.unique_key, extra.retry_of",
+        seed=1,
+    ),
+    Variant(
+        "reset-taken-for-a-goodbye",
+        "gateway/work_session.py",
+        "is_leaving=self._is_leaving)",
+        "is_leaving=True)",
+        seed=81,
     ),
 )

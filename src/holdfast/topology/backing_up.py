@@ -20,7 +20,7 @@ from holdfast import __version__
 from holdfast.coordinator.restoring import jobs_by_state
 from holdfast.coordinator.time_travel import verified
 from holdfast.core import events
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError
 from holdfast.gateway.tokens import FILE_NAME as TOKENS_NAME
 from holdfast.journal.backup import (
@@ -91,12 +91,12 @@ def take_backup(source: Path, target: Path, *, now_ms: int, watch: Watch) -> Bac
     return backup
 
 
-def prove(kind: str, disk: Disk, progress: Progress) -> Proved:
+def prove(kind: str, disk: Disk, progress: Progress, digest_version: int = DIGEST_VERSION) -> Proved:
     """Replays everything, comparing the digest after each frame; a `JournalError` names what is wrong."""
     if kind == LEDGER:
-        proof, ledger = verified(disk, progress)
+        proof, ledger = verified(disk, progress, digest_version)
         return Proved(proof.end_position, proof.digest, ledger.book.last_ms, jobs_by_state(ledger))
-    state = owner_state(kind, disk, progress)
+    state = owner_state(kind, disk, progress, digest_version)
     return Proved(state.position, state.digest, state.last_ms, state.counts())
 
 
@@ -123,7 +123,7 @@ def _proved(disk: Disk, watch: Watch) -> Backup:
         raise NotABackupError(message, reason="BACKUP_VERSION")
     # The frames first: they can say which position is damaged.
     try:
-        proved = prove(backup.kind, disk, watch("replaying"))
+        proved = prove(backup.kind, disk, watch("replaying"), backup.digest_version)
     except JournalDamagedError as error:
         raise BackupDamagedError(
             f"file {error.file!r} of the backup is damaged at offset {error.offset}, position {error.position}:"
@@ -164,7 +164,7 @@ def _copied(source: Disk, name: str, target: Disk, now_ms: int, watch: Watch) ->
 def _kind_of(disk: Disk, name: str) -> str:
     """Whose journal this is: the frames of a ledger say so themselves, those of an owner only that they are none's."""
     with pin(disk, 1):
-        reader = JournalReader(disk, digest_version=DIGEST_VERSION)
+        reader = JournalReader(disk)
         frame = next(iter(reader.frames(reader.first_position - 1)), None)
     try:
         if frame is None:

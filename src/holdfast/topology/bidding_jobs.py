@@ -34,16 +34,19 @@ async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "C
     _require_library()
     from holdfast.backends.zookeeper.connection import connect  # noqa: PLC0415 - it needs kazoo
 
-    session_ms = min(ensemble.lease_ms, _SESSION_MS_MAX)
-    return await connect(ensemble.hosts, ensemble.root, session_ms=session_ms, is_guarded=is_guarded)
+    session_ms, credentials = min(ensemble.lease_ms, _SESSION_MS_MAX), ensemble.credentials()
+    return await connect(
+        ensemble.hosts, ensemble.root, session_ms=session_ms, credentials=credentials, is_guarded=is_guarded
+    )
 
 
 def bid_work(ensemble: Ensemble) -> WorkApi:
     """Where a worker gets its work; each of its sessions also stands by as a steward."""
     _require_library()
-    from holdfast.backends.zookeeper.work import BidWork  # noqa: PLC0415 - it needs kazoo
+    from holdfast.backends.zookeeper.work import BidWork, connecting_with  # noqa: PLC0415 - it needs kazoo
 
-    return BidWork(ensemble.hosts, ensemble.root, session_ms=ensemble.lease_ms)
+    connecting = connecting_with(ensemble.credentials())
+    return BidWork(ensemble.hosts, ensemble.root, session_ms=ensemble.lease_ms, connecting=connecting)
 
 
 def _require_library() -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.startup import StartStoppedError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
 from holdfast.topology.announcing import announce, places
@@ -40,7 +41,12 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     """A server without a worker, until TERM or INT."""
     server = LedgerServer(settings, log_stream=log_stream)
     stopping = asyncio.Event()
-    with on_stop(stopping.set):
+
+    def stop() -> None:
+        stopping.set()
+        server.give_up()
+
+    with on_stop(stop), contextlib.suppress(StartStoppedError):
         await server.start()
         tune_collector()
         _announce(server, settings)
@@ -58,7 +64,12 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
         )
     server = LedgerServer(settings, log_stream=log_stream)
     supervisor = Supervisor([])
-    with on_stop(supervisor.stop):
+
+    def stop() -> None:
+        supervisor.stop()
+        server.give_up()
+
+    with on_stop(stop), contextlib.suppress(StartStoppedError):
         address = await server.start()
         # The socket asks for no token and speaks no TLS: who may open it is this user.
         target = str(Path(server.admin.socket).parent) if server.admin.socket else address

@@ -1,12 +1,19 @@
-"""`zk://host:2181,host:2181/path?lease_ms=10000`: which ensemble, where in it, how long a worker may be silent."""
+"""`zk://host:2181,host:2181/path?lease_ms=10000&auth_file=FILE`: which ensemble, where in it, and how.
 
+`lease_ms` says how long a worker may be silent. The file holds the credentials, `user:password`, by which ZooKeeper
+knows the processes that may read and change the nodes: a URL is logged and stands on command lines, its path may.
+"""
+
+import os
 import re
-from urllib.parse import parse_qsl, urlsplit
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
 from holdfast import limits
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.private_paths import problem_of_file
 from holdfast.settings import ENSEMBLE, SESSION_MS, masked
 
 ROOT = "/holdfast"
@@ -17,7 +24,8 @@ _MILLISECONDS = re.compile(r"[0-9]{1,18}")
 _PORT_MAX = 65_535
 _SERVERS_MAX = 64
 _RESERVED = "zookeeper"
-_LEASE = "lease_ms"
+_LEASE, _AUTH_FILE = "lease_ms", "auth_file"
+_CREDENTIALS = re.compile(r"[!-9;-~]{1,128}:[!-~]{8,256}")
 _FORM = "zk://host:port,host:port/path"
 
 
@@ -27,17 +35,46 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
     hosts: str
     root: str = ROOT
     lease_ms: int = SESSION_MS
+    #: Where the credentials are; empty: ZooKeeper is told none.
+    auth_file: str = ""
 
     @property
     def place(self) -> str:
         """As people and ready lines call it."""
-        return f"{self.hosts}{self.root}"
+        return self._shown({})
 
     @property
     def url(self) -> str:
         """What an app or a worker is told."""
-        lease = "" if self.lease_ms == SESSION_MS else f"?{_LEASE}={self.lease_ms}"
-        return f"{ENSEMBLE}{self.place}{lease}"
+        lease = {} if self.lease_ms == SESSION_MS else {_LEASE: str(self.lease_ms)}
+        return f"{ENSEMBLE}{self._shown(lease)}"
+
+    def _shown(self, query: dict[str, str]) -> str:
+        told = {**query, **({_AUTH_FILE: quote(self.auth_file)} if self.auth_file else {})}
+        words = "&".join(f"{name}={value}" for name, value in told.items())
+        return f"{self.hosts}{self.root}{'?' if words else ''}{words}"
+
+    def credentials(self) -> str:
+        """`user:password` as the file has it now, or nothing; `FailedPreconditionError` if it cannot be used."""
+        if not self.auth_file:
+            return ""
+        try:
+            with Path(self.auth_file).open(encoding="ascii") as file:
+                state, found = os.fstat(file.fileno()), file.read().strip()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            message = f"expected {_AUTH_FILE} to name a file with the credentials, got {self.auth_file!r}: {why}"
+            raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE") from None
+        if problem := problem_of_file(Path(self.auth_file), state):
+            message = f"the credentials in {self.auth_file!r} cannot be used: {problem}"
+            raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE")
+        if not _CREDENTIALS.fullmatch(found):
+            message = (
+                f"expected one line user:password in {self.auth_file!r}, the password with at least 8 visible ASCII"
+                f" characters, got {len(found)} characters that are not shown"
+            )
+            raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE")
+        return found
 
 
 def ensemble_of(text: str) -> Ensemble:
@@ -56,7 +93,8 @@ def ensemble_of(text: str) -> Ensemble:
         raise _wrong(text, "a path is made of letters, digits, dots, underscores and hyphens")
     if root.split("/")[1] == _RESERVED:
         raise _wrong(text, f"what is below /{_RESERVED} is ZooKeeper's own")
-    return Ensemble(hosts=",".join(hosts), root=root, lease_ms=_lease_ms(text, parts.query))
+    lease_ms, auth_file = _told(text, parts.query)
+    return Ensemble(hosts=",".join(hosts), root=root, lease_ms=lease_ms, auth_file=auth_file)
 
 
 def _host(text: str, part: str) -> str:
@@ -66,12 +104,18 @@ def _host(text: str, part: str) -> str:
     return part if found["port"] else f"{part}:{PORT}"
 
 
-def _lease_ms(text: str, query: str) -> int:
+def _told(text: str, query: str) -> tuple[int, str]:
+    """The length of a lease, and the file of the credentials."""
     told = dict(parse_qsl(query, keep_blank_values=True))
+    auth_file = told.pop(_AUTH_FILE, "")
     given = told.pop(_LEASE, str(SESSION_MS))
     if told or not _MILLISECONDS.fullmatch(given) or not limits.LEASE_MS_MIN <= int(given) <= limits.LEASE_MS_MAX:
-        raise _wrong(text, f"?{_LEASE}= is a number from {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, nothing else")
-    return int(given)
+        raise _wrong(
+            text,
+            f"?{_LEASE}= is a number from {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, {_AUTH_FILE}= the name of a"
+            " file, and there is nothing else",
+        )
+    return int(given), auth_file
 
 
 def _wrong(text: str, why: str) -> InvalidArgumentError:

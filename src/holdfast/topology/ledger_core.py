@@ -5,12 +5,13 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import limits
+from holdfast.backends.clock_log import log_doubts
 from holdfast.backends.ledger.admin import LedgerAdmin
 from holdfast.backends.ledger.feed import LedgerFeed
 from holdfast.backends.ledger.jobs import LedgerJobs
@@ -20,47 +21,69 @@ from holdfast.backends.ledger.work import LedgerWork
 from holdfast.clock import system_clock
 from holdfast.coordinator.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.coordinator.feed import JournalPast
+from holdfast.coordinator.job_index import IndexKeeper, JobIndex
+from holdfast.coordinator.log_clock import leave_marks, read_mark
 from holdfast.coordinator.loop import Coordinator, LoopConfig, World
 from holdfast.coordinator.ports import Clock, Storage
-from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.recovery import Progress, recover, tell_nobody
 from holdfast.coordinator.sessions import SessionConfig
-from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
+from holdfast.coordinator.snapshots import KeeperConfig, SnapshotHealth, SnapshotKeeper
 from holdfast.coordinator.ticking import Ticker
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.condition import Condition
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
+from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.logs import get_logger
+from holdfast.private_paths import prepare_directory
 from holdfast.settings import Settings
+from holdfast.topology import process_identity
 from holdfast.topology.bug_log import BugLog
+from holdfast.topology.machine_memory import memory_for_jobs
 from holdfast.topology.node_identity import claim
-from holdfast.topology.snapshot_process import SnapshotProcess
+from holdfast.topology.snapshot_process import SnapshotProcess, index_command, maker_command
+from holdfast.worker.memory import resident_bytes
 
 if TYPE_CHECKING:
     from holdfast.proto.holdfast_pb2 import Welcome
 
 Fatal = Callable[[BaseException], None]
+OpenDisk = Callable[[Path], Disk]
 
 
 class LedgerCore:
     """Everything between a directory and the ports. It cannot be started again."""
 
     def __init__(
-        self, settings: Settings, fatal: Fatal, clock: Clock | None = None, ownership: Ownership | None = None
+        self,
+        settings: Settings,
+        fatal: Fatal,
+        clock: Clock | None = None,
+        ownership: Ownership | None = None,
+        open_disk: OpenDisk = OsDisk,
     ) -> None:
         """`fatal` hears that the journal failed: nothing may be answered after it. `ownership` is that of a node."""
         self.settings = settings
         self._ownership = ownership
+        self._memory_bytes = memory_for_jobs(settings)
         self._log = get_logger()
         self._fatal = fatal
         self._clock = clock or system_clock()
-        self._disk: OsDisk | None = None
+        self._open_disk = open_disk
+        self._disk: Disk | None = None
         self._maker: SnapshotProcess | None = None
-        self._sync: SyncingThread | None = None
+        self._indexer: SnapshotProcess | None = None
+        #: How its snapshots ended.
+        self.snapshots = SnapshotHealth()
+        #: The thread of the journal, and the one that deletes files.
+        self._threads: list[SyncingThread] = []
+        self._is_started = False
         self.journal: FileJournal | MemoryJournal
         self.ledger: Ledger
         self.coordinator: Coordinator
@@ -70,16 +93,16 @@ class LedgerCore:
         self.admin: LedgerAdmin
         self.work: LedgerWork
 
-    def open(self) -> None:
+    def open(self, progress: Progress = tell_nobody) -> None:
         """Recovers what the directory holds; errors say what to do, and change no job."""
         settings = self.settings
         if settings.is_in_memory:
             keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
-            self.ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max))
+            self.ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max, self._memory_bytes))
             self.journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
             return
         try:
-            self._recover()
+            self._recover(progress)
         except OSError as error:
             raise FailedPreconditionError(
                 f"{settings.data!r} cannot be the data directory: {error.strerror or error};"
@@ -87,16 +110,18 @@ class LedgerCore:
                 reason="DATA_UNUSABLE",
             ) from error
 
-    def _recover(self) -> None:
+    def _recover(self, progress: Progress) -> None:
         settings = self.settings
         claim(Path(settings.data), self._ownership)
-        self._disk = OsDisk(Path(settings.data))
+        prepare_directory(Path(settings.data))
+        self._disk = self._open_disk(Path(settings.data))
         recovered = recover(
             self._disk,
             _journal_config(settings.segment_bytes),
-            LedgerConfig(settings.aging_ms, settings.dedup_keys_max),
+            LedgerConfig(settings.aging_ms, settings.dedup_keys_max, self._memory_bytes),
             now_ms=self._clock.wall_ms(),
             new_cluster_id=secrets.token_bytes(16),
+            progress=progress,
         )
         self.journal, self.ledger = recovered.journal, recovered.ledger
         for warning in recovered.warnings:
@@ -110,19 +135,26 @@ class LedgerCore:
     def prepare(self, storage: Storage | None = None) -> Coordinator:
         """Puts the parts together around `storage` (the journal itself, unless given); nothing is decided yet."""
         loop = asyncio.get_running_loop()
-        self._sync = SyncingThread(loop)
-        world = World(self._clock, AsyncioScheduler(loop), self._sync, self._fatal)
+        sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory)
+        self._threads.append(sync)
+        previous = read_mark(self._disk) if self._disk is not None else None
+        world = World(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
         settings = self.settings
         config = LoopConfig(
             retain_ms=settings.retain_ms,
             retain_jobs=settings.retain_jobs,
-            retain_bytes=settings.retain_bytes,
+            # Results give way to jobs that wait: they never fill more than half of the memory.
+            retain_bytes=min(settings.retain_bytes, self._memory_bytes // 2),
             retain_failed_ms=settings.failed_retention_ms,
         )
         self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
         self.coordinator.observers.append(BugLog())
+        log_doubts(self.coordinator.time.log)
+        if self._disk is not None:
+            leave_marks(self._disk, self.coordinator.time.log)
         self._keep_snapshots()
-        self.work = LedgerWork(self.coordinator, SessionConfig(settings.lease_ms, settings.worker_timeout_ms))
+        times = SessionConfig(settings.lease_ms, settings.worker_timeout_ms, settings.reconnect_grace_ms)
+        self.work = LedgerWork(self.coordinator, times)
         dispatcher = self.work.dispatcher
         workers, progress = dispatcher.registry.all, dispatcher.progress
         self.jobs = (
@@ -134,14 +166,19 @@ class LedgerCore:
         self.schedules = LedgerSchedules(self.coordinator, self.jobs.fresh_id)
         self.feed = LedgerFeed.over(self.coordinator, self._past())
         self.admin = LedgerAdmin(
-            self.coordinator, dispatcher, epoch=self.journal.epoch, cluster_id=self.journal.cluster_id.hex()
+            self.coordinator,
+            dispatcher,
+            epoch=self.journal.epoch,
+            cluster_id=self.journal.cluster_id.hex(),
+            conditions=self.conditions,
         )
         self.admin.ownership = self._ownership
         return self.coordinator
 
     def start(self) -> None:
         """Serves from now on."""
-        self.coordinator.start()
+        self._is_started = True
+        self.coordinator.start(process_identity.own(), process_identity.is_gone)
 
     def dismiss(self) -> None:
         """Tells whoever waits for a job or reads the feed that this ledger stops."""
@@ -150,20 +187,22 @@ class LedgerCore:
 
     async def close(self) -> None:
         """Answers what was decided and closes the journal cleanly. Leases stay with their workers."""
-        stopped = asyncio.Event()
-        self.coordinator.stop(stopped.set)
-        await stopped.wait()
+        if self._is_started:
+            stopped = asyncio.Event()
+            self.coordinator.stop(stopped.set)
+            await stopped.wait()
         await self.abandon()
 
     async def abandon(self) -> None:
         """Gives everything up without another decision; after a failure nothing more can be done."""
-        if self._maker is not None:
-            self._maker.stop()
-        if self._sync is not None:
-            self._sync.close()
+        beside = [process for process in (self._maker, self._indexer) if process is not None]
+        for process in beside:
+            process.stop()
+        for thread in self._threads:
+            thread.close()
         self.journal.close()
-        if self._maker is not None:
-            await self._maker.ended()
+        for process in beside:
+            await process.ended()
 
     def disown(self) -> None:
         """In a forked child: the claim on the directory is the parent's, and must not outlive it here."""
@@ -173,7 +212,16 @@ class LedgerCore:
     def _past(self) -> JournalPast | None:
         """What the journal still holds of what happened; None for a ledger in memory."""
         if isinstance(self.journal, FileJournal) and self._disk is not None:
-            return JournalPast(self.journal, self._disk)
+            index = JobIndex(self.journal, self._disk)
+            directory = self.settings.data
+            self._indexer = SnapshotProcess(
+                asyncio.get_running_loop(),
+                lambda: index_command(directory),
+                self._descriptors(),
+                failed="index_failed",
+            )
+            IndexKeeper(self.coordinator, self.journal, self._disk, index, self._indexer)
+            return JournalPast(self.journal, self._disk, index)
         return None
 
     def welcome(self) -> "Welcome":
@@ -185,15 +233,32 @@ class LedgerCore:
             heartbeat_ms=self.settings.heartbeat_ms,
             epoch=self.journal.epoch,
             cluster_id=self.journal.cluster_id.hex(),
+            renews_leases=True,
         )
 
     def _keep_snapshots(self) -> None:
         if isinstance(self.journal, FileJournal):
             assert self._disk is not None
             settings = self.settings
-            self._maker = SnapshotProcess(asyncio.get_running_loop(), settings.data)
-            config = KeeperConfig(settings.snapshot_bytes, settings.history_ms)
-            SnapshotKeeper(self.coordinator, self.journal, self._disk, self._maker, config)
+            book, loop = self.ledger.book, asyncio.get_running_loop()
+            self._maker = SnapshotProcess(
+                loop,
+                lambda: maker_command(settings.data, book.bytes_held),
+                self._descriptors(),
+            )
+            config = KeeperConfig(settings.snapshot_bytes, settings.history_ms, settings.history_bytes)
+            aside = SyncingThread(loop, name="holdfast-tidy")
+            self._threads.append(aside)
+            keeper = SnapshotKeeper(self.coordinator, self.journal, self._disk, self._maker, aside, config)
+            self.snapshots = keeper.health
+
+    def _descriptors(self) -> DescriptorReserve:
+        """What the journal holds, and lends to the processes beside it."""
+        return self._disk.descriptors if isinstance(self._disk, OsDisk) else DescriptorReserve()
+
+    def conditions(self) -> Sequence[Condition]:
+        """What an operator should look at, although it serves."""
+        return [*self.coordinator.memory.conditions(), *self.snapshots.conditions()]
 
 
 def _journal_config(segment_bytes: int) -> JournalConfig:

@@ -18,15 +18,18 @@ from holdfast.core.owner import Ownership
 from holdfast.errors import UnavailableError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.socket import SOCKET_NAME, SocketServer
+from holdfast.gateway.startup import Startup
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.os_disk import OsDisk
 from holdfast.logs import get_logger
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import TransitionLog
 from holdfast.settings import Settings
+from holdfast.topology.early_ports import EarlyPorts
 from holdfast.topology.face import GRACE_S, Face, is_measured
-from holdfast.topology.ledger_core import LedgerCore
-from holdfast.topology.protecting import protect
+from holdfast.topology.ledger_core import LedgerCore, OpenDisk
+from holdfast.topology.protecting import Protection, protect
 
 if TYPE_CHECKING:
     from holdfast.topology.measuring import Metrics
@@ -42,16 +45,19 @@ class LedgerServer:
         log_stream: ByteStream | None = None,
         ownership: Ownership | None = None,
         socket: Path | None = None,
+        open_disk: OpenDisk = OsDisk,
     ) -> None:
         """`ownership` is that of a node; `socket` is where one listens that has no directory to have it in."""
         #: A node owns a part of the jobs, and HTTP is for all of them.
         self._settings = settings if ownership is None else msgspec.structs.replace(settings, no_http=True)
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
         self._log = get_logger()
-        self._core = LedgerCore(settings, self._die, ownership=ownership)
+        self._core = LedgerCore(settings, self._die, ownership=ownership, open_disk=open_disk)
         self._transitions: TransitionLog | None = None
         self._metrics: Metrics | None = None
-        #: By protocol, once it is started.
+        self._startup: Startup | None = None
+        self._is_given_up = False
+        #: By protocol, from when it listens.
         self.addresses: dict[str, str] = {}
         self._socket_path = socket if settings.is_in_memory else Path(settings.data).absolute() / SOCKET_NAME
         #: Where processes of this user can ask, if anywhere.
@@ -98,30 +104,88 @@ class LedgerServer:
         return self._core.feed
 
     async def start(self) -> str:
-        """Recovers, serves, and returns the address; errors say what to do, and change no job."""
+        """Listens, recovers, serves, and returns the address; errors say what to do, and change no job.
+
+        While it recovers, its ports answer probes and refuse everything else. `StartStoppedError` after `give_up`.
+        """
         protection = protect(self._settings)
+        early = await self._recovered(protection)
+        try:
+            return await self._serve(protection, early)
+        except BaseException:
+            if early is not None:
+                await early.close()
+            await self._close()
+            raise
+
+    async def _serve(self, protection: Protection, early: EarlyPorts | None) -> str:
+        """Serves what was recovered."""
         core = self._core
-        core.open()
         self._observe(core.prepare(self._measured(core.journal)))
         core.start()
         self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
         self.face = Face(
-            self.backend, self._settings, protection=protection, measures=self._metrics, welcome=core.welcome()
+            self.backend,
+            self._settings,
+            protection=protection,
+            measures=self._metrics,
+            welcome=core.welcome(),
+            conditions=core.conditions,
+            early=early,
         )
         self._socket = SocketServer(self.face.backend, core.welcome())
         try:
             await self._listen()
         except BaseException:
             await self._socket.stop(0)
-            await self._close()
             raise
         jobs = len(core.ledger.book.jobs)
         self._log.info("serving", grpc=self.address, http=self.http_address, epoch=core.journal.epoch, jobs=jobs)
         return self.address
 
+    def give_up(self) -> None:
+        """Ends a start that is still recovering."""
+        self._is_given_up = True
+        if self._startup is not None:
+            self._startup.stop()
+
+    async def _recovered(self, protection: Protection) -> EarlyPorts | None:
+        """Recovers on a thread of its own, with the ports open meanwhile; a failure leaves nothing open.
+
+        The ports are opened once the directory is claimed, so that a second server is told that it is the second one.
+        """
+        if self._settings.is_in_memory:
+            self._core.open()
+            return None
+        self._startup = startup = Startup()
+        if self._is_given_up:
+            startup.stop()
+        early = EarlyPorts(self._settings, protection, startup)
+        recovering = asyncio.create_task(asyncio.to_thread(self._core.open, startup.tell))
+        begun = asyncio.create_task(startup.begun())
+        try:
+            await asyncio.wait([recovering, begun], return_when=asyncio.FIRST_COMPLETED)
+            if not recovering.done():
+                await early.open()
+                self.addresses = early.addresses
+            await asyncio.shield(recovering)
+            if not early.addresses:
+                await early.open()
+        except BaseException:
+            startup.stop()
+            await asyncio.wait([recovering])
+            if not recovering.cancelled() and recovering.exception() is None:
+                self._core.journal.close()
+            await early.close()
+            self.addresses = {}
+            raise
+        finally:
+            begun.cancel()
+        return early
+
     def _observe(self, coordinator: Coordinator) -> None:
         if self._metrics is not None:
-            self._metrics.watch(coordinator)
+            self._metrics.watch(coordinator, self._core.snapshots)
         writer = line_writer(self._settings.log_format, self._log_stream)
         self._transitions = TransitionLog(writer, "holdfast", coordinator.later, self._settings.log_level)
         coordinator.observers.append(self._transitions)

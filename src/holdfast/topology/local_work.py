@@ -31,7 +31,7 @@ class LocalWork:
         """On the coordinator's loop."""
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
-        self._terms = Directive(lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
+        self._terms = Directive(lease_ms=lease_ms, heartbeat_ms=heartbeat_ms, are_leases_renewed=True)
         self._sessions: set[LocalSession] = set()
         self._is_closed = False
 
@@ -133,7 +133,7 @@ class LocalSession:
 
     def _leave(self) -> None:
         self.on_end(self)
-        self._dispatcher.detach(self._session, is_orderly=self._session.is_draining)
+        self._dispatcher.detach(self._session, is_leaving=True)
 
     def tell(self, function: Callable[..., None], *args: object) -> None:
         """Has something called on the coordinator's loop."""
@@ -181,6 +181,7 @@ class LocalSession:
             self._terms.heartbeat_ms if is_welcome else 0,
             is_drained=is_drained,
             is_drain_asked=is_drain_asked,
+            are_leases_renewed=is_welcome and self._terms.are_leases_renewed,
         )
 
 
@@ -205,7 +206,7 @@ def assignment(lease: GrantedLease) -> Assignment:
 
 
 def _hello(introduction: Introduction) -> Hello:
-    """An introduction, checked as one from afar is."""
+    """An introduction, checked as one from afar is. The worker is in the process that serves, and dies with it."""
     types, queues = introduction.types, introduction.queues
     for what, names in (("worker_id", [introduction.worker_id]), ("types", types), ("queues", queues)):
         for name in names:
@@ -218,4 +219,5 @@ def _hello(introduction: Introduction) -> Hello:
             " name no queue to serve all of them",
             reason="HELLO_TOO_LARGE",
         )
-    return Hello(introduction.worker_id, types, queues, introduction.slots, frozenset(introduction.held))
+    held = frozenset(introduction.held)
+    return Hello(introduction.worker_id, types, queues, introduction.slots, held, introduction.instance, is_local=True)

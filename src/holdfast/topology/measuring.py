@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from holdfast import __version__
 from holdfast.coordinator.loop import Coordinator
 from holdfast.coordinator.ports import Storage
-from holdfast.core.overview import QueueView, queue_stats
-from holdfast.observe.exposition import MeterCollector, render
+from holdfast.coordinator.snapshots import SnapshotHealth
+from holdfast.core.overview import QueueCounts
+from holdfast.observe.exposition import MeterCollector, Vitals, of_queues, render
 from holdfast.observe.metrics import JOB_BOUNDS_MS, OUTCOMES, Distribution, Meter
 
 if TYPE_CHECKING:
@@ -48,17 +49,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self._meter = Meter()
+        self._coordinator: Coordinator | None = None
         self._collector: MeterCollector | None = None
 
     def measured(self, storage: Storage) -> Storage:
         """The same storage, measured."""
         return MeasuredStorage(storage, self._meter)
 
-    def watch(self, coordinator: Coordinator) -> None:
+    def watch(self, coordinator: Coordinator, snapshots: SnapshotHealth) -> None:
         """Counts what this coordinator does from now on."""
         coordinator.observers.append(self._meter)
         build = {"version": __version__, "python": platform.python_version()}
-        self._collector = MeterCollector(self._meter, lambda: _queues(coordinator), build)
+        self._coordinator = coordinator
+        self._collector = MeterCollector(self._meter, lambda: _vitals(coordinator, snapshots), build)
 
     def totals(self) -> "Totals":
         """Everything that was counted, of all queues and types together."""
@@ -79,8 +82,10 @@ class Metrics:
     async def page(self) -> bytes:
         """The numbers as Prometheus reads them."""
         assert self._collector is not None
+        assert self._coordinator is not None
         families = list(self._collector.collect())
-        return await asyncio.to_thread(render, families)
+        counts = QueueCounts(self._coordinator.ledger, self._coordinator.time.now().log_ms)
+        return await asyncio.to_thread(lambda: render([*families, *of_queues(list(counts.views()))]))
 
 
 def _added(parts: Sequence[Distribution]) -> list[int]:
@@ -90,5 +95,12 @@ def _added(parts: Sequence[Distribution]) -> list[int]:
     )
 
 
-def _queues(coordinator: Coordinator) -> Sequence[QueueView]:
-    return queue_stats(coordinator.ledger, coordinator.time.now().log_ms)
+def _vitals(coordinator: Coordinator, snapshots: SnapshotHealth) -> Vitals:
+    ledger = coordinator.ledger
+    return Vitals(
+        bytes_held=ledger.book.bytes_held,
+        bytes_held_max=ledger.config.memory_bytes,
+        snapshots_made=snapshots.made,
+        snapshots_failed=snapshots.failed,
+        snapshots_failed_in_a_row=snapshots.failed_in_a_row,
+    )

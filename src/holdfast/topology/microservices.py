@@ -6,8 +6,6 @@ start, and each is told to one process alone. Only the gateway is reached from b
 
 import contextlib
 import os
-import secrets
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,29 +13,33 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.service_tokens import make_tokens
 from holdfast.observe.logging import ByteStream
-from holdfast.services.callers import hash_of
 from holdfast.services.environment import CALLERS
 from holdfast.settings import FIELDS, Settings
 from holdfast.topology.announcing import announce, places
 from holdfast.topology.kept_process import Role
+from holdfast.topology.machine_memory import memory_for_jobs
 from holdfast.topology.protecting import protect
 from holdfast.topology.signals import on_stop
 from holdfast.topology.supervising import Lines, StoppedError, Supervisor
+from holdfast.worker.child_command import child_command
 
 _PORT_MAX = 65_535
-_TOKEN_BYTES = 32
 _HTTP_PORT = "GATEWAY_HTTP_PORT"
 #: How far the port of each service is from the gateway's.
 _OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator": 3, "result": 4}
 _OWNERS = ("job", "queue", "result")
 #: Settings that only a ledger heeds.
 _UNHEEDED = (
-    *("lease_ms", "aging_ms", "retain_jobs", "retain_bytes"),
-    *("history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
+    *("lease_ms", "reconnect_grace_ms", "aging_ms", "retain_jobs", "retain_bytes"),
+    *("history_ms", "history_bytes", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
 #: Settings that the gateway is told as they are.
-_OF_THE_GATEWAY = ("host", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port")
+_OF_THE_GATEWAY = (
+    *("host", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port"),
+    "grpc_connections",
+)
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
@@ -101,17 +103,18 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tokens = {name: secrets.token_urlsafe(_TOKEN_BYTES) for name in CALLERS}
-        self._hashes = ",".join(f"{name}:{hash_of(token)}" for name, token in self._tokens.items())
+        made = make_tokens(CALLERS)
+        self._tokens, self._hashes = made.tokens, made.hashes
 
     def owner(self, name: str) -> Role:
         """Job, queue or result: calls nobody."""
         settings = self._settings
         place = [] if settings.is_in_memory else ["--data", str(Path(settings.data).absolute())]
         keys = {"MAX_DEDUP_KEYS": str(settings.dedup_keys_max)} if name == "job" and settings.dedup_keys_max else {}
+        memory = {"MEMORY_BYTES": str(memory_for_jobs(settings))} if name == "job" else {}
         kept = {"RETAIN_MS": settings.retain_ms, "RETAIN_FAILED_MS": settings.failed_retention_ms}
         spans = {} if name == "queue" else {variable: str(value) for variable, value in kept.items()}
-        return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **spans})
+        return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **memory, **spans})
 
     def coordinator(self, addresses: Mapping[str, str]) -> Role:
         """Is called by workers, and calls the owners."""
@@ -160,7 +163,7 @@ class Services:
     def _role(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> Role:
         settings = self._settings
         command = [
-            *(sys.executable, "-m", "holdfast", "service", name, *arguments),
+            *child_command("holdfast", "service", name, *arguments),
             *("--log-format", settings.log_format, "--lifeline"),
         ]
         variables = {"LOG_LEVEL": settings.log_level, **environment}

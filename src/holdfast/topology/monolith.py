@@ -7,19 +7,21 @@ kept in memory, in a directory that only this user can open and that goes with t
 
 import contextlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from holdfast import limits
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import FIELDS, OF_THE_PIPELINE, OF_ZOOKEEPER, Settings
 from holdfast.topology.announcing import announce, places
 from holdfast.topology.kept_process import Role
+from holdfast.topology.machine_memory import memory_for_jobs
 from holdfast.topology.protecting import protect
 from holdfast.topology.signals import on_stop
 from holdfast.topology.supervising import Lines, StoppedError, Supervisor
+from holdfast.worker.child_command import child_command
 
 _PORT_MAX = 65_535
 _PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
@@ -30,7 +32,7 @@ _OF_THE_FRONT = (
 )
 #: What each node is told apart, and what is no concern of a node's.
 _OWN = (
-    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens"})
+    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens", "memory_bytes"})
     | OF_THE_PIPELINE
     | OF_ZOOKEEPER
 )
@@ -90,6 +92,12 @@ def check(settings: Settings) -> None:
         for name, taken in (("port", first), ("metrics_port", metrics))
         if taken and not settings.no_http and taken < settings.http_port < taken + settings.nodes
     ]
+    least = settings.nodes * limits.MEMORY_BYTES_MIN
+    if 0 < settings.memory_bytes < least:
+        problems.append(
+            f"expected memory_bytes to be at least {least}, because {settings.nodes} nodes share it,"
+            f" got {settings.memory_bytes}"
+        )
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
     protect(settings)
@@ -112,7 +120,7 @@ def front_role(settings: Settings, lines: Lines) -> Role:
             reason="SOCKET_UNUSABLE",
         )
     command = [
-        *(sys.executable, "-m", "holdfast", "front", "--lifeline", "--metrics-port", "0"),
+        *child_command("holdfast", "front", "--lifeline", "--metrics-port", "0"),
         *(part for socket in sockets for part in ("--socket", socket)),
         *_told(settings, _OF_THE_FRONT),
     ]
@@ -127,8 +135,10 @@ def _command(settings: Settings, index: int) -> list[str]:
     data = settings.data if settings.is_in_memory else str(Path(settings.data) / _name(index))
     metrics_port = settings.metrics_port and settings.metrics_port + index
     return [
-        *(sys.executable, "-m", "holdfast", "node", "--index", str(index), "--nodes", str(settings.nodes)),
+        *child_command("holdfast", "node", "--index", str(index), "--nodes", str(settings.nodes)),
         *("--data", data, "--metrics-port", str(metrics_port), "--lifeline", "--no-http"),
+        # One machine for all of them.
+        *("--memory-bytes", str(max(memory_for_jobs(settings) // settings.nodes, limits.MEMORY_BYTES_MIN))),
         *_told(settings, [name for name in FIELDS if name not in _OWN]),
     ]
 

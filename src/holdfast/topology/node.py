@@ -1,6 +1,7 @@
 """`holdfast node`: one of several equal nodes, a ledger server with slots inside."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.owner import Ownership
+from holdfast.gateway.startup import StartStoppedError
 from holdfast.observe.logging import ByteStream
 from holdfast.settings import Settings
 from holdfast.topology.announcing import announce
@@ -39,10 +41,11 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
 
     def stop() -> None:
         stopping.set()
+        server.give_up()
         if slots is not None:
             slots.stop()
 
-    with on_stop(stop):
+    with on_stop(stop), contextlib.suppress(StartStoppedError):
         await server.start()
         tune_collector()
         work = await _fill(server, settings, slots)
@@ -65,7 +68,6 @@ async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | No
     dispatcher = server.work.dispatcher
     work = LocalWork(dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
     if slots is not None:
-        slots.bury(server.coordinator)
         slots.start(work)
         await slots.ready.wait()
         if slots.error is not None:

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
+from holdfast.private_paths import prepare_directory, sync_directory
 from holdfast.topology.whose_directory import holds_jobs, topology_of
 
 IDENTITY_NAME = "NODE"
@@ -63,7 +64,7 @@ def _refuse_parts(directory: Path) -> None:
 
 def _written(directory: Path, ownership: Ownership) -> Ownership:
     """Makes the file, durably; what somebody else has just made is found instead."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prepare_directory(directory)
     temporary = directory / f"{IDENTITY_NAME}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -76,18 +77,10 @@ def _written(directory: Path, ownership: Ownership) -> Ownership:
         os.close(descriptor)
         temporary.unlink()
     for folder in (directory, directory.parent):
-        _sync(folder)
+        sync_directory(folder)
     found = identity_of(directory)
     assert found is not None, "it was there a moment ago"
     return found
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_a_nodes(directory: Path, found: Ownership) -> FailedPreconditionError:

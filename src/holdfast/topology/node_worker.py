@@ -1,7 +1,7 @@
 """The slots inside a node: a worker beside the ledger, in the same process, on a thread and a loop of its own.
 
-It ends with its node. So what a former life of the node left running is lost for certain, and is taken back when the
-next one starts, as from a worker that lost its connection; nobody waits for those leases to run out.
+It ends with its node. So what a former life of the node left running is lost for certain, and the ledger takes it back
+when the next one starts; nobody waits for those leases to run out.
 """
 
 import asyncio
@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
-from holdfast.coordinator.loop import Coordinator, Lane
-from holdfast.core import commands
 from holdfast.errors import HoldfastError
 from holdfast.logs import get_logger
 from holdfast.settings import Settings
@@ -30,7 +28,6 @@ class NodeWorker:
     """One worker on its own thread. Made before the ledger is opened, so that a bad app is refused first."""
 
     def __init__(self, settings: Settings, index: int) -> None:
-        self._family = f"{settings.worker_id or f'node-{index}'}-"
         self._handlers: Mapping[str, Handler] = BUILTIN
         app = load_app(settings.app) if settings.app else None
         if app is not None:
@@ -38,7 +35,9 @@ class NodeWorker:
         #: What the app declares; its schedules are set at whichever nodes own them.
         self.declared = declared_by(app, settings.app, self._handlers.keys())
         self._config = WorkerConfig(
-            worker_id=f"{self._family}{secrets.token_hex(4)}", slots=settings.slots, app_path=settings.app
+            worker_id=f"{settings.worker_id or f'node-{index}'}-{secrets.token_hex(4)}",
+            slots=settings.slots,
+            app_path=settings.app,
         )
         self._thread = threading.Thread(target=self._run, name="holdfast-slots")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -49,14 +48,6 @@ class NodeWorker:
         self.ready = asyncio.Event()
         self.ended = asyncio.Event()
         self.error: BaseException | None = None
-
-    def bury(self, coordinator: Coordinator) -> None:
-        """Takes back what former lives of this node left running."""
-        lost = {lease.worker for lease in coordinator.ledger.book.leases.values()}
-        for worker in sorted(lost):
-            if worker.startswith(self._family):
-                command = commands.Revoke(worker, "disconnected", is_spent=True)
-                coordinator.call(Lane.WORK, command, lambda _: None)
 
     def start(self, work: LocalWork) -> None:
         """On the ledger's loop: takes jobs from now on."""

@@ -16,14 +16,21 @@ from holdfast.pipeline.scheduler import short_retries
 from holdfast.settings import Settings
 from holdfast.topology.face import Face
 
-_ELSEWHERE = "workers of this topology take jobs from its queue processes: holdfast pipeline worker"
+_ELSEWHERE = (
+    "workers of this topology take jobs from its queue processes: `holdfast up --topology pipeline -A module:app`"
+    " starts them; `holdfast pipeline worker -A module:app` needs --coordinator, --database and a SERVICE_TOKEN or"
+    " SERVICE_TOKEN_FILE"
+)
 
 
 class PipelineGateway:
     """What clients reach. `start`, then `stop`."""
 
-    def __init__(self, settings: Settings, schedulers: Sequence[str], *, also_port: int | None, check_ms: int) -> None:
-        self._lines = Lines()
+    def __init__(
+        self, settings: Settings, schedulers: Sequence[str], *, token: str = "", also_port: int | None, check_ms: int
+    ) -> None:
+        """`token` is what it shows to the schedulers."""
+        self._lines = Lines(token=token)
         self._balancer = Balancer(schedulers, self._lines, check_ms / 1_000)
         self._jobs = BalancedJobs(self._balancer)
         backend = Backend(

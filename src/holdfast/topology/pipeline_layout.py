@@ -3,14 +3,15 @@
 import contextlib
 import random
 import socket
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
+from holdfast.gateway.service_tokens import KNOWN, OWN, MadeTokens
 from holdfast.settings import FIELDS, Settings
 from holdfast.topology.kept_process import Role
+from holdfast.worker.child_command import child_command
 from holdfast.worker.naming import host_name
 
 _LOCAL = "127.0.0.1"
@@ -72,11 +73,16 @@ def _free_ports() -> Iterator[int]:
 
 
 class Roles:
-    """What each process is started with. The database is told by the environment: its URL may hold a password."""
+    """What each process is started with.
 
-    def __init__(self, settings: Settings, layout: Layout, database: str) -> None:
+    Secrets are told by the environment, which other users cannot read: the URL of the database, which may hold a
+    password, and the service token of each role that calls others.
+    """
+
+    def __init__(self, settings: Settings, layout: Layout, database: str, made: MadeTokens) -> None:
         self._settings = settings
         self._layout = layout
+        self._made = made
         self._environment = {
             "HOLDFAST_DATABASE": database,
             **{f"HOLDFAST_{name.upper()}": str(getattr(settings, name)) for name in _BY_ENVIRONMENT_OF_ALL},
@@ -136,12 +142,17 @@ class Roles:
     def _role(self, name: str, role: str, port: int, arguments: list[str]) -> Role:
         settings = self._settings
         command = [
-            *(sys.executable, "-m", "holdfast", "pipeline", role, "--port", str(port), *arguments),
+            *child_command("holdfast", "pipeline", role, "--port", str(port), *arguments),
             *("--log-level", settings.log_level, "--log-format", settings.log_format, "--lifeline"),
         ]
-        return Role(name, command, self._environment, may_leave=role == "worker")
+        environment = {
+            **self._environment,
+            OWN: self._made.tokens.get(role, ""),
+            KNOWN: self._made.hashes,
+        }
+        return Role(name, command, environment, may_leave=role == "worker")
 
 
 _BY_ENVIRONMENT_OF_ALL = ("retries", "retry_ms", "aging_ms", "retain_ms", "retain_failed_ms", "heartbeat_ms")
 _OF_THE_GATEWAY = ("tokens", "tls_cert", "tls_key", "tls_client_ca")
-_BY_ENVIRONMENT = ("rate_limit", "work_rate_limit", "allowed_hosts")
+_BY_ENVIRONMENT = ("rate_limit", "work_rate_limit", "allowed_hosts", "grpc_connections")

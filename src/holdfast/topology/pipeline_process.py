@@ -1,7 +1,8 @@
 """`holdfast pipeline ROLE`: one process of the pipeline, until TERM or INT.
 
-It says that it is ready once it has what it needs and listens. Roles other than the gateway ask nobody for a token, so
-they listen where only this machine can reach them, unless somebody says that something else protects them.
+It says that it is ready once it has what it needs and listens. Roles other than the gateway know their callers by the
+hashes of service tokens; without hashes a role says so in its log. They have no TLS, so they listen where only this
+machine can reach them, unless the user says that something else protects them.
 """
 
 import asyncio
@@ -10,9 +11,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.gateway.service_tokens import KNOWN
 from holdfast.logs import get_logger
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
+from holdfast.pipeline.callers import Credentials
 from holdfast.pipeline.serving import RoleServer
 from holdfast.settings import Settings, is_loopback
 from holdfast.topology.announcing import announce
@@ -24,15 +27,15 @@ if TYPE_CHECKING:
     from holdfast.topology.pipeline_gateway import PipelineGateway
 
 
-async def serve(options: RoleOptions, settings: Settings, log_stream: ByteStream) -> None:
+async def serve(options: RoleOptions, settings: Settings, credentials: Credentials, log_stream: ByteStream) -> None:
     """Any role but the gateway and the worker; errors say what to do, and change nothing."""
-    check_protection(settings)
+    check_protection(settings, credentials)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
         async with AsyncExitStack() as closing:
             log = transition_lines(line_writer(settings.log_format, log_stream), options.role, settings.log_level)
-            part = await open_part(options, RoleContext(settings, closing, log))
-            server = RoleServer(part.routes, part.vitals)
+            part = await open_part(options, RoleContext(settings, closing, credentials.token, log))
+            server = RoleServer(part.routes, part.vitals, credentials.hashes)
             address = await server.start(settings.host, options.port)
             # Whoever asks is answered before what it asks for is closed.
             closing.push_async_callback(server.stop)
@@ -56,12 +59,15 @@ async def serve_gateway(gateway: "PipelineGateway") -> None:
         get_logger().info("stopped")
 
 
-def check_protection(settings: Settings) -> None:
-    """`InvalidArgumentError` if strangers could reach a role that asks nobody who it is."""
+def check_protection(settings: Settings, credentials: Credentials) -> None:
+    """`InvalidArgumentError` if other machines could reach a role; a warning if it does not know its callers."""
+    if not credentials.hashes:
+        message = f"there is no {KNOWN}: whoever reaches this role may call it"
+        get_logger().warning("unprotected", message=message)
     if not (settings.insecure or is_loopback(settings.host)):
         raise InvalidArgumentError(
             f"expected host to be a loopback address unless --insecure is given, got {settings.host!r};"
-            " only the gateway of the pipeline asks for tokens",
+            " only the gateway of the pipeline has TLS",
             reason="HOST_UNPROTECTED",
         )
 

@@ -5,6 +5,7 @@ Only the role that is asked for is loaded.
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +13,9 @@ from holdfast.core.state_change import LogChanges
 from holdfast.gateway.http.routing import Route
 from holdfast.pipeline.vitals import Vitals
 from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.backends.pipeline.http import Lines
 
 # ruff: noqa: PLC0415
 
@@ -50,8 +54,18 @@ class RoleContext(msgspec.Struct, frozen=True):
 
     settings: Settings
     closing: AsyncExitStack
+    #: What it shows to the roles that it calls.
+    token: str = ""
     #: Logs what the role has committed.
     log: LogChanges | None = None
+
+    def lines(self) -> "Lines":
+        """Connections to other roles."""
+        from holdfast.backends.pipeline.http import Lines
+
+        lines = Lines(token=self.token)
+        self.closing.push_async_callback(lines.close)
+        return lines
 
 
 Open = Callable[[RoleOptions, RoleContext], Awaitable[Part]]
@@ -95,7 +109,6 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> Part:
 
 
 async def _watcher(options: RoleOptions, context: RoleContext) -> Part:
-    from holdfast.backends.pipeline.http import Lines
     from holdfast.backends.pipeline.postgres.database import open_store
     from holdfast.pipeline.exchanges import Exchanges
     from holdfast.pipeline.watcher import WatcherConfig, WatcherRole
@@ -103,26 +116,21 @@ async def _watcher(options: RoleOptions, context: RoleContext) -> Part:
     settings, closing = context.settings, context.closing
     store = await open_store(settings.database, name=f"holdfast watcher {options.port}", log=context.log)
     closing.push_async_callback(store.close)
-    lines = Lines()
-    closing.push_async_callback(lines.close)
     config = WatcherConfig(
         retain_ms=settings.retain_ms,
         retain_failed_ms=settings.failed_retention_ms,
         **options.said("poll_ms", "visibility_ms"),
     )
-    watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, lines))
+    watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, context.lines()))
     watcher.start()
     closing.push_async_callback(watcher.stop)
     return Part(watcher.routes(), watcher.vitals())
 
 
 async def _exchange(options: RoleOptions, context: RoleContext) -> Part:
-    from holdfast.backends.pipeline.http import Lines
     from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
 
-    lines = Lines()
-    context.closing.push_async_callback(lines.close)
-    exchange = ExchangeRole(ExchangeConfig(normal=options.normal, high=options.high), lines)
+    exchange = ExchangeRole(ExchangeConfig(normal=options.normal, high=options.high), context.lines())
     return Part(exchange.routes(), exchange.vitals())
 
 

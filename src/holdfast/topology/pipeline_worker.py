@@ -14,6 +14,7 @@ from holdfast.backends.pipeline.work import PipelineWork
 from holdfast.backends.pipeline.work_stats import WorkConfig
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
+from holdfast.pipeline.callers import Credentials
 from holdfast.pipeline.serving import RoleServer
 from holdfast.pipeline.worker import worker_routes, worker_vitals
 from holdfast.settings import Settings
@@ -57,19 +58,26 @@ class Told:
         }
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a worker listens, which coordinator it asks, and how they know each other."""
+
+    port: int
+    coordinator: str
+    credentials: Credentials
+
+
 async def work(
     settings: Settings,
-    coordinator: str,
-    port: int,
+    place: Place,
     handlers: Mapping[str, Handler],
     queues: frozenset[str],
     declared: Declared,
     log_stream: ByteStream,
 ) -> Worker:
     """Works until TERM or INT; it is ready once the database and the coordinator have answered."""
-    check_protection(settings)
+    check_protection(settings, place.credentials)
     config = WorkerConfig(
-        worker_id=settings.worker_id or f"{host_name()}-{port}",
+        worker_id=settings.worker_id or f"{host_name()}-{place.port}",
         slots=settings.slots,
         queues=queues,
         app_path=settings.app,
@@ -79,13 +87,15 @@ async def work(
         log = transition_lines(line_writer(settings.log_format, log_stream), "worker", settings.log_level)
         store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}", log=log)
         closing.push_async_callback(store.close)
-        lines = Lines()
+        lines = Lines(token=place.credentials.token)
         closing.push_async_callback(lines.close)
-        times = WorkConfig(coordinator=coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
+        times = WorkConfig(
+            coordinator=place.coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms
+        )
         api = PipelineWork(store.runs, lines, times)
         routes = worker_routes(api.stats, told.words)
-        server = RoleServer(routes, worker_vitals(api.stats, lambda: told.is_attached))
-        address = await server.start(settings.host, port)
+        server = RoleServer(routes, worker_vitals(api.stats, lambda: told.is_attached), place.credentials.hashes)
+        address = await server.start(settings.host, place.port)
         closing.push_async_callback(server.stop)
 
         async def prepare() -> None:
@@ -94,4 +104,6 @@ async def work(
                 await schedules.set(spec)
             await report_start(declared, Reads(admin.queues, admin.workers, schedules.all))
 
-        return await run_worker(api, handlers, config, coordinator, prepare, seen=told.see, more={"http": address})
+        return await run_worker(
+            api, handlers, config, place.coordinator, prepare, seen=told.see, more={"http": address}
+        )

@@ -25,6 +25,7 @@ import psycopg
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from holdfast.logs import get_logger
+from holdfast.private_paths import check_directory, make_directory
 from holdfast.topology.postgres_programs import INSTALLED, Programs, find_programs
 
 SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -51,6 +52,8 @@ _USER = _DATABASE = "holdfast"
 _SOCKET = "socket/.s.PGSQL.5432"
 #: What Linux takes as the path of a socket.
 _SOCKET_CHARS_MAX = 107
+#: Its own directory alone is open, to be searched by the account of a server that root starts; nothing more.
+_FORBIDDEN = 0o066
 _LOG_BYTES_MAX = 4 * 1_048_576
 _STATUS_LINE = 7
 
@@ -142,7 +145,8 @@ class PrivatePostgres:
 
     def _lock(self, programs: Programs) -> None:
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self._directory)
+            check_directory(self._directory, forbidden=_FORBIDDEN)
             self._open_directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
             self._directory.chmod(0o711 if programs.account.is_other else 0o700)
         except OSError as error:

@@ -1,7 +1,11 @@
 """A ZooKeeper ensemble of our own in a directory, for whoever has none.
 
-It is durable (each server syncs what it acknowledges), listens on the loopback and nowhere else, and takes whoever
-comes from there. Its servers do not outlive the process that started them, even a killed one, and each comes back.
+It is durable (each server syncs what it acknowledges), and listens on the loopback and nowhere else. Its servers do not
+outlive the process that started them, even a killed one, and each comes back.
+
+Other users of the machine reach its ports. The file `auth`, which only its owner may read, holds the credentials of
+clients: nodes that are made with them are closed to others. Servers show each other a secret of their own (SASL), so
+that no other process joins them and is sent what they keep.
 
 Invariants: whoever runs servers in the directory holds its lock, and the servers hold it too, so that the next one
 waits until all of the last one's are gone; the ports are chosen once, so that whoever knows them finds it again.
@@ -11,6 +15,7 @@ import contextlib
 import fcntl
 import os
 import random
+import secrets
 import signal
 import socket
 import time
@@ -19,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.private_paths import prepare_directory, replace_secret
 from holdfast.topology.zookeeper_programs import INSTALLED, Programs, find_programs
 from holdfast.topology.zookeeper_server import ZooKeeperServer
 
@@ -29,6 +35,18 @@ _SESSION_MS_MAX = 120_000
 _LEARN_MS, _ANSWER_MS = 5_000, 3_000
 #: And how long it waits for a word of another candidate before it says its own again.
 _NEIGHBOUR_MS = 1_000
+
+_USER = "holdfast"
+_SECRET_BYTES = 32
+#: How servers know each other, in the format of Java's login modules.
+_JAAS = """QuorumServer {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required user_{user}="{password}";
+}};
+QuorumLearner {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required username="{user}" password="{password}";
+}};"""
+#: Handshakes of servers that are made at a time; three servers need a few.
+_SASL_THREADS = 6
 
 _START_S = 60.0
 #: A server whose starter was killed takes a moment to end.
@@ -77,6 +95,7 @@ class PrivateZooKeeper:
         try:
             ports = self._ports()
             self.servers = [self._server(index, ports) for index in range(self._count)]
+            self._make_secrets()
             for number, server in enumerate(self.servers, 1):
                 server.prepare(number)
                 server.start(self._programs, self._open_directory)
@@ -131,6 +150,36 @@ class PrivateZooKeeper:
         """Which server leads now; None while none does. One that stands still delays the answer."""
         return next((index for index, server in enumerate(self.servers) if server.mode() == "leader"), None)
 
+    @property
+    def auth_file(self) -> Path:
+        """Where the credentials of clients are: `user:password`."""
+        return self._directory / "auth"
+
+    def close_top(self) -> None:
+        """Lets only clients with the credentials make nodes at the top; nodes that are there stay as they are."""
+        from kazoo.client import KazooClient  # noqa: PLC0415 - servers alone need no client
+        from kazoo.security import make_digest_acl  # noqa: PLC0415 - as above
+
+        credentials = self.auth_file.read_text().strip()
+        client = KazooClient(self.hosts, auth_data=[("digest", credentials)])
+        try:
+            client.start(timeout=_START_S)
+            client.retry(client.set_acls, "/", [make_digest_acl(*credentials.split(":", 1), all=True)])
+        finally:
+            client.stop()
+            client.close()
+
+    def _make_secrets(self) -> None:
+        """Made once, so that nodes stay readable: the credentials of clients, and what servers show each other."""
+        if not self.auth_file.exists():
+            replace_secret(self.auth_file, f"{_USER}:{secrets.token_urlsafe(_SECRET_BYTES)}")
+        if not self._jaas.exists():
+            replace_secret(self._jaas, _JAAS.format(user=_USER, password=secrets.token_urlsafe(_SECRET_BYTES)))
+
+    @property
+    def _jaas(self) -> Path:
+        return self._directory / "jaas.conf"
+
     def _server(self, index: int, ports: list[Ports]) -> ZooKeeperServer:
         folder = self._directory / str(index + 1)
         members = {f"server.{number}": f"127.0.0.1:{one.quorum}:{one.election}" for number, one in enumerate(ports, 1)}
@@ -155,15 +204,21 @@ class PrivateZooKeeper:
             "autopurge.purgeInterval": "1",
             # One that stands alone leaves clients hanging that come while it starts; one that leads nobody does not.
             "standaloneEnabled": "false",
+            "quorum.auth.enableSasl": "true",
+            "quorum.auth.learnerRequireSasl": "true",
+            "quorum.auth.serverRequireSasl": "true",
+            "quorum.auth.learner.saslLoginContext": "QuorumLearner",
+            "quorum.auth.server.saslLoginContext": "QuorumServer",
+            "quorum.cnxn.threads.size": str(_SASL_THREADS),
             **members,
         }
-        return ZooKeeperServer(folder, ports[index].client, configuration)
+        return ZooKeeperServer(folder, ports[index].client, configuration, self._jaas)
 
     # -- the directory
 
     def _lock(self) -> None:
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            prepare_directory(self._directory)
             self._open_directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             message = f"cannot keep an ensemble in {self._directory}: {error.strerror}"

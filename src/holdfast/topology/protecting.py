@@ -9,6 +9,7 @@ from holdfast.gateway import certificates
 from holdfast.gateway.budgets import Budgets
 from holdfast.gateway.certificates import Certificates
 from holdfast.gateway.token_guard import TokenGuard
+from holdfast.private_paths import check_holder
 from holdfast.settings import Settings, is_loopback
 
 
@@ -18,10 +19,25 @@ class Protection(msgspec.Struct, frozen=True):
     guard: TokenGuard
     certificates: Certificates | None
 
+    def start(self) -> None:
+        """Looks for changes of tokens and certificates from now on."""
+        self.guard.start()
+        if self.certificates is not None:
+            self.certificates.start()
+
+    def stop(self) -> None:
+        """No more."""
+        self.guard.stop()
+        if self.certificates is not None:
+            self.certificates.stop()
+
 
 def protect(settings: Settings) -> Protection:
     """`FailedPreconditionError` says what is missing or damaged."""
     path = Path(settings.tokens_file) if settings.tokens_file else None
+    if path is not None and path.parent.is_dir():
+        # A user who may remove the file opens the server at its next start.
+        check_holder(path.parent)
     guard = TokenGuard(path, Budgets(settings.rate_limit, settings.work_rate_limit))
     found = certificates.read(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
     if guard.is_open and not (settings.insecure or is_loopback(settings.host)):

@@ -97,7 +97,7 @@ def _owner(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_m
         raise InvalidArgumentError("a service is restored as it was at the end of its backup; leave --at out")
     state = owner_state(backup.kind, disk, lambda _position, _end: None)
     digest = f"{state.digest:016x}"
-    ended = restore_owner(backup.kind, state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
+    ended = restore_owner(state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
     return Restored(
         backup.kind,
         state.position,

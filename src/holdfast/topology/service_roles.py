@@ -12,8 +12,9 @@ from holdfast.services.environment import (
     QueueEnvironment,
     ResultEnvironment,
 )
-from holdfast.services.roles import Fatal, Service
+from holdfast.services.roles import Fatal, Host, Service
 from holdfast.settings import MEMORY, Settings
+from holdfast.topology.owner_snapshot import OwnerSnapshotProcess
 
 # ruff: noqa: PLC0415
 
@@ -32,18 +33,19 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
     """The service of this environment, not listening yet; `fatal` hears that it cannot go on."""
+    host = Host(fatal, OwnerSnapshotProcess)
     if isinstance(environment, JobEnvironment):
         from holdfast.services.role_job import open_job
 
-        return open_job(environment, options.data, fatal)
+        return open_job(environment, options.data, host)
     if isinstance(environment, QueueEnvironment):
         from holdfast.services.role_queue import open_queue
 
-        return open_queue(environment, options.data, fatal)
+        return open_queue(environment, options.data, host)
     if isinstance(environment, ResultEnvironment):
         from holdfast.services.role_result import open_result
 
-        return open_result(environment, options.data, fatal)
+        return open_result(environment, options.data, host)
     if isinstance(environment, CoordinatorEnvironment):
         from holdfast.services.role_coordinator import CoordinatorRole
 

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
@@ -15,6 +14,7 @@ from holdfast.topology.forking import let_go_in_children
 from holdfast.topology.kept_process import Role
 from holdfast.topology.signals import STOPS, on_stop
 from holdfast.worker.builtin import BUILTIN
+from holdfast.worker.child_command import child_command
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
@@ -61,12 +61,18 @@ async def run_worker(
 
 
 async def _prepared(prepare: Prepare, worker: Worker, running: "asyncio.Task[None]") -> None:
+    """Unless the worker ends first."""
+    preparing = asyncio.ensure_future(prepare())
     try:
-        await prepare()
+        await asyncio.wait([preparing, running], return_when=asyncio.FIRST_COMPLETED)
+        if preparing.done():
+            await preparing
     except BaseException:
         worker.stop()
         await running
         raise
+    finally:
+        preparing.cancel()
 
 
 def exempt_what_is_loaded() -> None:
@@ -84,9 +90,9 @@ def _sentence(handlers: Mapping[str, Handler], config: WorkerConfig, where: str)
 def worker_role(settings: Settings, target: str) -> Role:
     """The worker beside a server at this address, for a supervisor; it may be asked to leave for good."""
     command = [
-        *(sys.executable, "-m", "holdfast", "worker", "--connect", target, "--slots", str(settings.slots)),
+        *child_command("holdfast", "worker", "--connect", target, "--slots", str(settings.slots)),
         *(["--worker-id", settings.worker_id] if settings.worker_id else []),
         *(["--app", settings.app, "--beside", settings.data] if settings.app else []),
-        *("--log-level", settings.log_level, "--log-format", settings.log_format, "--lifeline"),
+        *("--log-level", settings.log_level, "--log-format", settings.log_format, "--lifeline", "--with-server"),
     ]
     return Role("worker", command, may_leave=True)

@@ -2,13 +2,13 @@
 
 The ensemble is the one that is named, or a private one of three servers in the data directory, which is started first
 and ends last. Every process is started again when it dies. Only the gateway is reached from beyond this machine, if
-at all; whoever may reach the ensemble may do everything in it.
+at all. The nodes of a private ensemble are for processes that have its credentials, which are in a file of its
+directory; those of a named ensemble are for everybody who reaches it, unless a file with credentials is named, too.
 """
 
 import asyncio
 import contextlib
 import os
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -26,18 +26,21 @@ from holdfast.topology.protecting import protect
 from holdfast.topology.signals import on_stop
 from holdfast.topology.supervising import StoppedError, Supervisor
 from holdfast.topology.worker_process import worker_role
+from holdfast.worker.child_command import child_command
 
 _FOLDER = "zookeeper"
 _PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
 #: Settings that only others heed.
 _UNHEEDED = (
-    *("heartbeat_ms", "worker_timeout_ms", "aging_ms", "retain_ms", "retain_failed_ms", "retain_jobs", "retain_bytes"),
+    *("heartbeat_ms", "worker_timeout_ms", "reconnect_grace_ms", "aging_ms", "retain_jobs", "retain_bytes"),
+    *("memory_bytes", "history_bytes"),
     *("dedup_keys_max", "history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
 #: Settings that the gateway is told as they are; its ports come by their variables.
 _OF_THE_GATEWAY = (
     *("host", "metrics_port", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit"),
-    *("no_http", "reflection", "insecure", "log_level", "log_format"),
+    "grpc_connections",
+    *("no_http", "reflection", "insecure", "log_level", "log_format", "retain_ms", "retain_failed_ms"),
 )
 
 
@@ -86,7 +89,9 @@ async def _ensemble(settings: Settings) -> AsyncIterator[Ensemble]:
             servers = PrivateZooKeeper(Path(settings.data) / _FOLDER)
         starting = asyncio.ensure_future(asyncio.to_thread(servers.start))
         try:
-            yield _with_lease(settings, await asyncio.shield(starting))
+            hosts = await asyncio.shield(starting)
+            await asyncio.to_thread(servers.close_top)
+            yield msgspec.structs.replace(_with_lease(settings, hosts), auth_file=str(servers.auth_file))
         finally:
             await asyncio.wait([starting])
             await asyncio.to_thread(servers.stop)
@@ -103,7 +108,7 @@ def gateway_role(settings: Settings, ensemble: Ensemble) -> Role:
         "tokens": str(Path(settings.tokens_file).absolute()) if settings.tokens_file else "",
     }
     command = [
-        *(sys.executable, "-m", "holdfast", "zookeeper", "gateway", "--ensemble", ensemble.place),
+        *child_command("holdfast", "zookeeper", "gateway", "--ensemble", ensemble.place),
         *(part for name, value in told.items() if value != FIELDS[name].default for part in _option(name, value)),
         "--lifeline",
     ]

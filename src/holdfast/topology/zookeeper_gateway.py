@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.records import Retention
+from holdfast.backends.zookeeper.retention import write_retention
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.core.capabilities import ZOOKEEPER
 from holdfast.errors import UnavailableError
@@ -38,6 +40,8 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
         async with AsyncExitStack() as closing:
             connection = await _connected(ensemble)
             closing.push_async_callback(connection.close)
+            retention = Retention(settings.retain_ms, settings.failed_retention_ms)
+            await write_retention(connection, retention)
             steward = Steward(connection)
             await steward.start()
             closing.push_async_callback(steward.stop)

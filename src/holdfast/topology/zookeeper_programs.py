@@ -48,11 +48,14 @@ class Programs(msgspec.Struct, frozen=True):
     java: str
     classes: list[Path]
 
-    def start(self, configuration: str, *, directory: int, output: BinaryIO | int) -> "subprocess.Popen[bytes]":
+    def start(
+        self, configuration: str, *, jaas: Path, directory: int, output: BinaryIO | int
+    ) -> "subprocess.Popen[bytes]":
         """Starts a server that is handed this open directory."""
         command = [
             *("setpriv", "--pdeathsig", "KILL", "sh", "-c", _STARTER, str(os.getpid())),
             *(self.java, *_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _FULL, _LEARNING),
+            f"-Djava.security.auth.login.config={jaas}",
             *(f"-D{_LOGGER}.{name}={value}" for name, value in _LOGGING.items()),
             *("-cp", ":".join(map(str, self.classes)), _MAIN, configuration),
         ]

@@ -25,8 +25,10 @@ _SERVING = ("leader", "follower", "standalone")
 class ZooKeeperServer:
     """One server in one folder, with a thread that keeps it: it lives as long as that thread does."""
 
-    def __init__(self, folder: Path, port: int, configuration: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, port: int, configuration: Mapping[str, str], jaas: Path) -> None:
+        """`jaas` says how it and its neighbours know each other."""
         self.folder = folder
+        self._jaas = jaas
         self.port = port
         self._configuration = configuration
         self._changing = threading.Lock()
@@ -130,7 +132,7 @@ class ZooKeeperServer:
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES_MAX:
             self._log.replace(self._log.with_suffix(".log.1"))
         with self._log.open("ab") as log:
-            return programs.start(f"{self.folder}/zoo.cfg", directory=directory, output=log)
+            return programs.start(f"{self.folder}/zoo.cfg", jaas=self._jaas, directory=directory, output=log)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -35,3 +35,5 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     child_memory_bytes: int = msgspec.field(default_factory=half_of_memory)
     #: How long a job that was told to end may take to do so.
     kill_grace_ms: int = 2_000
+    #: Whether this process ends whenever the server's does, so that its leases need not wait for it after a restart.
+    dies_with_server: bool = False

@@ -2,16 +2,21 @@
 
 Invariants:
 - An outcome is held until the backend says that it is durable; a new session sends it again.
-- A lease that the backend revoked, or that must have run out since the last heartbeat left, is not worked on any more.
+- A lease that the backend revoked is not worked on any more. Where a restart of the backend does not renew leases, the
+  same goes for one that must have run out since the last heartbeat left.
 - Room is offered for slots that are free and for a short backlog of short jobs; what waits in it for longer than
   a heartbeat goes back unrun.
+- A stop needs no answer: who has no jobs ends while nobody can be reached, and hurry is bounded, whatever the session
+  waits for.
 """
 
 import asyncio
 import random
+import secrets
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 from holdfast import limits
 from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
@@ -31,6 +36,8 @@ from holdfast.worker.notes import Notes
 from holdfast.worker.outbox import Outbox
 from holdfast.worker.slots import Slots
 
+T = TypeVar("T")
+
 #: For so many turns of the loop, some tenths of a millisecond, outcomes wait for others to go out with them.
 _TURNS_MAX = 48
 
@@ -41,6 +48,7 @@ class Worker:
     def __init__(self, api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
         self._api = api
         self._config = config
+        self._instance = secrets.token_hex(8)
         self._log = get_logger().bind(worker_id=config.worker_id)
         self._attempts = AttemptLog(self._log, config.worker_id)
         self._notes = Notes()
@@ -51,10 +59,16 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        #: The time to hand back is over.
+        self._over = asyncio.Event()
+        #: A stop that came while it hurried: nobody is waited for.
+        self._abandoned = asyncio.Event()
+        self._is_hurried = False
         #: Since `drain`, no lease is on its way to this session any more.
         self._is_drained = False
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._heartbeat_ms = limits.HEARTBEAT_MS
+        self._are_leases_renewed = False
         #: When a lease may last have been given or extended.
         self._extended_s = time.monotonic()
         #: Whether it runs functions of an app, which may call progress() and log().
@@ -76,17 +90,21 @@ class Worker:
 
     @property
     def has_left_behind(self) -> bool:
-        """Whether a coroutine goes on that does not let itself be canceled; its loop can never be closed in order."""
-        return bool(self._slots.tasks.left_behind)
+        """Whether a coroutine goes on, a job's or the end of a session; its loop can never be closed in order."""
+        return bool(self._slots.tasks.left_behind) or self._abandoned.is_set()
 
     def stop(self) -> None:
-        """Once: take no more jobs and finish those that run. Again: hand them back now."""
+        """Once: take no more jobs and finish those that run. Again: hand them back now. A third time: just end."""
         if self.is_recycling:
             self.is_recycling = False  # it drains already; now it ends for good
-        elif self._stopping.is_set():
+        elif not self._stopping.is_set():
+            self._drain()
+        elif not self._is_hurried:
+            self._is_hurried = True
             self._hurry_up()
         else:
-            self._drain()
+            self._abandoned.set()
+            self._end_hurry()
 
     def _drain(self) -> None:
         self._stopping.set()
@@ -110,12 +128,14 @@ class Worker:
         failures = 0
         while True:
             try:
-                session = await self._api.open(self._introduction())
+                session = await self._open()
             except FINAL:
                 raise
             except HoldfastError as error:
                 failures = await self._back_off(failures, error)
             else:
+                if session is None:
+                    return None
                 try:
                     return await self._serve(session)
                 except FINAL:
@@ -124,32 +144,77 @@ class Worker:
                     failures = await self._back_off(0 if self.attached.is_set() else failures, error)
                 finally:
                     self.attached.clear()
-                    await session.close()
-            if self._hurry.is_set() or (self._stopping.is_set() and self._is_idle):
+                    await self._unless(self._abandoned.wait(), session.close())
+            if self._hurry.is_set() or self._may_leave:
                 return None
+
+    async def _open(self) -> WorkSession | None:
+        """A session; None if the worker may end before anybody answers."""
+        opening = asyncio.create_task(self._api.open(self._introduction()))
+        try:
+            await self._unless(self._leaving(), asyncio.wait([opening]))
+            if opening.done():
+                return opening.result()
+        finally:
+            opening.cancel()
+        await self._unless(self._abandoned.wait(), asyncio.wait([opening]))
+        if opening.done() and not opening.cancelled() and opening.exception() is None:
+            return opening.result()  # it was faster: the session ends in order
+        return None
+
+    async def _unless(self, other: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> None:
+        """Waits for the work, unless the other thing happens first; then the work goes on by itself."""
+        working, happening = asyncio.create_task(work), asyncio.create_task(other)
+        try:
+            await asyncio.wait([working, happening], return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            happening.cancel()
+
+    async def _leaving(self) -> None:
+        """Until the worker may end without a session."""
+        while not self._may_leave:
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def _may_leave(self) -> bool:
+        return self._over.is_set() or (self._stopping.is_set() and self._is_idle)
 
     @property
     def _is_idle(self) -> bool:
         return not self._slots.contexts and not self._outbox.rows
 
     async def _back_off(self, failures: int, error: HoldfastError) -> int:
-        """Waits before the next session; when every lease must have run out, gives the jobs up."""
+        """Waits before the next session; when every lease must have run out for good, gives the jobs up."""
         ceiling_ms = min(limits.RETRY_FIRST_MS * 2**failures, limits.RETRY_MS_MAX)
         # Every try of a long outage would say the same: after the first ones, ever fewer are worth a warning.
         log = self._log.warning if failures.bit_count() <= 1 else self._log.debug
         log("disconnected", message=error.message, tries=failures + 1, retry_in_ms_max=ceiling_ms)
-        if (time.monotonic() - self._extended_s) * 1_000 > self._lease_ms:
+        is_over = (time.monotonic() - self._extended_s) * 1_000 > self._lease_ms
+        if is_over and not self._are_leases_renewed:
             self._give_up([*self._slots.contexts, *self._outbox.rows])
-        waiting = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait([waiting], timeout=random.uniform(0, ceiling_ms) / 1_000)
-        waiting.cancel()
+        waiting = [asyncio.create_task(each) for each in (self._hurry.wait(), self._leaving())]
+        pause_s = random.uniform(0, ceiling_ms) / 1_000
+        await asyncio.wait(waiting, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
         return failures + 1
 
     def _introduction(self) -> Introduction:
         held = {token: context.job_id for token, context in self._slots.contexts.items() if not context.is_revoked}
         held.update({token: row.job_id for token, row in self._outbox.rows.items()})
         config = self._config
-        return Introduction(config.worker_id, self._slots.types, config.queues, config.slots, held)
+        return Introduction(
+            config.worker_id,
+            self._slots.types,
+            config.queues,
+            config.slots,
+            held,
+            self._instance,
+            config.dies_with_server,
+        )
 
     # -- a session
 
@@ -158,6 +223,7 @@ class Worker:
         welcome = await session.next()
         if welcome.capabilities is not None:
             self._check(welcome.capabilities)
+        self._are_leases_renewed = welcome.are_leases_renewed
         await self._take(welcome)
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
@@ -165,7 +231,8 @@ class Worker:
         self._is_drained = False
         self._changed.set()
         tasks = [
-            asyncio.create_task(task) for task in (self._listen(session), self._speak(session), self._beat(session))
+            asyncio.create_task(task)
+            for task in (self._listen(session), self._speak(session), self._beat(session), self._until_over())
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -175,6 +242,9 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_over(self) -> None:
+        await self._over.wait()
 
     def _check(self, told: Capabilities) -> None:
         """Refuses a backend where schedules of the app would never fire; warns once where notes are dropped."""
@@ -266,7 +336,17 @@ class Worker:
             await session.release(tokens)
 
     def _hurry_up(self) -> None:
+        if self._hurry.is_set():
+            return
         self._hurry.set()
+        self._changed.set()
+        left_ms = self._config.kill_grace_ms + limits.HAND_BACK_MS
+        if self._slots.contexts:
+            self._log.info("handing_back", jobs=len(self._slots.contexts), within_ms=left_ms)
+        asyncio.get_running_loop().call_later(left_ms / 1_000, self._end_hurry)
+
+    def _end_hurry(self) -> None:
+        self._over.set()
         self._changed.set()
 
     async def _report(self, session: WorkSession) -> None:

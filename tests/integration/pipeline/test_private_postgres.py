@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from holdfast.topology.postgres_programs import INSTALLED
 from holdfast.topology.private_postgres import PrivatePostgres
 from tests.e2e.waiting import eventually
 from tests.postgres import QUICK, require_postgres
@@ -79,6 +80,25 @@ def test_private_server_lets_nobody_else_in(folder: Path, server: PrivatePostgre
     assert [(folder / name).stat().st_mode & 0o077 for name in ("data", "socket", "postgres.log")] == [0, 0, 0]
     with pytest.raises(psycopg.OperationalError, match=r"no pg_hba.conf entry"):
         psycopg.connect(url.replace("holdfast@", "postgres@"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user_of_the_machine_is_not_let_in(server: PrivatePostgres) -> None:
+    """An ordinary user finds no socket; the account of the server finds it, and the server takes it for nobody."""
+    url, psql = server.start(), max(INSTALLED.glob("*/bin/psql"))
+
+    def asked_by(name: str, group: str, socket: str) -> str:
+        command = ["setpriv", "--reuid", name, "--regid", group, "--clear-groups", str(psql)]
+        place = f"host={socket} port=5432 user=holdfast dbname=holdfast"
+        tried = subprocess.run(
+            [*command, place, "-c", "SELECT 1"], capture_output=True, text=True, check=False, cwd="/"
+        )
+        assert tried.returncode != 0
+        return tried.stderr
+
+    assert ask(url, "SELECT 1") == 1
+    assert "Permission denied" in asked_by("nobody", "nogroup", str(server.socket.parent))
+    assert "Peer authentication failed" in asked_by("postgres", "postgres", f"/proc/{server.pid}/cwd/../socket")
 
 
 def test_second_start_finds_what_the_first_wrote(server: PrivatePostgres) -> None:

@@ -1,6 +1,7 @@
 """What arenas find in stores that are not sound, and in processes that end by themselves."""
 
 import os
+import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -8,14 +9,21 @@ from pathlib import Path
 import pytest
 
 from holdfast.backends.zookeeper.records import Record as JobRecord
+from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.snapshots import take_snapshot
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import Created
+from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Result, Template
 from holdfast.core.record_events import Moved, RecordEvent, Spends
 from holdfast.core.records import Records
+from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import JournalConfig
 from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact
 from holdfast.lab.replaying import write_history
 from holdfast.lab.torture.arenas import arena_of, ledger_facts
+from holdfast.lab.torture.arenas.archive import Archive
 from holdfast.lab.torture.arenas.record_facts import RecordFacts
 from holdfast.lab.torture.arenas.zookeeper_facts import agreed, facts_of
 from tests.integration.torture_arenas.trying import until
@@ -48,6 +56,49 @@ def test_ledger_with_a_changed_byte_is_damaged(short_path: Path) -> None:
     facts = ledger_facts.read(data, "ledger")
     assert [type(fact) for fact in facts] == [DamageFact]
     assert segment.read_bytes() == content
+
+
+def test_ledger_that_was_trimmed_is_whole_with_its_archive(short_path: Path) -> None:
+    """No segment is removed before it was copied; all jobs, leases and ends are told, and without the copies none."""
+    data, copies = short_path / "data", short_path / "archive"
+    data.mkdir()
+    write_history(data, JOBS)
+    archive = Archive(data, copies)
+    config = JournalConfig(digest_version=DIGEST_VERSION)
+    recovered = recover(OsDisk(data), config, LedgerConfig(), now_ms=1, new_cluster_id=bytes(16))
+    covered = take_snapshot(OsDisk(data), LedgerConfig())
+    assert recovered.journal.remove_segments(covered) == []
+    archive.take()
+    assert len(recovered.journal.remove_segments(covered)) == archive.trimmed() == 1
+    recovered.journal.close()
+    archive.close()
+    facts = ledger_facts.read(data, "ledger", copies)
+    kinds = [sum(isinstance(fact, kind) for fact in facts) for kind in (JobFact, GrantFact, EndFact, DamageFact)]
+    assert kinds == [JOBS, JOBS, JOBS, 0]
+    assert [type(fact) for fact in ledger_facts.read(data, "ledger")] == [DamageFact]
+    assert sorted(path.name for path in data.glob("*.seg")) == [f"{covered + 1:020d}-0000000002.seg"]
+
+
+def test_journal_that_is_not_what_its_snapshot_was_made_of_is_damaged(short_path: Path) -> None:
+    """The archived segments are of another history than the snapshot that the server starts from."""
+    data, other = short_path / "data", short_path / "other"
+    for path in (data, other):
+        path.mkdir()
+        write_history(path, JOBS)
+        recover(
+            OsDisk(path),
+            JournalConfig(digest_version=DIGEST_VERSION),
+            LedgerConfig(),
+            now_ms=1,
+            new_cluster_id=bytes(16),
+        ).journal.close()
+        take_snapshot(OsDisk(path), LedgerConfig())
+    first = min(data.glob("*.seg"))
+    copies = short_path / "archive"
+    copies.mkdir()
+    shutil.copyfile(other / first.name, copies / first.name)
+    first.unlink()
+    assert [type(fact) for fact in ledger_facts.read(data, "ledger", copies)] == [DamageFact]
 
 
 def said_of(*events: RecordEvent) -> RecordFacts:

@@ -22,7 +22,7 @@ from holdfast.lab.torture.ports import Arena, Process
 
 JOBS = 20
 DEADLINE_S = 90.0
-TEMPLATE = Template(WORK, max_losses=100)
+TEMPLATE = Template(WORK)
 
 
 async def until(is_so: Callable[[], Awaitable[object]], what: str) -> None:

@@ -123,6 +123,9 @@ class BareArena:
         for seat in self.seats:
             await seat.close()
 
+    def trimmed(self) -> int:
+        return 0
+
     def facts(self) -> list[Record]:
         return []
 

@@ -1,14 +1,19 @@
 """Every fault fires on an arena that has something for it, and says why not on one that has nothing."""
 
+import asyncio
 import random
+import resource
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from holdfast.lab.torture.faults import FAULTS, watching
+from holdfast.lab.torture.faults import FAULTS, bad_roads, watching
 from holdfast.lab.torture.faults.disks import SmallDisk
+from holdfast.lab.torture.faults.proxy import TcpProxy
 from holdfast.lab.torture.faults.targets import state
 from holdfast.lab.torture.ports import NotNowError
 from scripts.engines import MOUNT, STRACE
@@ -27,12 +32,31 @@ from tests.integration.torture_faults.talking import chatted_on, proxied, servin
 KINDS = {
     *("kill", "kill-starting", "kill-many", "stop", "stop-short", "delay", "cut", "cut-after-send", "duplicate"),
     *("swallow-to-server", "swallow-to-client", "partition", "full-disk", "slow-disk", "clock", "engine-crash"),
-    "engine-stop",
+    *("engine-stop", "resets", "full-disk-long", "clock-restart", "descriptors"),
 }
 ROADS = {"delay", "cut", "cut-after-send", "duplicate", "swallow-to-server", "swallow-to-client"}
 #: What needs more than processes.
 NEEDY = KINDS - {"kill", "kill-starting", "kill-many", "stop", "stop-short", "slow-disk"}
-ENGINES = {"full-disk": MOUNT, "slow-disk": STRACE}
+ENGINES = {"full-disk": MOUNT, "full-disk-long": MOUNT, "slow-disk": STRACE}
+#: What needs an arena of its own, and has a test of its own below.
+APART = {"resets", "descriptors"}
+#: What sets the clock.
+CLOCKS = {"clock", "clock-restart"}
+
+
+class Seated:
+    """A process that somebody else keeps."""
+
+    role = name = "server"
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def pid(self) -> int:
+        return self._pid
+
+    def is_ready(self) -> bool:
+        return True
 
 
 class Hasty(random.Random):
@@ -71,9 +95,10 @@ def test_all_kinds_are_there() -> None:
     assert all(fault.kind == kind for kind, fault in FAULTS.items())
 
 
-@pytest.mark.parametrize("kind", sorted(FAULTS))
-async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str) -> None:
+@pytest.mark.parametrize("kind", sorted(set(FAULTS) - APART))
+async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says whom it hit, and leaves everything as it was: nobody stopped, nothing full, the clock true."""
+    monkeypatch.setattr(FAULTS["full-disk-long"], "seconds", (0.2, 0.3))
     if kind in ENGINES:
         require(ENGINES[kind])
     if reason := FAULTS[kind].lacking(arena):
@@ -85,7 +110,7 @@ async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str) -> None:
     assert disk.no_filling or disk.free_bytes() > 0
     clock, island = cast("SteppedClock", arena.clock), cast("NotedIsland", arena.islands["w-1"])
     assert clock.offset_ms == 0
-    assert (kind == "clock") == (len(clock.steps) == 2)
+    assert (kind in CLOCKS) == (len(clock.steps) == 2)
     assert [sum(cut) for cut in island.cuts] == ([1, 1, 0] if kind == "partition" else [])
 
 
@@ -118,6 +143,80 @@ async def test_partition_of_an_island_that_nobody_lives_on_is_not_fired(
     with pytest.raises(NotNowError):
         await FAULTS["partition"].fire(arena, Hasty(5))
     assert island.cuts[-1] == (False, False)
+
+
+async def test_resets_of_workers_count_if_they_came_back_in_between(arena: FullArena) -> None:
+    """Each reset hits connections of its own; where nobody comes back the series was none."""
+    fault, proxy = FAULTS["resets"], cast("TcpProxy", arena.proxies["clients"])
+    assert len(fault.lacking(arena).split()) > 3
+    arena.proxies = {"workers": proxy}
+    assert fault.lacking(arena) == ""
+    before = proxy.harm().cut
+    assert "road of the workers" in await fault.fire(arena, Hasty(5))
+    assert proxy.harm().cut - before >= 4
+
+
+async def test_resets_that_hit_nobody_are_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A road without connections cannot be reset."""
+    monkeypatch.setattr(bad_roads, "_BETWEEN_S", (0.0, 0.01))
+    arena = FullArena(tmp_path, [])
+    async with serving() as server, proxied(server.port) as proxy:
+        arena.proxies = {"workers": proxy}
+        with pytest.raises(NotNowError):
+            await FAULTS["resets"].fire(arena, Hasty(5))
+
+
+async def test_clock_is_set_while_the_keeper_of_a_journal_is_stopped(arena: FullArena) -> None:
+    """It is told to end, its end is no surprise, and its successor starts under the other clock."""
+    keeper, clock = arena.seats[0], cast("SteppedClock", arena.clock)
+    told = await FAULTS["clock-restart"].fire(arena, Hasty(5))
+    assert "server s-1" in told
+    assert len(keeper.pids) == 2
+    assert arena.expected == keeper.pids[:1]
+    assert abs(clock.steps[0]) >= 60_000
+    assert clock.steps[1] == 0
+
+
+#: Accepts everybody until it has no descriptors left.
+ACCEPTING = """
+import socket
+listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
+print(listening.getsockname()[1], flush=True)
+held = []
+while True:
+    try:
+        held.append(listening.accept())
+    except OSError:
+        input()
+"""
+
+
+async def test_crowd_uses_up_the_descriptors_of_a_process(tmp_path: Path) -> None:
+    """Idle connections are held until the server has no descriptors left, and all of them go away afterwards."""
+    few = ("prlimit", "--nofile=64", sys.executable, "-c", ACCEPTING)
+    server = await asyncio.create_subprocess_exec(*few, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        port = int(await server.stdout.readline())
+        arena = FullArena(tmp_path, [])
+        arena.grpc = arena.http = f"127.0.0.1:{port}"
+        seat = Seated(server.pid)
+        arena.processes = lambda: [seat]  # type: ignore[method-assign]
+        assert FAULTS["descriptors"].lacking(arena) == ""
+        assert "128 idle connections" in await FAULTS["descriptors"].fire(arena, Hasty(5))
+        await until(lambda: not [task for task in asyncio.all_tasks() if "_idle" in str(task.get_coro())])
+    finally:
+        server.kill()
+        await server.wait()
+
+
+async def test_processes_with_many_descriptors_are_left_alone(tmp_path: Path) -> None:
+    """The lab has not as many connections as they have descriptors, and says so."""
+    async with seated(tmp_path, "server") as bare:
+        bare.grpc = "127.0.0.1:1"
+        await until(lambda: all(seat.is_ready() for seat in bare.seats))
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert limit <= 4_096 or "more descriptors" in FAULTS["descriptors"].lacking(bare)
 
 
 async def test_sessions_of_workers_are_not_duplicated(arena: FullArena) -> None:

@@ -7,6 +7,8 @@ from holdfast import limits
 from holdfast.backends.ports import JobDraft
 from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.backends.zookeeper.records import Retention
+from holdfast.backends.zookeeper.retention import read_retention, write_retention
 from holdfast.backends.zookeeper.steward import Steward
 from holdfast.backends.zookeeper.tidying import Tidying
 from holdfast.backends.zookeeper.transactions import Create, Delete
@@ -38,11 +40,14 @@ async def everything(connection: FaultyConnection, path: str) -> list[str]:
     return [path] if not names else [leaf for name in names for leaf in await everything(connection, f"{path}/{name}")]
 
 
-def tidying_of(
-    connection: FaultyConnection, retain_ms: int = LONG_AGO_MS, retain_failed_ms: int = LONG_AGO_MS
-) -> Tidying:
-    """Tidies up as if everything had ended long ago, unless another retention is named."""
-    return Tidying(Changing(connection), retain_ms=retain_ms, retain_failed_ms=retain_failed_ms)
+#: Everything that has ended is over; the same, but for FAILED jobs.
+OVER = Retention(LONG_AGO_MS, LONG_AGO_MS)
+OVER_UNLESS_FAILED = Retention(LONG_AGO_MS)
+
+
+def tidying_of(connection: FaultyConnection) -> Tidying:
+    """Tidies up by that connection."""
+    return Tidying(Changing(connection))
 
 
 async def failed_job(bidding: Bidding, jobs: NodeJobs) -> str:
@@ -236,7 +241,7 @@ class TestTidying:
         await hand.done(lease, b"out")
         stays = await submit(jobs, JobDraft(payload=b"in", extra=Extra(request_id="other")))
         tidying = tidying_of(client)
-        await tidying.look()
+        await tidying.look(OVER)
         leaves = await everything(client, client.paths.root)
         assert [leaf for leaf in leaves if ended in leaf] == []
         assert (await jobs.get(stays)).state == QUEUED
@@ -249,19 +254,30 @@ class TestTidying:
         jobs = NodeJobs(client)
         failed, canceled = await failed_job(bidding, jobs), await submit(jobs)
         await jobs.cancel(canceled, "")
-        await tidying_of(client, retain_failed_ms=limits.RETAIN_FAILED_MS_DEFAULT).look()
+        await tidying_of(client).look(OVER_UNLESS_FAILED)
         assert (await jobs.get(failed)).state == FAILED
         with pytest.raises(NotFoundError):
             await jobs.get(canceled)
         assert failed in {job.id for job in (await jobs.page([FAILED], 0, 10, newest_first=True)).jobs}
-        await tidying_of(client).look()
+        await tidying_of(client).look(OVER)
         assert [leaf for leaf in await everything(client, client.paths.root) if failed in leaf] == []
 
     async def test_failed_jobs_are_kept_longer_by_default(self, bidding: Bidding) -> None:
-        """A steward that is told nothing keeps FAILED jobs for a week and all others for a day."""
+        """Where no gateway has written anything, FAILED jobs are kept for a week and all others for a day."""
+        assert await read_retention(await bidding.client()) == Retention(86_400_000, 7 * 86_400_000)
+
+    async def test_steward_heeds_what_a_gateway_wrote(self, bidding: Bidding) -> None:
+        """A steward that was told nothing removes jobs by the times in the ensemble; the last gateway decides."""
         client = await bidding.client()
-        tidying = Steward(client)._tidying
-        assert (tidying._retain_ms, tidying._retain_failed_ms) == (86_400_000, 7 * 86_400_000)
+        jobs = NodeJobs(client)
+        failed, canceled = await failed_job(bidding, jobs), await submit(jobs)
+        await jobs.cancel(canceled, "")
+        await write_retention(client, OVER)
+        await write_retention(client, OVER_UNLESS_FAILED)
+        await steward(bidding)
+        assert (await jobs.get(failed)).state == FAILED
+        with pytest.raises(NotFoundError):
+            await jobs.get(canceled)
 
     async def test_failed_job_of_an_earlier_version_is_retired(self, bidding: Bidding) -> None:
         """Its note is among those of all ended jobs, so it goes with them."""
@@ -269,7 +285,7 @@ class TestTidying:
         jobs = NodeJobs(client)
         job_id = await failed_job(bidding, jobs)
         await as_before(client, job_id)
-        await tidying_of(client, retain_failed_ms=limits.RETAIN_FAILED_MS_DEFAULT).look()
+        await tidying_of(client).look(OVER_UNLESS_FAILED)
         assert [leaf for leaf in await everything(client, client.paths.root) if job_id in leaf] == []
 
     @pytest.mark.parametrize("is_old", [False, True])
@@ -297,8 +313,8 @@ class TestTidying:
         await jobs.cancel(await submit(jobs), "only to make the lane")
         hand = await bidding.idle("w")
         tidying = tidying_of(client)
-        await tidying.look()
-        await tidying.look()
+        await tidying.look(OVER)
+        await tidying.look(OVER)
         await client.sync()
         assert await client.children(client.paths.waiting) == []
         job_id = await submit(jobs)
@@ -318,8 +334,8 @@ class TestTidying:
         await hand.session.want(1)
         await gate.reached.wait()
         tidying = tidying_of(client)
-        await tidying.look()
-        await tidying.look()
+        await tidying.look(OVER)
+        await tidying.look(OVER)
         await submit(jobs)
         (lease,) = await hand.leases()
         await hand.done(lease)

@@ -11,6 +11,7 @@ from holdfast.backends.microservices.work import UnaryWork
 from holdfast.client.channel import open_channel
 from holdfast.clock import SystemClock
 from holdfast.core import envelopes, line, records
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
 from holdfast.services.job import JobService
@@ -54,9 +55,9 @@ class ServicesHere:
         self.failures: list[BaseException] = []
         self.records = records.Records(0)
         waiting, ended = line.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
-        self.job_service = JobService(self._keeper(self.records, records.DIGEST_VERSION), self.records)
-        self.queue_service = QueueService(self._keeper(waiting, line.DIGEST_VERSION), waiting)
-        self.result_service = ResultService(self._keeper(ended, envelopes.DIGEST_VERSION), ended)
+        self.job_service = JobService(self._keeper(self.records, DIGEST_VERSION), self.records)
+        self.queue_service = QueueService(self._keeper(waiting, DIGEST_VERSION), waiting)
+        self.result_service = ResultService(self._keeper(ended, DIGEST_VERSION), ended)
         self.job = Served(rpc.add_JobInternalServiceServicer_to_server, self.job_service)
         self.queue = Served(rpc.add_QueueInternalServiceServicer_to_server, self.queue_service)
         self.result = Served(rpc.add_ResultInternalServiceServicer_to_server, self.result_service)

@@ -33,7 +33,8 @@ ELSEWHERE = "holdfast service worker"
 async def address() -> AsyncIterator[str]:
     async with services_here() as services:
         backend = Backend(services.jobs(), declared=MICROSERVICES)
-        server = GrpcServer(backend, holdfast_pb2.Welcome(), has_reflection=True)
+        server = GrpcServer(has_reflection=True)
+        server.add(backend, holdfast_pb2.Welcome())
         yield await server.start(HOST, 0)
         await server.stop(0)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import limits
 from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.client import routed_line
 from holdfast.client.routed_line import Line
@@ -57,10 +58,12 @@ class Work:
 
     def __init__(self) -> None:
         self.opened: asyncio.Queue[Session] = asyncio.Queue()
+        self.are_leases_renewed = False
 
     async def open(self, introduction: Introduction) -> Any:  # noqa: ANN401 - stands for a session over the wire
         session = Session(introduction)
-        session.says.put_nowait(Directive(lease_ms=LEASE_MS, heartbeat_ms=1_000))
+        welcome = Directive(lease_ms=LEASE_MS, heartbeat_ms=1_000, are_leases_renewed=self.are_leases_renewed)
+        session.says.put_nowait(welcome)
         self.opened.put_nowait(session)
         return session
 
@@ -132,6 +135,33 @@ async def test_new_session_names_what_is_held_by_the_nodes_own_tokens(scene: Sce
     assert scene.line.held == {22: "job-7"}
     assert await scene.lose(session) == []
     assert (await scene.session()).introduction.held == {7: "job-7"}
+
+
+async def test_leases_of_a_node_that_renews_them_are_kept_however_long_it_is_away(scene: Scene) -> None:
+    """A node that was away for longer than a lease hears which of its leases go on."""
+    scene.work.are_leases_renewed = True
+    await scene.lose(await scene.session())
+    session = await scene.session()
+    await scene.hold(session, 7)
+    scene.clock.now_s += 10 * LEASE_MS / 1_000
+    assert await scene.lose(session) == []
+    assert (await scene.session()).introduction.held == {7: "job-7"}
+
+
+async def test_sessions_that_were_welcome_are_opened_again_soon(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a connection is reset, the worker is back well within the reconnect grace."""
+    waits_ms: list[float] = []
+
+    class Random:
+        def uniform(self, low: float, high: float) -> float:
+            waits_ms.append(high)
+            return low
+
+    monkeypatch.setattr(routed_line, "random", Random())
+    for _ in range(8):
+        await scene.lose(await scene.session())
+    await scene.session()
+    assert max(waits_ms) < limits.RECONNECT_GRACE_MS / 2
 
 
 async def test_outcome_is_sent_again_until_it_is_durable(scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from holdfast.clock import Uptime
 from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportReply, ReportRow
@@ -27,6 +28,9 @@ class Machine:
 
     def steady_ms(self) -> int:
         return 1_000
+
+    def uptime(self) -> Uptime | None:
+        return None
 
     def soon(self, call: Callable[[], None]) -> None:
         self._calls.append(call)

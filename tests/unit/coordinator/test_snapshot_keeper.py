@@ -18,9 +18,84 @@ class Maker:
         self.is_able = False
         self.starts = 0
 
-    def start(self, done: Callable[[bool], None]) -> None:
+    def start(self, done: Callable[[str], None]) -> None:
         self.starts += 1
-        done(self.is_able)
+        done("" if self.is_able else "no room")
+
+
+class Aside:
+    """Does the work when it is told to."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[Callable[[], int], Callable[[int | BaseException], None]]] = []
+
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
+        del is_lone
+        self._given.append((work, done))
+
+    def go_on(self) -> int:
+        """Does what was given, and says how much that was."""
+        given, self._given = self._given, []
+        for work, done in given:
+            done(work())
+        return len(given)
+
+
+def test_directory_is_listed_and_tidied_aside() -> None:
+    """The coordinator's thread reads and deletes no file; one round of tidying is under way at a time."""
+    book = SimpleNamespace(last_ms=0)
+    coordinator = SimpleNamespace(observers=[], ledger=SimpleNamespace(book=book), is_serving=True)
+    lists: list[int] = []
+
+    def names() -> list[str]:
+        lists.append(1)
+        return []
+
+    disk = SimpleNamespace(names=names, free_bytes=lambda: 1 << 40)
+    aside = Aside()
+    keeper = SnapshotKeeper(
+        cast("Coordinator", coordinator),
+        cast("FileJournal", SimpleNamespace(segments=list)),
+        cast("Disk", disk),
+        Maker(),
+        aside,
+        KeeperConfig(look_ms=1_000),
+    )
+    lists.clear()
+    for _ in range(5):
+        book.last_ms += 1_000
+        keeper.durable(9)
+    assert not lists
+    assert aside.go_on() == 1
+    assert lists == [1]
+
+
+def test_directory_that_cannot_be_read_is_looked_at_again() -> None:
+    """Tidying that fails disturbs nobody, and the next round comes."""
+    book = SimpleNamespace(last_ms=0)
+    coordinator = SimpleNamespace(observers=[], ledger=SimpleNamespace(book=book), is_serving=True)
+    lists: list[int] = []
+
+    def names() -> list[str]:
+        lists.append(1)
+        if len(lists) > 1:
+            raise OSError(5, "Input/output error")
+        return []
+
+    aside = Aside()
+    keeper = SnapshotKeeper(
+        cast("Coordinator", coordinator),
+        cast("FileJournal", SimpleNamespace(segments=list)),
+        cast("Disk", SimpleNamespace(names=names, free_bytes=lambda: 1 << 40)),
+        Maker(),
+        aside,
+        KeeperConfig(look_ms=1_000),
+    )
+    for rounds in (1, 2):
+        book.last_ms += 1_000
+        keeper.durable(9)
+        assert aside.go_on() == 1
+        assert len(lists) == 1 + rounds
 
 
 def test_snapshot_that_cannot_be_made_is_asked_for_ever_less_often() -> None:
@@ -28,12 +103,18 @@ def test_snapshot_that_cannot_be_made_is_asked_for_ever_less_often() -> None:
     book = SimpleNamespace(last_ms=0)
     coordinator = SimpleNamespace(observers=[], ledger=SimpleNamespace(book=book), is_serving=False)
     segment = SegmentInfo("one", 1, 9, 1, 1_000, is_sealed=True)
-    journal, disk, maker = SimpleNamespace(segments=lambda: [segment]), SimpleNamespace(names=list), Maker()
+    journal, disk, maker = (
+        SimpleNamespace(segments=lambda: [segment]),
+        SimpleNamespace(names=list, free_bytes=lambda: 1 << 40),
+        Maker(),
+    )
+    aside = Aside()
     keeper = SnapshotKeeper(
         cast("Coordinator", coordinator),
         cast("FileJournal", journal),
         cast("Disk", disk),
         maker,
+        aside,
         KeeperConfig(snapshot_bytes=1_000, look_ms=1_000),
     )
 
@@ -42,6 +123,7 @@ def test_snapshot_that_cannot_be_made_is_asked_for_ever_less_often() -> None:
         for _ in range(seconds):
             book.last_ms += 1_000
             keeper.durable(9)
+            aside.go_on()
         return maker.starts - before
 
     assert pass_s(64) == 6

@@ -8,7 +8,7 @@ from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
 from holdfast.coordinator.ticking import Ticker
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.model import Schedule, ScheduleSpec, Template
+from holdfast.core.model import Extra, NewJob, Schedule, ScheduleSpec, Template
 from holdfast.testing.simulation.clockwork import Clockwork, Planned
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000
@@ -92,12 +92,37 @@ def test_ticks_come_although_nothing_else_happens(shop: Shop) -> None:
     assert all(created_ms % SECOND_MS < 10 for created_ms in created)
 
 
-def test_distant_tick_comes_after_a_jump_of_the_clock(shop: Shop) -> None:
-    """Whoever waits for tomorrow looks at the clock again before that."""
+def test_distant_tick_comes_once_a_jump_of_the_clock_is_believed(shop: Shop) -> None:
+    """Whoever waits for tomorrow looks at the clock again before that, also while the jump is in doubt."""
     shop.set(cron="0 0 * * *", catch_up="latest")
     shop.machine.clock.set_wall(shop.machine.clock.wall_ms() + 30 * HOUR_MS)
-    shop.pass_ms(61 * SECOND_MS)
+    shop.pass_ms(9 * 60 * SECOND_MS)
+    assert (shop.schedule.fired, shop.schedule.missed) == (0, 0)
+    shop.pass_ms(3 * 60 * SECOND_MS)
     assert (shop.schedule.fired, shop.schedule.missed) == (1, 0)
+
+
+def test_schedule_goes_on_by_log_time_while_the_clock_is_in_doubt(shop: Shop) -> None:
+    """Its ticks come at the pace of the steady clock; those of days that never were do not."""
+    shop.set(every_ms=60 * SECOND_MS)
+    shop.machine.clock.set_wall(shop.machine.clock.wall_ms() + 192 * HOUR_MS)
+    shop.pass_ms(5 * 60 * SECOND_MS + SECOND_MS)
+    shop.machine.clock.set_wall(shop.machine.clock.wall_ms() - 192 * HOUR_MS)
+    shop.pass_ms(10 * 60 * SECOND_MS)
+    assert (shop.schedule.fired, shop.schedule.missed) == (15, 0)
+
+
+def test_nothing_is_forgotten_while_the_clock_is_in_doubt(shop: Shop) -> None:
+    """A job that has ended stays, with its request id, until the clock that says otherwise is believed."""
+    job = NewJob("one", 0, b"", extra=Extra(request_id="once"))
+    shop.coordinator.call(Lane.SUBMIT, commands.Submit([Template("work")], [job]), lambda _: None)
+    shop.coordinator.call(Lane.SUBMIT, commands.Cancel("one", ""), lambda _: None)
+    shop.pass_ms(SECOND_MS)
+    shop.machine.clock.set_wall(shop.machine.clock.wall_ms() + 192 * HOUR_MS)
+    shop.pass_ms(9 * 60 * SECOND_MS)
+    assert set(shop.ledger.book.jobs) == {"one"}
+    shop.pass_ms(3 * 60 * SECOND_MS)
+    assert set(shop.ledger.book.jobs) == set()
 
 
 def test_tick_without_room_is_tried_again(shop: Shop) -> None:

@@ -22,13 +22,16 @@ ECHO = Template("echo")
 class Desk:
     """One coordinator's view, without a loop and without a disk."""
 
-    def __init__(self, *, aging_ms: int = 60_000, dedup_keys_max: int = 0, at_ms: int = 1_000) -> None:
-        self.config = LedgerConfig(aging_ms=aging_ms, dedup_keys_max=dedup_keys_max)
+    def __init__(
+        self, *, aging_ms: int = 60_000, dedup_keys_max: int = 0, at_ms: int = 1_000, memory_bytes: int = 0
+    ) -> None:
+        self.config = LedgerConfig(aging_ms, dedup_keys_max, memory_bytes)
         self.ledger = Ledger(self.config)
         self.model = Model(aging_ms=aging_ms, dedup_keys_max=dedup_keys_max)
         self.log_ms = at_ms
         self.served_ms = 0
         self.bodies: list[bytes] = []
+        self._epoch = 0
         self.ledger.leases.resume(self.now)
 
     @property
@@ -55,6 +58,8 @@ class Desk:
         decided = self.decide(command)
         if isinstance(decided, Refusal):
             return decided
+        if decided.extension is not None:
+            self.ledger.leases.prolong(decided.extension)
         if decided.event is not None:
             self.take(decided.event)
         return decided.reply
@@ -92,6 +97,11 @@ class Desk:
         self.served_ms = 0
         self.ledger.leases.resume(self.now)
 
+    def start(self, process: str = "") -> None:
+        """A coordinator begins to serve, which is part of the history."""
+        self._epoch += 1
+        self.do(commands.Start(self._epoch, process))
+
     # -- the usual commands, in short
 
     def submit(self, *ids: str, template: Template = ECHO, **fields: Any) -> Submitted:
@@ -112,8 +122,10 @@ class Desk:
         routes: tuple[str, ...] = ("echo",),
         queues: tuple[str, ...] = (),
         lease_ms: int = 1_000,
+        *,
+        is_local: bool = False,
     ) -> list[GrantedLease]:
-        command = commands.Lease(worker, frozenset(routes), frozenset(queues), count, lease_ms)
+        command = commands.Lease(worker, frozenset(routes), frozenset(queues), count, lease_ms, is_local)
         reply = self.do(command)
         assert isinstance(reply, list)
         return reply
@@ -153,8 +165,8 @@ class Desk:
         """For each note why it was not taken; empty if it was."""
         return self.do(commands.TakeNotes(worker, list(notes)))
 
-    def expire(self) -> Any:
-        return self.do(commands.Expire())
+    def expire(self, leases_max: int = 1_000) -> Any:
+        return self.do(commands.Expire(leases_max))
 
     def revoke(self, worker: str = "w1", reason: str = "disconnected", **options: Any) -> Any:
         options.setdefault("is_spent", reason != "released")

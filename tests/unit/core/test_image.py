@@ -11,7 +11,7 @@ from holdfast.core import commands, events, image
 from holdfast.core.events import AnyEvent, RefusedReport, Revocation
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Extra, NewJob, Note, QueueMode, Result, Template
+from holdfast.core.model import FIXED, Backoff, Extra, Job, NewJob, Note, QueueMode, Result, Template
 from holdfast.testing.ledger_view import view_ledger
 from tests.unit.core.desk import Desk
 
@@ -85,7 +85,7 @@ def test_what_no_version_wrote_is_refused(raw: object) -> None:
 
 def test_fields_added_later_are_ignored_by_this_version() -> None:
     """An event with a field at its end that this version does not know decodes without it."""
-    assert events.decode(msgspec.msgpack.encode([[1, 5, 7, "from the future"]])) == [events.Started(5, 7)]
+    assert events.decode(msgspec.msgpack.encode([[1, 5, 7, "p", "from the future"]])) == [events.Started(5, 7, "p")]
 
 
 def test_replay_gives_the_live_state(desk: Desk) -> None:
@@ -156,6 +156,46 @@ def test_image_that_misses_a_chunk_is_refused(desk: Desk) -> None:
     head, *_ = image.dump(eventful(desk).ledger)
     with pytest.raises(msgspec.ValidationError, match="does not give the state"):
         image.load([head], desk.config)
+
+
+def test_rows_of_an_image_are_decoded_as_jobs() -> None:
+    """A job begins with the fields of its row, in their order, so that no row is copied."""
+    row = image.JobRow.__struct_fields__
+    assert Job.__struct_fields__[: len(row)] == row
+
+
+def test_loading_an_image_reports_no_changes(desk: Desk) -> None:
+    """No event changed the jobs of an image: a loaded book lists no moves, and holds nothing for them."""
+    loaded = eventful(desk).reloaded()
+    assert loaded.book.jobs
+    assert loaded.book.moves == []
+
+
+def test_jobs_of_an_image_share_their_templates(desk: Desk) -> None:
+    """Equal templates of several chunks are one object after loading."""
+    for number in range(6):
+        desk.submit(f"{number}", payload=bytes(1024 * 1024))
+    assert len(list(image.dump(desk.ledger))) > 2
+    loaded = desk.reloaded()
+    assert len({id(job.template) for job in loaded.book.jobs.values()}) == 1
+
+
+@pytest.mark.parametrize("template", [7, [["echo"]], None])
+def test_image_with_a_template_that_it_does_not_have_is_refused(desk: Desk, template: object) -> None:
+    """A row names a template of its chunk by the index, and nothing else."""
+    desk.submit("a")
+    head, jobs = map(msgspec.msgpack.decode, image.dump(desk.ledger))
+    jobs[2][0][1] = template
+    with pytest.raises(msgspec.ValidationError):
+        image.load(map(msgspec.msgpack.encode, (head, jobs)), desk.config)
+
+
+def test_image_that_has_a_job_twice_is_refused(desk: Desk) -> None:
+    """Two rows with one id are no image."""
+    desk.submit("a")
+    head, jobs = image.dump(desk.ledger)
+    with pytest.raises(msgspec.ValidationError, match="a job twice"):
+        image.load([head, jobs, jobs], desk.config)
 
 
 def test_chunks_of_an_image_are_bounded_in_bytes(desk: Desk) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import commands
+from holdfast.core import commands, image
 from holdfast.core.commands import ReportRow
-from holdfast.core.events import Reported
+from holdfast.core.events import Extended, Reported
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Now, Template
+from holdfast.core.model import FIXED, Backoff, Template
 from holdfast.limits import OUTPUT_BYTES_MAX, QUARANTINE_MS, REASON_CHARS_MAX, SUMMARY_CHARS_MAX, UNSPENT_GRANTS_MAX
 from tests.unit.core.desk import ECHO, Desk
 
@@ -188,31 +188,104 @@ def _restart_later(desk: Desk, later_ms: int) -> int | None:
     """The time that is left of the first lease after a restart this much later in log time."""
     desk.log_ms += later_ms
     desk.restart()
+    desk.start()
     return desk.ledger.leases.next_deadline_ms()
 
 
-@pytest.mark.parametrize(("later_ms", "left_ms"), [(0, 1_000), (400, 600), (999, 1)])
-def test_restart_leaves_what_remained(running: Desk, later_ms: int, left_ms: int) -> None:
-    """After a restart a lease has what was left of it in log time."""
-    assert _restart_later(running, later_ms) == left_ms
+@pytest.mark.parametrize("later_ms", [0, 400, 1_000, 60_000, 10**9])
+def test_restart_renews_a_lease_whatever_the_wall_clock_says(running: Desk, later_ms: int) -> None:
+    """After a restart a lease has its full length again, however long nobody served and however the clock jumped."""
+    assert _restart_later(running, later_ms) == 1_000
     assert running.report("a", 1) == ""
 
 
-@pytest.mark.parametrize("later_ms", [1_000, 1_001, 10**9])
-def test_lease_that_expired_while_nobody_served_stays_expired(running: Desk, later_ms: int) -> None:
-    """What was over at the restart is over: its report is late and its job returns."""
-    _restart_later(running, later_ms)
+def test_renewed_lease_expires_as_usual(running: Desk) -> None:
+    """A worker that is not heard within a full lease after the restart has lost its job."""
+    _restart_later(running, 60_000)
+    running.pass_ms(999)
+    assert running.expire() == []
+    running.pass_ms(1)
     assert running.report("a", 1) == "LEASE_EXPIRED"
     assert running.expire() == [("w1", 1)]
     assert running.job("a").state == QUEUED
 
 
-def test_restart_never_lengthens_a_lease(running: Desk) -> None:
-    """Where log time seems to lie before the expiry by more than the lease, the lease's own length counts."""
-    running.ledger.book.leases[1].expires_ms += 10**6
-    running.ledger.leases.resume(Now(running.log_ms, 50))
-    assert running.ledger.leases.next_deadline_ms() == 50 + 1_000
-    running.ledger.book.leases[1].expires_ms -= 10**6
+def test_second_restart_renews_nothing_until_the_worker_was_heard(running: Desk) -> None:
+    """A lease that was renewed once keeps what is left of that over further restarts, until its worker is heard."""
+    assert _restart_later(running, 0) == 1_000
+    running.pass_ms(700)
+    assert _restart_later(running, 0) == 300
+    assert running.extend("w1").held == [1]
+    assert _restart_later(running, 60_000) == 1_000
+
+
+@pytest.mark.parametrize("step_ms", [0, 100])
+def test_restarts_faster_than_a_lease_do_not_keep_a_dead_workers_lease_alive(running: Desk, step_ms: int) -> None:
+    """However often the coordinator restarts, and even if log time stands still meanwhile, the lease ends."""
+    left_ms = [_restart_later(running, step_ms) or 0 for _ in range(12)]
+    assert left_ms == sorted(left_ms, reverse=True)
+    assert left_ms[-1] <= 0
+    assert running.expire() == [("w1", 1)]
+    assert sum(left for left in left_ms if left > 0) <= 2 * 1_000
+
+
+def test_restart_is_the_same_from_the_log_and_from_a_snapshot(running: Desk) -> None:
+    """That a lease was renewed, and that its worker was heard, survive a snapshot."""
+    for _ in range(3):
+        _restart_later(running, 100)
+        assert image.full_digest(running.reloaded()) == image.full_digest(running.replayed())
+    running.restart(running.reloaded())
+    running.extend("w1")
+    assert image.full_digest(running.reloaded()) == image.full_digest(running.replayed())
+
+
+def test_heartbeat_writes_nothing(running: Desk) -> None:
+    """However often a worker is heard, its leases go on and the journal stays as it is."""
+    position = running.ledger.position
+    for _ in range(100):
+        running.pass_ms(999)
+        assert running.extend("w1").held == [1]
+    assert running.ledger.position == position
+    running.pass_ms(999)
+    assert running.expire() == []
+    assert running.report("a", 1) == ""
+
+
+def test_first_heartbeat_after_a_restart_is_journaled_and_no_other(running: Desk) -> None:
+    """The journal says once that a worker was heard after a restart, because the next restart depends on it."""
+    _restart_later(running, 0)
+    position = running.ledger.position
+    for _ in range(10):
+        running.extend("w1")
+    assert running.ledger.position == position + 1
+
+
+def test_heartbeat_with_another_lease_length_is_journaled(running: Desk) -> None:
+    """The length that a restart gives a lease is the one that was last in force."""
+    running.extend("w1", lease_ms=5_000)
+    assert _restart_later(running, 0) == 5_000
+
+
+def test_journaled_heartbeats_of_before_are_replayed(running: Desk) -> None:
+    """A journal in which every heartbeat is an event gives the same leases as it always did."""
+    for _ in range(3):
+        running.pass_ms(500)
+        running.take(Extended(running.log_ms, "w1", 1_000, [1]))
+    running.check()
+    assert running.replayed().book.leases[1].expires_ms == running.log_ms + 1_000
+    assert _restart_later(running, 0) == 1_000
+
+
+def test_lease_of_a_local_worker_names_the_process_that_served(desk: Desk) -> None:
+    """Which leases went with a server process is known after it, from the log and from a snapshot."""
+    desk.start("first")
+    desk.submit("a", "b")
+    desk.lease(1, is_local=True)
+    desk.lease(1)
+    desk.start("second")
+    for ledger in (desk.ledger, desk.replayed(), desk.reloaded()):
+        assert {token: lease.host for token, lease in ledger.book.leases.items()} == {1: "first", 2: ""}
+        assert ledger.book.process == "second"
 
 
 def test_worker_that_outlives_a_restart_goes_on(running: Desk) -> None:

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.core.line import Enqueued, Line, LineEvent, Ticket, Wanted
+from holdfast.core.lane_order import Wanted
+from holdfast.core.line import Enqueued, Line, LineEvent, Ticket
 
 IDS = st.sampled_from([f"job-{number}" for number in range(12)])
 ROUTES = ["x", "y"]

@@ -112,7 +112,7 @@ def test_chunk_never_splits_a_millisecond() -> None:
     listing = Listing()
     for number in range(2_000):
         chunk = listing.chunk_for(5)
-        listing.jobs_in(chunk).append(Job(f"{number}", Template("echo"), b"", number, chunk, 5))
+        listing.jobs_in(chunk).append(Job(f"{number}", Template("echo"), b"", number, 5, chunk=chunk))
     assert chunk == 1
     assert listing.chunk_for(6) == 2
 

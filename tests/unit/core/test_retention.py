@@ -4,6 +4,7 @@ import msgspec
 
 from holdfast.core import commands
 from holdfast.core.events import Evicted, Retired
+from holdfast.core.footprint import JOB_BYTES, RESULT_BYTES
 from holdfast.core.lifecycle import FAILED
 from holdfast.core.retention import wait_ms
 from tests.unit.core.desk import Desk
@@ -63,12 +64,12 @@ def test_next_look_is_when_the_first_of_either_kind_is_due(desk: Desk) -> None:
     """The coordinator sleeps until a job of one kind is too old, whichever is first, and no longer than that."""
     finished = desk.ledger.book.finished
     at_ms = desk.ledger.book.last_ms
-    assert wait_ms(finished, commands.Evict(100, 9, 999, 50), at_ms) is None
+    assert wait_ms(finished, commands.Evict(100, 9, 9_999, 50), at_ms) is None
     _finish(desk, a=True, b=False)
     at_ms = desk.ledger.book.last_ms
-    assert wait_ms(finished, commands.Evict(100, 9, 999, 300), at_ms) == 100
-    assert wait_ms(finished, commands.Evict(400, 9, 999, 300), at_ms) == 300
-    assert wait_ms(finished, commands.Evict(400, 1, 999, 300), at_ms) == 0
+    assert wait_ms(finished, commands.Evict(100, 9, 9_999, 300), at_ms) == 100
+    assert wait_ms(finished, commands.Evict(400, 9, 9_999, 300), at_ms) == 300
+    assert wait_ms(finished, commands.Evict(400, 1, 9_999, 300), at_ms) == 0
 
 
 def test_event_of_an_earlier_version_forgets_the_oldest_of_all(desk: Desk) -> None:
@@ -123,11 +124,12 @@ def test_oldest_finished_jobs_go_when_there_are_too_many(desk: Desk) -> None:
 
 
 def test_oldest_finished_jobs_go_when_they_hold_too_much(desk: Desk) -> None:
-    """Payloads and outputs of finished jobs count; the oldest go until the rest fits."""
+    """All that finished jobs hold counts; the oldest go until the rest fits."""
     desk.submit("a", "b", "c", payload=b"x" * 60)
     desk.finish("a", "b", "c", output=b"y" * 40)
-    assert desk.evict(retain_bytes=300) == 0
-    assert desk.evict(retain_bytes=299) == 1
+    held = 3 * (JOB_BYTES + RESULT_BYTES + len("a") + 60 + 40)
+    assert desk.evict(retain_bytes=held) == 0
+    assert desk.evict(retain_bytes=held - 1) == 1
     assert _kept(desk) == ["b", "c"]
 
 
@@ -172,6 +174,6 @@ def test_bytes_held_return_to_zero(desk: Desk) -> None:
     desk.submit("a", "b", payload=b"x" * 10)
     desk.finish("a", output=b"y" * 5)
     desk.cancel("b")
-    assert desk.ledger.book.bytes_held == 25
+    assert desk.ledger.book.bytes_held == 2 * (JOB_BYTES + RESULT_BYTES) + len("ab") + 25
     desk.evict(0)
     assert (desk.ledger.book.bytes_held, desk.ledger.book.finished.bytes_held) == (0, 0)

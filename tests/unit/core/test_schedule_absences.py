@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from holdfast.clock import Uptime
 from holdfast.coordinator.timekeeper import Timekeeper
 from holdfast.core import commands, cron, events
 from holdfast.core.commands import Decision
@@ -22,6 +23,9 @@ class Watch:
 
     def steady_ms(self) -> int:
         return self.steady
+
+    def uptime(self) -> Uptime | None:
+        return Uptime("one", self.steady)
 
     def wall_ms(self) -> int:
         return self.wall
@@ -46,7 +50,7 @@ class Place:
         self.ledger = Ledger(LedgerConfig())
         for event in self.events:
             self.ledger.apply(event)
-        self.time = Timekeeper(self.watch, self.ledger.book.last_ms)
+        self.time = Timekeeper(self.watch, self.ledger.book.last_ms, previous=self.time.log.mark)
 
     def do(self, command: commands.AnyCommand) -> object:
         """Decides and applies."""

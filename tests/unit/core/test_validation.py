@@ -222,11 +222,14 @@ def test_submits_are_refused_when_too_many_jobs_are_held(desk: Desk, monkeypatch
     assert desk.submit("c").job_ids == ["c"]
 
 
-def test_submits_are_refused_when_too_many_bytes_are_held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over the limit of held bytes submits are refused until jobs are forgotten."""
-    monkeypatch.setattr(limits, "BYTES_HELD_MAX", 10)
-    desk.submit("a", payload=b"x" * 11)
-    assert desk.do(commands.Submit([Template("echo")], [NewJob("b", 0)])).reason == "TOO_MANY_BYTES"
+def test_submits_are_refused_when_too_many_bytes_are_held() -> None:
+    """Over the limit of held bytes submits are refused until jobs are forgotten; everything else goes on."""
+    desk = Desk(memory_bytes=1_000)
+    desk.submit("a", payload=b"x" * 1_000)
+    refusal = desk.do(commands.Submit([Template("echo")], [NewJob("b", 0)]))
+    assert (refusal.code, refusal.reason) == (Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES")
+    assert f"{desk.ledger.book.bytes_held:,}" in refusal.message
+    assert "1,000" in refusal.message
     desk.finish("a")
     desk.evict(0)
     assert desk.submit("b").job_ids == ["b"]

@@ -147,6 +147,16 @@ def test_visit_is_checked_call_by_call_and_ends_with_its_token(world: World) -> 
     assert reason_of(lambda: visit.admit(Scope.READ)) == "TOKEN_UNKNOWN"
 
 
+def test_call_whose_token_runs_out_before_its_body_has_come_is_refused(world: World) -> None:
+    """The headers were good; whoever holds its body back gains no time."""
+    token = world.token("one", Scope.READ, lasting_ms=10)
+    guard = world.guard()
+    caller = guard.recognise(token, Scope.READ)
+    guard.charge(caller, token, PEER, Scope.READ)
+    world.now_ms += 10
+    assert reason_of(lambda: guard.charge(caller, token, PEER, Scope.READ)) == "TOKEN_EXPIRED"
+
+
 def test_visit_ends_when_its_token_runs_out(world: World) -> None:
     """Time is looked at as well as the file."""
     token = world.token("one", Scope.READ, lasting_ms=10)
@@ -227,3 +237,22 @@ def test_open_guard_asks_nobody() -> None:
     visit = guard.enter("", PEER, Scope.WORK, lambda _: None)
     assert visit.admit(Scope.ADMIN) is visit.caller
     visit.leave()
+
+
+@pytest.mark.parametrize("how", ["revoked", "file removed"])
+def test_token_that_is_gone_when_the_body_has_come_is_refused(tmp_path: Path, how: str) -> None:
+    """The headers were good; the call is charged when its body is there, and by then the token is gone."""
+    path = tmp_path / tokens.FILE_NAME
+    token = tokens.create(path, "one", [Scope.SUBMIT], now_ms=1)
+    tokens.create(path, "two", [Scope.SUBMIT], now_ms=1)
+    guard = TokenGuard(path, Budgets())
+    caller = guard.recognise(token, Scope.SUBMIT)
+    assert caller is not None
+    guard.charge(caller, token, PEER, Scope.SUBMIT)
+    if how == "revoked":
+        tokens.revoke(path, "one")
+    else:
+        path.unlink()
+    guard.look()
+    assert reason_of(lambda: guard.charge(caller, token, PEER, Scope.SUBMIT)) == "TOKEN_UNKNOWN"
+    assert reason_of(lambda: guard.recognise(token, Scope.SUBMIT)) == "TOKEN_UNKNOWN"

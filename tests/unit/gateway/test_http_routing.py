@@ -24,6 +24,12 @@ class Nobody:
     def __init__(self) -> None:
         self.asked: list[Scope] = []
 
+    def recognise(self, token: str, right: Right) -> Caller:
+        raise PermissionDeniedError("nobody may")
+
+    def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
+        raise PermissionDeniedError("nobody may")
+
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
         self.asked.append(scope)
         raise PermissionDeniedError("nobody may")

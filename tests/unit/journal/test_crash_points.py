@@ -145,7 +145,7 @@ def test_power_cut_during_recovery_is_harmless() -> None:
     for seed in range(12):
         for operation in range(1, 60):
             disk = sound_disk(seed)
-            disk.faults.crash_at_operation, disk.faults.crash_moment = 60 + seed * 3, "middle"
+            disk.faults.crash_at_operation, disk.faults.crash_moment = 60 + seed * 5, "middle"
             promised = Promises()
             with pytest.raises(SimulatedCrash):
                 run(disk, promised)

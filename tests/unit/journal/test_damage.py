@@ -189,7 +189,7 @@ def test_newer_format_is_refused_by_name(kind: str) -> None:
     disk = disk_with(files)
     newer = _with_version(files[name], FORMAT_VERSION + 1)
     disk = disk_with({**files, name: newer})
-    with pytest.raises(JournalVersionError, match=r"format version 2; this Holdfast reads version 1.*run the"):
+    with pytest.raises(JournalVersionError, match=r"format version 3; this Holdfast reads versions 1 to 2.*run the"):
         open_journal(disk)
     assert disk.files() == {**files, name: newer}
 

@@ -1,6 +1,7 @@
 """Opening, writing, replaying, rolling, closing."""
 
 import random
+import threading
 from contextlib import suppress
 from itertools import pairwise
 
@@ -11,14 +12,16 @@ from holdfast.journal.errors import (
     JournalClosedError,
     JournalDamagedError,
     JournalFailedError,
+    JournalVersionError,
     PositionRemovedError,
 )
 from holdfast.journal.pins import pin
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
+from holdfast.journal.version import DIGEST_VERSION
+from holdfast.lab.faults.stalling_disk import Gate, StallingDisk
 from holdfast.testing.disk import SimDisk, SimulatedCrash
 from tests.unit.journal.workload import (
     CLUSTER_ID,
-    CONFIG,
     check_contiguous,
     closed_files,
     disk_with,
@@ -131,15 +134,27 @@ def test_sealed_segments_give_their_reserved_space_back() -> None:
     }
 
 
-def test_digest_of_another_version_is_withheld() -> None:
-    """Frames written under another digest version replay without a digest."""
+def test_frame_tells_the_version_of_its_digest() -> None:
+    """Frames of segments with different digest versions replay together, each with its own."""
     disk = empty_disk()
-    journal = open_journal(disk)
+    journal = open_journal(disk, JournalConfig(segment_bytes=900, extent_bytes=1024, digest_version=1))
     write_frames(journal, 2)
     journal.close()
     other = open_journal(disk, JournalConfig(segment_bytes=900, extent_bytes=1024, digest_version=2))
     other.write(b"new", 1, 5)
-    assert [frame.digest for frame in other.replay()] == [None, None, 5]
+    frames = list(other.replay())
+    assert [frame.digest_version for frame in frames] == [1, 1, 2]
+    assert frames[-1].digest == 5
+
+
+def test_unknown_digest_version_is_refused() -> None:
+    """A journal whose digests this version cannot compute is refused by name, and stays as it is."""
+    disk = empty_disk()
+    open_journal(disk, JournalConfig(digest_version=3)).close()
+    files = disk.files()
+    with pytest.raises(JournalVersionError, match="digest version 3"):
+        open_journal(disk)
+    assert disk.files() == files
 
 
 def test_short_writes_are_continued() -> None:
@@ -314,7 +329,7 @@ def test_segments_before_a_snapshot_need_not_be_read() -> None:
 def test_default_sizes_hold_what_the_documents_say() -> None:
     """Segments of 64 MiB, reserved 16 MiB at a time."""
     assert (JournalConfig().segment_bytes, JournalConfig().extent_bytes) == (64 << 20, 16 << 20)
-    assert CONFIG.digest_version == 1
+    assert JournalConfig().digest_version == DIGEST_VERSION
 
 
 def test_segment_without_a_frame_is_not_rolled() -> None:
@@ -325,3 +340,18 @@ def test_segment_without_a_frame_is_not_rolled() -> None:
         assert journal.reserve(FRAME_OVERHEAD + 4)
         journal.write(b"body", 1, 0)
     assert [info.first_position for info in journal.segments()] == [1, 2, 3]
+
+
+def test_segments_can_be_listed_while_a_roll_waits_for_the_disk() -> None:
+    """The loop's thread learns which segments there are, although the writer's is stuck in the disk."""
+    gate = Gate()
+    journal = open_journal(StallingDisk(empty_disk(), gate))
+    write_frames(journal, 3)
+    writer = threading.Thread(target=write_frames, args=(journal, 60))
+    with gate.shut(on="rename MANIFEST"):
+        writer.start()
+        gate.is_met.wait()
+        assert len(journal.segments()) > 1
+        assert journal.first_position == 1
+        assert gate.is_met.is_set()
+    writer.join()

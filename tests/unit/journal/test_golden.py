@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.journal.file import FileJournal
+from holdfast.journal.manifest import MANIFEST_NAME
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
-from holdfast.journal.version import FORMAT_VERSION
+from holdfast.journal.version import FORMAT_VERSION, version_of
 from holdfast.testing.disk import SimDisk
 from tests.golden.journal.generate import BODIES, CHUNKS, CLUSTER_ID, CONFIG, GOLDEN, golden_files
 
@@ -34,11 +35,28 @@ def test_reader_reads_every_version(directory: Path) -> None:
     disk = SimDisk(random.Random(0), _files(directory))
     journal = FileJournal.open(disk, CONFIG, now_ms=0, new_cluster_id=bytes(16))
     frames = list(journal.replay())
-    assert [(frame.count, frame.digest, frame.body) for frame in frames] == [
-        (number, number << 56, body) for number, body in enumerate(BODIES, start=1)
+    version = int(directory.name.removeprefix("v"))
+    assert [(frame.count, frame.digest, frame.digest_version, frame.body) for frame in frames] == [
+        (number, number << 56, version, body) for number, body in enumerate(BODIES, start=1)
     ]
     assert (journal.cluster_id, journal.epoch, journal.end_position) == (CLUSTER_ID, 3, 21)
     [position] = list_snapshots(disk)
     assert b"".join(read_snapshot(disk, position)) == b"".join(CHUNKS)
     link = read_snapshot_header(disk, position).link
     assert [frame.body for frame in journal.replay(position, link=link)] == [BODIES[-1]]
+
+
+@pytest.mark.parametrize("directory", VERSIONS, ids=lambda path: path.name)
+def test_opening_leaves_old_files_and_begins_the_present_version(directory: Path) -> None:
+    """Old segments stay byte for byte; what is new, the manifest included, is of the present version."""
+    before = _files(directory)
+    disk = SimDisk(random.Random(0), before)
+    journal = FileJournal.open(disk, CONFIG, now_ms=0, new_cluster_id=bytes(16))
+    journal.write(b"new", 1, 5)
+    journal.close()
+    after = disk.files()
+    assert {name: data for name, data in before.items() if name != MANIFEST_NAME}.items() <= after.items()
+    [new] = after.keys() - before.keys()
+    assert {version_of(after[name]) for name in (new, MANIFEST_NAME)} == {FORMAT_VERSION}
+    again = FileJournal.open(SimDisk(random.Random(0), after), CONFIG, now_ms=0, new_cluster_id=bytes(16))
+    assert [frame.body for frame in again.replay()] == [*BODIES, b"new"]

@@ -31,7 +31,7 @@ def read_beside_a_writer(folder: Path) -> int:
     writer.start()
     begun.wait()
     try:
-        positions = [JournalReader(OsDisk(folder), digest_version=1).end_position for _ in range(LOOKS)]
+        positions = [JournalReader(OsDisk(folder)).end_position for _ in range(LOOKS)]
     finally:
         stop.set()
         writer.join()

@@ -119,7 +119,7 @@ def test_failed_sync_leaves_no_snapshot() -> None:
 def test_newer_snapshot_is_told_from_damage() -> None:
     """A later version is refused as such."""
     data = snapshot_files()[snapshot_name(7)]
-    newer = data[:8] + bytes.fromhex("00000002 c0ffee00") + data[16:]
+    newer = data[:8] + bytes.fromhex("00000003 c0ffee00") + data[16:]
     with pytest.raises(SnapshotDamagedError):
         read_snapshot_header(disk_with({snapshot_name(7): newer}), 7)
     forged = newer[:12] + zlib.crc32(newer[:12]).to_bytes(4, "big") + newer[16:]

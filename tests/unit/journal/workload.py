@@ -2,6 +2,7 @@
 
 import random
 
+from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
 from holdfast.testing.disk import SimDisk
@@ -12,7 +13,7 @@ CONFIG = JournalConfig(segment_bytes=900, extent_bytes=1024)
 ROOMY = JournalConfig(segment_bytes=1 << 20, extent_bytes=1024)
 
 
-def open_journal(disk: SimDisk, config: JournalConfig = CONFIG, *, verify_after: int = 0) -> FileJournal:
+def open_journal(disk: Disk, config: JournalConfig = CONFIG, *, verify_after: int = 0) -> FileJournal:
     return FileJournal.open(disk, config, now_ms=1_000, new_cluster_id=CLUSTER_ID, verify_after=verify_after)
 
 

@@ -11,6 +11,7 @@ from holdfast.lab.history.records import (
     FAILED,
     QUEUED,
     RUNNING,
+    WORKER_LOST,
     Answered,
     Asked,
     Began,
@@ -369,6 +370,37 @@ def granted_and_begun_after_cancel(it: Changed) -> None:
     it.add(Began(it.last_us(), "r", "let-go", 7, "worker-1"))
 
 
+def unlucky(it: Changed) -> None:
+    """Begun four times, ended by nobody, and shown FAILED before the first fault."""
+    at_us, wanted = it.run.begun_us, Wanted("unlucky", max_attempts=2)
+    it.add(Asked(at_us, "ask", "client-1", "submit", "grpc", [wanted]), Answered(at_us + 1, "ask", ids=["unlucky"]))
+    it.add(*(Began(at_us + 1 + number, f"u{number}", "unlucky", number, "worker-1") for number in range(1, 5)))
+    it.add(*(GrantFact("unlucky", number, 2_000 + number, "node-1") for number in range(1, 5)))
+    it.add(Asked(at_us + 10, "look", "client-1", "get", "grpc", job_id="unlucky"))
+    it.add(Answered(at_us + 11, "look", seen=[Seen("unlucky", FAILED, "unlucky", 4)]))
+    it.add(JobFact("unlucky", "unlucky", FAILED, store="node-1", number=99, grants=4, reason=WORKER_LOST))
+    it.add(EndFact("unlucky", FAILED, 0, 2_005))
+
+
+def shown_unlucky(it: Changed) -> None:
+    """Only clients were told why it failed."""
+    unlucky(it)
+    it.replace(JobFact, {"id": "unlucky"}, reason="")
+    it.replace(Answered, {"op": "look"}, seen=[Seen("unlucky", FAILED, "unlucky", 4, reason=WORKER_LOST)])
+
+
+def unlucky_under_resets(it: Changed) -> None:
+    """Workers whose connections are reset come back in time, and keep what they have."""
+    unlucky(it)
+    it.add(Broken(it.run.begun_us, it.run.begun_us + 20, "resets", "road of the workers, 4 times"))
+
+
+def unlucky_beside_deaf_clients(it: Changed) -> None:
+    """What happens to clients costs no worker anything."""
+    unlucky(it)
+    it.add(Broken(it.run.begun_us, it.run.begun_us + 20, "swallow-to-server", "road of the clients, 0.2 s"))
+
+
 def overtaken(it: Changed) -> None:
     first, second = it.one(GrantFact, job_id="first"), it.one(GrantFact, job_id="second")
     it.replace(GrantFact, {"job_id": "first"}, place=second.place)
@@ -549,6 +581,10 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("ran after cancel", "canceled", began_after_cancel_under_no_grant),
     ("ran after cancel", "let-go", granted_after_cancel),
     ("ran after cancel", "let-go", granted_and_begun_after_cancel),
+    ("worker lost", "unlucky", unlucky),
+    ("worker lost", "unlucky", shown_unlucky),
+    ("worker lost", "unlucky", unlucky_under_resets),
+    ("worker lost", "unlucky", unlucky_beside_deaf_clients),
     ("out of order", "first", overtaken),
     ("early", "later", begun_early),
     ("early", "later", granted_early),

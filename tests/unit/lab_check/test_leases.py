@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from holdfast.lab.check.faults import SPARING
 from holdfast.lab.check.ruling import Status
 from holdfast.lab.history.records import (
     CANCELED,
@@ -17,9 +18,10 @@ from holdfast.lab.history.records import (
     JobFact,
     Seen,
 )
+from holdfast.lab.torture.faults import FAULTS
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
-from tests.unit.lab_check.plants import shown, stale_result
+from tests.unit.lab_check.plants import shown, stale_result, unlucky
 from tests.unit.lab_check.sound_history import sound
 
 
@@ -135,7 +137,29 @@ def begun_under_the_token_given_before(it: Changed) -> None:
     it.replace(Began, {"run": "r"}, token=7)
 
 
+def killed_meanwhile(it: Changed) -> None:
+    it.add(Broken(it.run.begun_us + 3, it.run.begun_us + 4, "kill", "worker worker-1"))
+
+
+def killed_shortly_before(it: Changed) -> None:
+    """Its worker is missed some seconds later."""
+    it.add(Broken(it.run.begun_us - 4_900_000, it.run.begun_us - 4_800_000, "stop", "worker worker-1, 0.1 s"))
+
+
+def deaf_for_longer(it: Changed) -> None:
+    """A connection that swallows everything is noticed late."""
+    it.add(Broken(it.run.begun_us - 19_900_000, it.run.begun_us - 19_800_000, "partition", "worker-2: nothing"))
+
+
+def failed_by_itself(it: Changed) -> None:
+    it.replace(JobFact, {"id": "unlucky"}, reason="BY_REQUEST")
+
+
 PAIRS: list[Neighbours] = [
+    ("worker lost", "unlucky", unlucky, killed_meanwhile),
+    ("worker lost", "unlucky", unlucky, killed_shortly_before),
+    ("worker lost", "unlucky", unlucky, deaf_for_longer),
+    ("worker lost", "unlucky", unlucky, failed_by_itself),
     ("stale accepted", "killed", stale_under_the_first_token, later_attempt_counts),
     ("stale accepted", "first", stale_beside_a_grant, ended_under_that_grant),
     ("stale accepted", "gone", stale_end_of_a_job_that_is_gone, newest_end_of_a_job_that_is_gone),
@@ -155,6 +179,19 @@ PAIRS: list[Neighbours] = [
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
     """It is found for its job alone, and nothing is once the job has its excuse."""
     tell_apart(rule, job_id, plant, excuse)
+
+
+def test_fault_long_before_a_job_has_not_touched_it() -> None:
+    """A worker that was killed is missed within seconds, and what begins later is none of its jobs."""
+    it = Changed(*sound())
+    unlucky(it)
+    it.add(Broken(it.run.begun_us - 9_000_000, it.run.begun_us - 8_000_000, "kill", "worker worker-1"))
+    assert suspects(it, "worker lost") == ["unlucky"]
+
+
+def test_faults_that_spare_leases_are_faults_that_there_are() -> None:
+    """A name that no fault has would excuse nothing and promise nothing."""
+    assert set(FAULTS) >= SPARING
 
 
 def test_ends_of_attempts_are_not_needed_where_results_and_states_are_one() -> None:

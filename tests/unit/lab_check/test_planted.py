@@ -26,6 +26,7 @@ CASES = {
     "stale accepted": 6,
     "two leases": 22,
     "ran after cancel": 1,
+    "worker lost": 3,
     "out of order": 17,
     "early": 1,
     "hung": 44,

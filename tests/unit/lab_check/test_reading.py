@@ -164,7 +164,7 @@ def test_kept_history_ends_with_0(
     assert check(monkeypatch, str(write(tmp_path, *sound()))) == ExitCode.DONE
     out = capsys.readouterr().out
     assert "verdict: kept" in out
-    assert len([line for line in out.splitlines() if " kept " in line and "verdict" not in line]) == 22
+    assert len([line for line in out.splitlines() if " kept " in line and "verdict" not in line]) == 23
 
 
 def test_broken_history_ends_with_1_and_shows_the_evidence(

@@ -115,6 +115,10 @@ def no_kill(it: Changed) -> None:
     it.drop(Broken, kind="kill")
 
 
+def no_job_without_faults(it: Changed) -> None:
+    it.replace(Broken, {"kind": "kill"}, at_us=it.run.begun_us)
+
+
 STRIPS: dict[str, Strip] = {
     "lost": no_acknowledgement,
     "unasked": no_jobs,
@@ -129,6 +133,7 @@ STRIPS: dict[str, Strip] = {
     "stale accepted": no_second_attempts,
     "two leases": no_grants,
     "ran after cancel": no_cancels,
+    "worker lost": no_job_without_faults,
     "out of order": no_grants,
     "early": no_delays,
     "hung": no_deadlines,

@@ -36,6 +36,13 @@ def test_two_faults_come_at_once_now_and_then_and_are_never_the_same() -> None:
     assert all(one != other for one, other in pairs)
 
 
+def test_faults_that_come_alone_are_never_paired() -> None:
+    """Whether such a fault is drawn first or second, nothing else is broken with it; the others still come in pairs."""
+    pairs = [strike.kinds for strike in islice(strikes(3, KINDS, {"clock"}), 300) if len(strike.kinds) > 1]
+    assert pairs
+    assert not [kinds for kinds in pairs if "clock" in kinds]
+
+
 def test_kills_come_more_often_than_others() -> None:
     """A campaign is about kills: they are drawn several times as often as each other fault."""
     counts = dict.fromkeys(KINDS, 0)

@@ -100,8 +100,8 @@ def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
     report.write(tmp_path, "verdict: kept")
     text = (tmp_path / "report.md").read_text()
     assert (
-        "2 jobs, 1 attempts and 2 faults in 4 s, 2 processes killed; everything had ended 2.0 s after the last fault."
-        in text
+        "2 jobs, 1 attempts and 2 faults in 4 s, 2 processes killed, 0 files of journals trimmed; everything had "
+        "ended 2.0 s after the last fault." in text
     )
     assert "| kill | 1 | worker-1 | 1.0 |" in text
     assert "| get | http | 1 | 0 | 0 | 1 |" in text
@@ -125,6 +125,9 @@ def test_report_of_a_run_that_ended_early_claims_nothing_about_its_end() -> None
     broken = [Broken(9 * SECOND, 10 * SECOND, "kill", note="given up")]
     run = Run("embedded", 1, ["kill"], begun_us=3 * SECOND, drain_bound_s=120.0)
     lines = report.report(run, report.numbers_of(broken), "verdict: unknown", "somebody ended it")
-    assert "1 faults in 7 s, 1 processes killed; nobody waited for everything to end." in lines[2]
+    assert (
+        "1 faults in 7 s, 1 processes killed, 0 files of journals trimmed; nobody waited for everything to end."
+        in lines[2]
+    )
     assert lines[4] == "**It ended early: somebody ended it.**"
     assert "| kill | 1 | kill | 1.0 |" in lines

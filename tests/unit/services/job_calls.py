@@ -9,9 +9,10 @@ from typing import Any, cast
 import grpc
 
 from holdfast.clock import SystemClock
-from holdfast.core import records
 from holdfast.core.commands import Evict
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.records import Records
+from holdfast.gateway.grpc.connections import ConnectionTable
 from holdfast.gateway.grpc.decoding import TolerantServer
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
@@ -91,14 +92,14 @@ async def serving(
     keeper = Keeper.open(
         machine,
         data,
-        digest_version=records.DIGEST_VERSION,
+        digest_version=DIGEST_VERSION,
         clock=SystemClock(),
         loop=asyncio.get_running_loop(),
         fatal=fatal,
     )
     server = grpc.aio.server()
     service = JobService(keeper, machine, retention=retention)
-    rpc.add_JobInternalServiceServicer_to_server(service, TolerantServer(server))
+    rpc.add_JobInternalServiceServicer_to_server(service, TolerantServer(server, ConnectionTable()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

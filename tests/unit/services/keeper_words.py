@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from holdfast.core.commands import Refusal
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.disk import Disk
 from holdfast.services.keeper import COMPACT_BYTES, Keeper, Verdict, World
 from holdfast.testing.clock import ManualClock
 
 Done = Callable[[int | BaseException], None]
-DIGEST_VERSION = 1
 REFUSAL = Refusal(Code.NOT_FOUND, "NO_WORD", "there is no such word")
 
 
@@ -22,6 +22,10 @@ class Words:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.digest = 0
+        self.digest_version = DIGEST_VERSION
+
+    def rehash(self, version: int) -> None:
+        assert version == DIGEST_VERSION, "words have one digest"
 
     def encode(self, event: str) -> bytes:
         return msgspec.msgpack.encode(event)
@@ -33,6 +37,9 @@ class Words:
         self.words.append(event)
         for letter in event.encode():
             self.digest = (self.digest * 0x100000001B3 ^ letter) & 0xFFFFFFFFFFFFFFFF
+
+    def empty(self) -> "Words":
+        return type(self)()
 
     def image(self) -> Iterator[bytes]:
         yield msgspec.msgpack.encode(self.digest)

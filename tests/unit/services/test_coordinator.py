@@ -11,10 +11,11 @@ from holdfast.backends.microservices.owners import JobOwner
 from holdfast.client.refusals import error_of
 from holdfast.core.lifecycle import RUNNING
 from holdfast.errors import UnavailableError
+from holdfast.gateway.service_tokens import hash_of
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.services.callers import Callers, credential, hash_of
+from holdfast.services.callers import Callers, credential
 from holdfast.services.coordinator import CoordinatorService
 from holdfast.services.server import ServiceServer
 from tests.integration.microservices_world import World, world

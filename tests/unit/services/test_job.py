@@ -297,7 +297,7 @@ async def test_every_transition_is_a_line(job: JobCalls) -> None:
 
 @pytest.mark.parametrize(
     ("retention", "kept"),
-    [(Evict(1_000_000, 1, 1 << 20), 1), (Evict(20, 1_000, 1 << 20), 0), (Evict(1_000_000, 1_000, 9), 2)],
+    [(Evict(1_000_000, 1, 1 << 20), 1), (Evict(20, 1_000, 1 << 20), 0), (Evict(1_000_000, 1_000, 3_000), 2)],
 )
 async def test_finished_records_beyond_the_bounds_are_forgotten(retention: Evict, kept: int) -> None:
     """What is too many, too old or too large goes by itself, oldest first, with its request id."""

@@ -2,24 +2,27 @@
 
 import asyncio
 import random
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.clock import SystemClock
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import HoldfastError, NotFoundError, ResourceExhaustedError, UnavailableError
 from holdfast.journal.errors import DirectoryLockedError
-from holdfast.services.keeper import Keeper, Verdict
+from holdfast.services.keeper import COMPACT_BYTES, Keeper, Verdict
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.disk import SimDisk
-from tests.unit.services.keeper_words import DIGEST_VERSION, REFUSAL, Held, Words, keeper_on, say
+from tests.unit.services.keeper_words import REFUSAL, Held, Words, keeper_on, say
 
 
 def sim_disk() -> SimDisk:
     return SimDisk(random.Random(7))
 
 
-def open_at(data: Path | None, machine: Words, **options: int) -> Keeper:
+def open_at(data: Path | None, machine: Words, compact_bytes: int = COMPACT_BYTES) -> Keeper:
     def never(error: BaseException) -> None:
         raise error
 
@@ -30,7 +33,7 @@ def open_at(data: Path | None, machine: Words, **options: int) -> Keeper:
         clock=SystemClock(),
         loop=asyncio.get_running_loop(),
         fatal=never,
-        **options,
+        compact_bytes=compact_bytes,
     )
 
 
@@ -245,6 +248,25 @@ async def test_real_threads_make_snapshots_beside_the_service(tmp_path: Path) ->
     keeper = open_at(tmp_path, again, compact_bytes=4_096)
     assert (again.words, again.digest) == (machine.words, machine.digest)
     await keeper.close()
+
+
+async def test_state_is_never_encoded_on_the_thread_of_the_loop(tmp_path: Path) -> None:
+    """However large the state is, a snapshot costs the loop nothing: its image is made on another thread."""
+    encoded: list[tuple[bool, int]] = []
+
+    class Watched(Words):
+        def image(self) -> Iterator[bytes]:
+            for chunk in super().image():
+                encoded.append((threading.current_thread() is threading.main_thread(), len(chunk)))
+                yield chunk
+
+    keeper = open_at(tmp_path, Watched(), compact_bytes=4_096)
+    async with asyncio.timeout(60):
+        while not encoded:
+            await asyncio.gather(*(keeper.act(say("x" * 50)) for _ in range(20)))
+    await keeper.close()
+    assert sum(size for is_loop, size in encoded if is_loop) == 0
+    assert sum(size for _, size in encoded) > 1_000
 
 
 async def test_unusable_directory_is_an_error_of_ours(tmp_path: Path) -> None:

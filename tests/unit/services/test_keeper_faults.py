@@ -186,16 +186,23 @@ async def test_snapshot_is_of_one_frame_while_others_go_on() -> None:
 
 async def test_snapshot_that_cannot_be_written_is_told_and_made_later() -> None:
     """A full disk keeps a snapshot from being made, which is no failure of the journal."""
-    disk, machine, failures = SimDisk(random.Random(1)), Words(), list[BaseException]()
-    keeper = keeper_on(disk, machine, failures=failures, compact_bytes=COMPACT_BYTES)
-    await keeper.act(say("one"))
-    disk.faults.free_bytes = 0
+
+    class FullAside(Here):
+        is_full = True
+
+        def run(self, work: Callable[[], int], done: Done, *, is_lone: bool) -> None:
+            disk.faults.free_bytes = 0 if self.is_full else None
+            super().run(work, done, is_lone=is_lone)
+            disk.faults.free_bytes = None
+
+    disk, machine, failures, aside = SimDisk(random.Random(1)), Words(), list[BaseException](), FullAside()
+    keeper = keeper_on(disk, machine, failures=failures, aside=aside, compact_bytes=COMPACT_BYTES)
     with capture_logs() as lines:
         for word in WORDS:
             assert await keeper.act(say(word)) == word
     assert any(line["event"] == "snapshot_failed" for line in lines)
     assert not any(name.endswith(".snap") for name in disk.names())
-    disk.faults.free_bytes = None
+    aside.is_full = False
     for word in WORDS:
         await keeper.act(say(word))
     assert any(name.endswith(".snap") for name in disk.names())

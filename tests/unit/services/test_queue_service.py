@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import limits
-from holdfast.core.line import DIGEST_VERSION, Line
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.line import Line
 from holdfast.errors import Code
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc

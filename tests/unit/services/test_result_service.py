@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import limits
-from holdfast.core.envelopes import DIGEST_VERSION, Envelopes, Retention
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.envelopes import Envelopes, Retention
 from holdfast.errors import Code
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc

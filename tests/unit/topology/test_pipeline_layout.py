@@ -5,11 +5,14 @@ import importlib.util
 import pytest
 
 from holdfast.errors import FailedPreconditionError
+from holdfast.gateway.service_tokens import make_tokens
+from holdfast.pipeline.callers import CALLERS, OPERATOR
 from holdfast.settings import Settings
 from holdfast.topology.pipeline_layout import Roles, layout_of
 from holdfast.topology.pipeline_needs import need_packages
 
 PASSWORD_URL = "postgresql://me:secret@db/jobs"
+MADE = make_tokens(CALLERS)
 
 
 def test_usual_ports_are_those_of_the_picture() -> None:
@@ -34,16 +37,27 @@ def test_port_0_takes_free_ports_for_everybody() -> None:
 def test_password_stands_on_no_command_line() -> None:
     """Other users of the machine can read those; the environment is for the process alone."""
     settings = Settings(topology="pipeline", database=PASSWORD_URL)
-    roles = [role for stage in Roles(settings, layout_of(settings), PASSWORD_URL).stages() for role in stage]
+    roles = [role for stage in Roles(settings, layout_of(settings), PASSWORD_URL, MADE).stages() for role in stage]
     assert len(roles) == 17
     assert not any("secret" in word for role in roles for word in role.command)
+    assert not any(token in word for role in roles for word in role.command for token in MADE.tokens.values())
     assert {role.environment["HOLDFAST_DATABASE"] for role in roles} == {PASSWORD_URL}
+
+
+def test_each_caller_is_told_its_own_token_alone() -> None:
+    """Roles that call nobody are told none; all of them know the hashes."""
+    settings = Settings(topology="pipeline")
+    roles = [role for stage in Roles(settings, layout_of(settings), "", MADE).stages() for role in stage]
+    told = {role.name.partition("-")[0]: role.environment["SERVICE_TOKEN"] for role in roles}
+    expected = {name: MADE.tokens[name] for name in CALLERS if name != OPERATOR}
+    assert told == {**dict.fromkeys(("scheduler", "normal", "high", "coordinator"), ""), **expected}
+    assert {role.environment["SERVICE_TOKEN_HASHES"] for role in roles} == {MADE.hashes}
 
 
 def test_workers_are_started_last_and_end_first() -> None:
     """They need everybody else in order to finish what they run."""
     settings = Settings(topology="pipeline")
-    stages = Roles(settings, layout_of(settings), "").stages()
+    stages = Roles(settings, layout_of(settings), "", MADE).stages()
     assert {role.name.partition("-")[0] for role in stages[-1]} == {"worker"}
     assert {role.name.partition("-")[0] for role in stages[0]} == {"scheduler"}
 
@@ -59,7 +73,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_watchers_are_told_how_long_jobs_are_kept() -> None:
     """Those that FAILED have a time of their own."""
     settings = Settings(topology="pipeline", retain_ms=1_000, retain_failed_ms=2_000)
-    roles = [role for stage in Roles(settings, layout_of(settings), "").stages() for role in stage]
+    roles = [role for stage in Roles(settings, layout_of(settings), "", MADE).stages() for role in stage]
     (told,) = {
         (role.environment["HOLDFAST_RETAIN_MS"], role.environment["HOLDFAST_RETAIN_FAILED_MS"])
         for role in roles

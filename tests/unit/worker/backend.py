@@ -19,7 +19,9 @@ LEASE_MS = 30_000
 class Session:
     """One session."""
 
-    def __init__(self, heartbeat_ms: int, capabilities: Capabilities | None = None) -> None:
+    def __init__(
+        self, heartbeat_ms: int, capabilities: Capabilities | None = None, *, are_leases_renewed: bool = False
+    ) -> None:
         self.directives: asyncio.Queue[Directive | UnavailableError] = asyncio.Queue()
         self.rows: asyncio.Queue[ReportRow] = asyncio.Queue()
         self.beats: asyncio.Queue[None] = asyncio.Queue()
@@ -27,7 +29,14 @@ class Session:
         self.released: asyncio.Queue[list[int]] = asyncio.Queue()
         self.said: asyncio.Queue[Note | ReportRow] = asyncio.Queue()
         self.drained = asyncio.Event()
-        self.tell(Directive(lease_ms=LEASE_MS, heartbeat_ms=heartbeat_ms, capabilities=capabilities))
+        self.tell(
+            Directive(
+                lease_ms=LEASE_MS,
+                heartbeat_ms=heartbeat_ms,
+                capabilities=capabilities,
+                are_leases_renewed=are_leases_renewed,
+            )
+        )
 
     def tell(self, directive: Directive | UnavailableError) -> None:
         self.directives.put_nowait(directive)
@@ -67,23 +76,26 @@ class Session:
 class Backend:
     """Opens sessions and remembers who introduced itself how."""
 
-    def __init__(self, heartbeat_ms: int, capabilities: Capabilities | None = None) -> None:
+    def __init__(
+        self, heartbeat_ms: int, capabilities: Capabilities | None = None, *, are_leases_renewed: bool = False
+    ) -> None:
         self._heartbeat_ms = heartbeat_ms
         self._capabilities = capabilities
+        self._are_leases_renewed = are_leases_renewed
         self.opened: asyncio.Queue[tuple[Introduction, Session]] = asyncio.Queue()
 
     async def open(self, introduction: Introduction) -> Session:
-        session = Session(self._heartbeat_ms, self._capabilities)
+        session = Session(self._heartbeat_ms, self._capabilities, are_leases_renewed=self._are_leases_renewed)
         self.opened.put_nowait((introduction, session))
         return session
 
 
 @asynccontextmanager
 async def working(
-    handlers: Mapping[str, Handler], *, heartbeat_ms: int = 1_000, slots: int = 8
+    handlers: Mapping[str, Handler], *, heartbeat_ms: int = 1_000, slots: int = 8, are_leases_renewed: bool = False
 ) -> AsyncIterator[tuple[Worker, Backend]]:
     """A worker that is stopped at once after the block."""
-    backend = Backend(heartbeat_ms)
+    backend = Backend(heartbeat_ms, are_leases_renewed=are_leases_renewed)
     worker = Worker(backend, handlers, WorkerConfig("w", slots, kill_grace_ms=200))
     running = asyncio.create_task(worker.run())
     yield worker, backend

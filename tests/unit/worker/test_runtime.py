@@ -70,6 +70,32 @@ async def test_job_is_given_up_once_its_lease_must_have_run_out(monkeypatch: pyt
         assert introduction.held == {}
 
 
+async def test_job_goes_on_while_a_server_that_renews_leases_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it is away, the worker comes back as the same instance, with its job and with what has ended."""
+    clock, is_running, gate = Clock(), asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(runtime, "time", clock)
+
+    async def run(_: Assignment) -> bytes:
+        is_running.set()
+        await gate.wait()
+        return b"done"
+
+    async with working(of(run), are_leases_renewed=True) as (_, backend):
+        first, session = await backend.opened.get()
+        session.tell(Directive(leases=[Assignment(7, "job", "t")]))
+        await is_running.wait()
+        clock.now_s += 10 * LEASE_MS / 1_000
+        session.tell(UnavailableError("the server is gone"))
+        second, session = await backend.opened.get()
+        assert (second.held, second.instance) == ({7: "job"}, first.instance)
+        assert first.instance
+        session.tell(UnavailableError("it is gone again"))
+        gate.set()
+        third, session = await backend.opened.get()
+        assert third.held == {7: "job"}
+        assert (await session.rows.get()).output == b"done"
+
+
 async def test_job_stopped_before_its_first_step_is_reported() -> None:
     """A lease and its cancel that come together leave no slot behind that nothing runs in."""
     async with working(of(for_ever)) as (worker, backend):

@@ -22,6 +22,12 @@ class Caller:
         self._coordinator.call(lane, command, _settler(future))
         return _unwrap(await future)
 
+    async def hear(self, command: AnyCommand) -> object:
+        """The reply to a heartbeat, which does not wait for the disk."""
+        future = self._loop.create_future()
+        self._coordinator.hear(command, _settler(future))
+        return _unwrap(await future)
+
     async def read(self, lane: Lane, query: Read) -> object:
         """The answer to a query, once all that it saw is durable."""
         future = self._loop.create_future()

@@ -34,9 +34,9 @@ class LedgerWork:
         self.dispatcher.registry.hear(worker, self._served_ms()).slots = capacity
         held = None if running is None else frozenset(self._token(*job) for job in running)
         command = commands.Extend(worker, self._config.lease_ms, held, FETCH_GRACE_MS)
-        heard = cast("Heard", await self._caller.call(Lane.WORK, command))
+        cancels = self.dispatcher.durable_cancels(cast("Heard", await self._caller.hear(command)))
         leases = self._coordinator.ledger.book.leases
-        return [leases[token].job.id for token in heard.cancels if token in leases]
+        return [leases[token].job.id for token in cancels if token in leases]
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
         """For each row an empty string if it counts, or why it does not."""

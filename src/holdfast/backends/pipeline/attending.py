@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from holdfast.backends.pipeline.absence import Absence
-from holdfast.backends.pipeline.http import Lines
+from holdfast.backends.pipeline.http import REFUSED, Lines
 from holdfast.backends.pipeline.messages import REPLACED, UNKNOWN, WAIT_MS_MAX, Asking, Beat, Leaving, Placed
 from holdfast.backends.ports import Introduction
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UnauthenticatedError
 
 _DEADLINE_S = 2.0
 _RETRY_S = 0.5
@@ -55,10 +55,15 @@ class Attendance:
         self._urgent_until_s = float("-inf")
 
     async def begin(self) -> None:
-        """Asks for queue processes; if nobody answers, `run` goes on asking."""
+        """Asks for queue processes; if nobody answers, `run` goes on asking.
+
+        `UnauthenticatedError` if the coordinator does not know this worker by its token.
+        """
         try:
             self._hear(await self._request())
         except HoldfastError as error:
+            if error.reason == REFUSED:
+                raise UnauthenticatedError(error.message, reason=REFUSED) from error
             self._absence.missed(self._address, error)
 
     async def run(self) -> None:

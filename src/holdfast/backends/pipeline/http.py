@@ -7,7 +7,8 @@
     await lines.hold("127.0.0.1:3000", "/coordinator/presence", {"worker_id": "w-1"}, begun=on_begun)
 
 Invariants: after `NotDeliveredError` nobody has heard of the call, and it may go to somebody else; after any other
-`UnavailableError` it may have been heard. What the other side refused is the error that it raised there.
+`UnavailableError` it may have been heard. What the other side refused is the error that it raised there, unless it does
+not know this process by its token: then nothing was heard, and no client is to blame.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ DEADLINE_S = 2.0
 _CONNECT_S = 1.0
 #: The reason of a `NotDeliveredError` that may be due to a busy moment of this very process.
 LATE = "CONNECTION_LATE"
+#: The reason of one that is due to the token of this process.
+REFUSED = "SERVICE_TOKEN_REFUSED"
 #: Less than the other side keeps an idle connection, so that it is never closed under a call.
 _IDLE_S = 20.0
 _JSON = "application/json"
@@ -189,6 +192,9 @@ def _refusal(address: str, path: str, answer: aiohttp.ClientResponse, body: byte
         problem = msgspec.json.decode(body, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _strange(address, path, str(error))
+    if problem.code is Code.UNAUTHENTICATED or problem.reason == "CALLER_NOT_ALLOWED":
+        message = f"{address} refuses this process: {problem.detail}; check its SERVICE_TOKEN"
+        return NotDeliveredError(message, reason=REFUSED, details={"address": address})
     return error_class(problem.code)(problem.detail, reason=problem.reason, details=problem.details)
 
 

@@ -77,8 +77,8 @@ class PipelineSession(KeptSession):
             self._holding.add(token, held[token], sent_s + lease_ms / 1_000, is_delivered=True)
         self._news.revoked += set(held).difference(kept)
         self._news.lease_ms, self._news.heartbeat_ms = lease_ms, self._config.heartbeat_ms
-        self._watch_time()
         await self._attendance.begin()
+        self._watch_time()
         self._spawn(self._pull())
         self._beating = self._spawn(self._attendance.run())
         self._staying = self._spawn(self._attendance.stay())

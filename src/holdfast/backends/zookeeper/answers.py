@@ -21,6 +21,7 @@ _WHY = {
 _BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 #: What its first step is told if nothing is wrong with any of them, but with the session.
 _SESSION_OVER = (kazoo_errors.SessionExpiredError, kazoo_errors.SessionMovedError)
+_NOT_ALLOWED = (kazoo_errors.NoAuthError, kazoo_errors.AuthFailedError)
 
 
 def stat_of(stat: Any) -> Stat:  # noqa: ANN401 - the library's own tuple
@@ -33,7 +34,7 @@ def stat_or_none(stat: Any) -> Stat | None:  # noqa: ANN401 - the library's own 
 
 def done_of(steps: list[Step], results: list[Any]) -> Done:
     for index, result in enumerate(results):
-        if isinstance(result, _SESSION_OVER):
+        if isinstance(result, _SESSION_OVER + _NOT_ALLOWED):
             raise error_of(result)
         if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
             raise RefusedError(index, steps[index], _WHY.get(type(result), Why.OTHER))
@@ -51,8 +52,12 @@ def none_if_missing(error: Exception) -> HoldfastError | None:
 def error_of(error: Exception) -> HoldfastError:
     """What of the library's errors is an answer is taken out before; what is left is no answer."""
     name = type(error).__name__
-    if isinstance(error, kazoo_errors.NoAuthError | kazoo_errors.AuthFailedError):
-        return FailedPreconditionError(f"ZooKeeper does not allow this: {name}", reason="ENSEMBLE_REFUSED")
+    if isinstance(error, _NOT_ALLOWED):
+        message = (
+            f"ZooKeeper does not allow this ({name}): the nodes are protected by other credentials than this process"
+            " has; name the file that holds them, as in zk://host:port/path?auth_file=FILE"
+        )
+        return FailedPreconditionError(message, reason="ENSEMBLE_REFUSED")
     return unknown(f"the connection to ZooKeeper was lost ({name})")
 
 

@@ -13,6 +13,7 @@ Invariants:
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 import time
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
+from kazoo.security import ACL, make_digest_acl
 
 from holdfast import limits
 from holdfast.backends.zookeeper.answers import done_of, error_of, none_if_missing, stat_of, stat_or_none, unknown
@@ -50,8 +52,12 @@ from holdfast.logs import get_logger
 T = TypeVar("T")
 
 _CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
+#: How many nodes of an older root are given credentials together.
+_PROTECTED_AT_A_TIME = 256
 #: Before anything is tried again that could not be done although the ensemble answers.
 _PAUSE_S = 0.05
+#: After how long it is said again that nobody answers: at first, and at most.
+_AWAY_S, _AWAY_S_MAX = 2 * _CALL_S, 300.0
 #: The library takes note of a watch a moment after it has answered.
 _NOTED_S = 1.0
 #: The library's logs are for its own authors: whoever wants them configures this logger.
@@ -71,8 +77,10 @@ class Phase(Enum):
 class Connection:
     """One session. Made by `connect`."""
 
-    def __init__(self, hosts: str, root: str, session_ms: int) -> None:
+    def __init__(self, hosts: str, root: str, session_ms: int, credentials: str = "") -> None:
+        """With `credentials`, `user:password`, only sessions that have them may use the nodes that are made here."""
         self.paths = Paths(root)
+        self._acl = [make_digest_acl(*credentials.split(":", 1), all=True)] if credentials else []
         self.hosts = hosts
         self.phase = Phase.LOST
         #: Of the session as it is, or was when it was last connected.
@@ -88,6 +96,8 @@ class Connection:
             hosts,
             timeout=self.session_ms / 1_000,
             handler=self._bridge,
+            default_acl=self._acl or None,
+            auth_data=[("digest", credentials)] if credentials else None,
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
             logger=_LOGGER,
         )
@@ -101,6 +111,8 @@ class Connection:
         self._clock = (0.0, 0.0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        #: When it is said next that nobody answers, and for how long nothing is said after that.
+        self._away_told = (0.0, _AWAY_S)
         self._guard: SessionGuard | None = None
 
     def now_ms(self) -> int:
@@ -173,7 +185,14 @@ class Connection:
             except UnavailableError:
                 if self._is_closed:
                     raise
-                get_logger().info("ensemble_away", message="still trying to reach ZooKeeper")
+                self._tell_away()
+
+    def _tell_away(self) -> None:
+        """Log it for all that wait, ever more rarely while it lasts."""
+        next_s, pause_s = self._away_told
+        if self._loop.time() >= next_s:
+            get_logger().info("ensemble_away", message="still trying to reach ZooKeeper")
+            self._away_told = (self._loop.time() + pause_s, min(2 * pause_s, _AWAY_S_MAX))
 
     async def repeat(self, ask: Callable[[], Awaitable[T]]) -> T:
         """For what only reads: asked again when the connection is back, as long as that does not take too long."""
@@ -295,6 +314,7 @@ class Connection:
         phase = self.phase = Phase[state]
         if state == KazooState.CONNECTED:
             self._connected.set()
+            self._away_told = (0.0, _AWAY_S)
             identity = self._client.client_id
             self.session_id = identity[0] if identity else self.session_id
             self._tell_guard()
@@ -332,7 +352,8 @@ class Connection:
         node = await self.get(self.paths.layout)
         if node is None:
             for parent in self.paths.parents():
-                with contextlib.suppress(RefusedError):
+                # One that is there may be in a node that only others may change.
+                with contextlib.suppress(RefusedError, FailedPreconditionError):
                     await self.transact([Create(parent)])
             with contextlib.suppress(RefusedError):
                 await self.transact([Create(self.paths.layout, LAYOUT), *map(Create, self.paths.fixed())])
@@ -347,15 +368,46 @@ class Connection:
         if await self.exists(self.paths.failed) is None:  # the root was made by a version that did not have it
             with contextlib.suppress(RefusedError):
                 await self.transact([Create(self.paths.failed)])
+        if self._acl:
+            await self._protect()
+
+    async def _protect(self) -> None:
+        """Closes a root that was made without credentials; the layout's node is closed last, and tells that it was.
+
+        Each node is closed before its children are listed, so that no open one is made in it meanwhile.
+        """
+        if await self._acl_of(self.paths.layout) == self._acl:
+            return
+        nodes, level = 0, [self.paths.root]
+        while level:
+            below = []
+            for start in range(0, len(level), _PROTECTED_AT_A_TIME):
+                batch = level[start : start + _PROTECTED_AT_A_TIME]
+                await asyncio.gather(*map(self._close_to_others, batch))
+                below += [await asyncio.gather(*map(self.children, batch))]
+                nodes += len(batch)
+            names = zip(level, itertools.chain.from_iterable(below), strict=True)
+            level = [f"{path}/{name}" for path, found in names for name in found or ()]
+            level = [path for path in level if path != self.paths.layout]
+        await self._close_to_others(self.paths.layout)
+        get_logger().info("ensemble_protected", root=self.paths.root, nodes=nodes + 1)
+
+    def _acl_of(self, path: str) -> asyncio.Future[list[ACL] | None]:
+        return self._ask("acl", lambda: self._client.get_acls_async(path), lambda pair: pair[0], none_if_missing)
+
+    def _close_to_others(self, path: str) -> asyncio.Future[object]:
+        return self._ask("acl", lambda: self._client.set_acls_async(path, self._acl), None, none_if_missing)
 
 
-async def connect(hosts: str, root: str, *, session_ms: int, is_guarded: bool = False) -> Connection:
+async def connect(
+    hosts: str, root: str, *, session_ms: int, credentials: str = "", is_guarded: bool = False
+) -> Connection:
     """A connection that is connected; `UnavailableError` if no server answers in time.
 
     A guarded one is closed as soon as this process dies, and not only when its session has timed out: for a process
     that others would wait for.
     """
-    connection = Connection(hosts, root, session_ms)
+    connection = Connection(hosts, root, session_ms, credentials)
     await connection.open()
     if is_guarded:
         connection.guard()

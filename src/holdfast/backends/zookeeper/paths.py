@@ -105,6 +105,8 @@ class Paths:
         self.held, self.asked, self.workers = f"{base}/held", f"{base}/asked", f"{base}/workers"
         #: FAILED jobs by the time of their end, as `ended` has all others.
         self.failed = f"{base}/failed"
+        #: How long both are kept; made by the first gateway.
+        self.retention = f"{base}/retention"
         self.lines, self.stewards, self.index = f"{base}/lines", f"{base}/stewards", f"{base}/index"
 
     def fixed(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from holdfast import limits
 from holdfast.backends.ports import JobView
 from holdfast.backends.zookeeper.paths import Lane, lane_of
 from holdfast.backends.zookeeper.transactions import Node
@@ -83,6 +84,13 @@ class Execution(msgspec.Struct, frozen=True, array_like=True, gc=False):
     detail: str = ""
 
 
+class Retention(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How long a job is kept after its end."""
+
+    retain_ms: int = limits.RETAIN_MS_DEFAULT
+    retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
+
+
 class Kept(msgspec.Struct, frozen=True, gc=False):
     """A record as it was read, and the version that a change of it must check."""
 
@@ -94,10 +102,11 @@ _STATES = frozenset(State)
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(Record)
 _result_decoder = msgspec.msgpack.Decoder(Result)
+_retention_decoder = msgspec.msgpack.Decoder(Retention)
 _executions_decoder = msgspec.msgpack.Decoder(list[Execution])
 
 
-def encode(value: Record | Result | list[Execution]) -> bytes:
+def encode(value: Record | Result | Retention | list[Execution]) -> bytes:
     return _VERSION + _encoder.encode(value)
 
 
@@ -118,6 +127,11 @@ def result_of(node: Node) -> Result:
 def executions_of(node: Node | None) -> list[Execution]:
     """The executions in a node, oldest first; none if there is no node."""
     return decoded(_executions_decoder, _body(node.data)) if node is not None else []
+
+
+def retention_of(node: Node | None) -> Retention:
+    """The retention in a node; the default one if there is no node."""
+    return decoded(_retention_decoder, _body(node.data)) if node is not None else Retention()
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:

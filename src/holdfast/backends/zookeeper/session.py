@@ -5,8 +5,8 @@ Invariants:
   this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
   then nobody here may act on it, whatever the ensemble believes.
 - However it ends, its connection is closed: no bid outlives whoever knows of it.
-- After `is_drained` is told, and before `close` hands back, no bid is under way or in doubt: nothing can be taken
-  unseen.
+- After `is_drained` is told, and before `close` hands back, no bid is under way; one is in doubt only if the ensemble
+  was away for longer than a call may take, and then it ends with the session.
 """
 
 import asyncio

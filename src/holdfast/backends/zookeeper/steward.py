@@ -9,12 +9,12 @@ Invariants:
 import asyncio
 import contextlib
 
-from holdfast import limits
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.changing import Changing
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.line import Line
 from holdfast.backends.zookeeper.recovering import Recovery
+from holdfast.backends.zookeeper.retention import read_retention
 from holdfast.backends.zookeeper.ripening import Ripening
 from holdfast.backends.zookeeper.tidying import Tidying
 from holdfast.backends.zookeeper.transactions import RefusedError
@@ -32,19 +32,13 @@ _PAUSE_S = 1.0
 class Steward:
     """Stands in line, and looks after everything once it is first."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        retain_ms: int = limits.RETAIN_MS_DEFAULT,
-        retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT,
-    ) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         changing = Changing(connection)
         self._line = Line(connection, connection.paths.stewards)
         self._recovery = Recovery(changing)
         self._ripening = Ripening(changing)
-        self._tidying = Tidying(changing, retain_ms=retain_ms, retain_failed_ms=retain_failed_ms)
+        self._tidying = Tidying(changing)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
         #: One for all rounds: the library keeps a watch until it rings, and equal ones once.
@@ -94,6 +88,6 @@ class Steward:
         await self._recovery.look(bell)
         due_s = await self._ripening.look(bell)
         if loop.time() - self._tidied_s >= _TIDY_S or not self._tidied_s:
-            await self._tidying.look()
+            await self._tidying.look(await read_retention(self._connection))
             self._tidied_s = loop.time()
         return min(due_s, self._tidied_s + _TIDY_S - loop.time())

@@ -237,7 +237,7 @@ def _with_id(job: NewJob, job_id: str) -> NewJob:
 def _as_job(kept: Kept, payload: bytes) -> Job:
     """As far as submissions are compared by it."""
     record = kept.record
-    return Job(record.id, record.template, payload, 0, 0, record.created_ms, extra=record.extra)
+    return Job(record.id, record.template, payload, 0, record.created_ms, extra=record.extra)
 
 
 def _groups(window: list[_Row]) -> Iterator[list[_Row]]:

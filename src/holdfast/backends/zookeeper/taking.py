@@ -2,20 +2,25 @@
 
 Invariants:
 - One loop bids. Watches, room and drain only wake it; nothing blocks them, and there is never a second loop.
-- When the loop has ended after `drain`, no bid is under way or in doubt: nothing can be taken unseen.
+- When the loop has ended after `drain`, no bid is under way. None is in doubt either, unless the ensemble was away for
+  longer than a call may take: such a bid ends with the session, and its job is recovered.
 """
 
 import asyncio
 from collections.abc import Callable
 
+from holdfast import limits
 from holdfast.backends.zookeeper.bidding import Bidder, Taken
 from holdfast.backends.zookeeper.bridge import Bell
 from holdfast.backends.zookeeper.connection import Connection
 from holdfast.backends.zookeeper.line import Line
 from holdfast.errors import UnavailableError
+from holdfast.logs import get_logger
 
 #: Even who is told nothing looks this often, in case the one before in the line is deaf.
 _LOOK_S = 60.0
+#: How long a drain tries to learn what became of bids that were not answered.
+_DOUBT_S = limits.ZOOKEEPER_CALL_MS / 1_000
 
 
 class Taking:
@@ -32,7 +37,7 @@ class Taking:
         self._wake = Bell()
         #: One for all looks: the library keeps a watch until it rings, and equal ones once.
         self._bell = Bell()
-        self._is_draining = False
+        self._draining = asyncio.Event()
         #: Whether it stands in line and waits to be woken.
         self.is_waiting = False
 
@@ -43,23 +48,49 @@ class Taking:
 
     def drain(self) -> None:
         """No more bids."""
-        self._is_draining = True
+        self._draining.set()
         self._wake.set()
 
     async def run(self) -> None:
         """Until it is drained and knows all that it has taken."""
-        while True:
+        while not self._draining.is_set():
             try:
                 self._deliver(await self._bidder.make_sure())
-                if self._is_draining:
-                    return
+                if self._draining.is_set():
+                    break
                 if self._room > 0:
                     await self._bid_once()
                 else:
                     await self._line.leave()
                     await self._awake(None)
             except UnavailableError:
-                await self._connection.back()
+                await self._back_or_draining()
+        await self._make_sure_at_last()
+
+    async def _back_or_draining(self) -> None:
+        """Waits for the ensemble; whoever drains has nothing to ask it for."""
+        waits = [asyncio.ensure_future(self._connection.back()), asyncio.ensure_future(self._draining.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if waits[0].done():
+                waits[0].result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _make_sure_at_last(self) -> None:
+        """What became of bids in doubt, if the ensemble tells in time."""
+        try:
+            async with asyncio.timeout(_DOUBT_S):
+                while True:
+                    try:
+                        self._deliver(await self._bidder.make_sure())
+                    except UnavailableError:
+                        await self._connection.back()
+                    else:
+                        return
+        except TimeoutError:
+            get_logger().info("bids_in_doubt", message="the ensemble did not answer; what was won is recovered")
 
     async def leave(self) -> None:
         """Steps out of the line; `UnavailableError` if it cannot, and then it ends with the session."""

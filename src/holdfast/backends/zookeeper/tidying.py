@@ -8,6 +8,7 @@ import asyncio
 
 from holdfast.backends.zookeeper.changing import Changing, left_alone_if_damaged
 from holdfast.backends.zookeeper.paths import due_of, minute_start_ms
+from holdfast.backends.zookeeper.records import Retention
 from holdfast.backends.zookeeper.transactions import Delete, Step
 from holdfast.core.lifecycle import TERMINAL
 
@@ -20,22 +21,21 @@ _INDEX_MS = 60 * _MINUTE_MS
 class Tidying:
     """Tidies up, now and then."""
 
-    def __init__(self, changing: Changing, *, retain_ms: int, retain_failed_ms: int) -> None:
+    def __init__(self, changing: Changing) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
-        self._retain_ms, self._retain_failed_ms = retain_ms, retain_failed_ms
         #: When the index was last looked through, by the ensemble's clock.
         self._indexed_ms = 0
         #: Lanes and lines in which nothing was at the last look.
         self._empty: set[str] = set()
 
-    async def look(self) -> None:
+    async def look(self, retention: Retention) -> None:
         """Once over everything."""
         # FAILED jobs of earlier versions are among all others, and go with them.
-        await self._forget_ended(self._paths.ended, self._retain_ms)
-        await self._forget_ended(self._paths.failed, self._retain_failed_ms)
+        await self._forget_ended(self._paths.ended, retention.retain_ms)
+        await self._forget_ended(self._paths.failed, retention.retain_failed_ms)
         if self._connection.now_ms() - self._indexed_ms >= _INDEX_MS:
-            await self._drop_index()
+            await self._drop_index(retention)
             self._indexed_ms = self._connection.now_ms()
         await self._drop_empty()
 
@@ -59,9 +59,9 @@ class Tidying:
             if kept is not None and kept.record.state in TERMINAL:
                 await self._changing.forget(kept, note)
 
-    async def _drop_index(self) -> None:
+    async def _drop_index(self, retention: Retention) -> None:
         """Minutes of the index with no job left; many keep a FAILED job for days, so they are only read."""
-        minutes = await self._minutes(self._paths.index, self._retain_ms)
+        minutes = await self._minutes(self._paths.index, retention.retain_ms)
         for start in range(0, len(minutes), _AT_A_TIME):
             part = minutes[start : start + _AT_A_TIME]
             stats = await asyncio.gather(*map(self._connection.exists, part))

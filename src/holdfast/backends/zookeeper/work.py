@@ -12,19 +12,24 @@ from holdfast.backends.zookeeper.session import BidSession
 Connect = Callable[[str, str, int], Awaitable[Connection]]
 
 
-async def _connect(hosts: str, root: str, session_ms: int) -> Connection:
-    return await connect(hosts, root, session_ms=session_ms, is_guarded=True)
+def connecting_with(credentials: str) -> Connect:
+    """Guarded connections of a process that ZooKeeper knows by these credentials, `user:password` or none."""
+
+    async def guarded(hosts: str, root: str, session_ms: int) -> Connection:
+        return await connect(hosts, root, session_ms=session_ms, credentials=credentials, is_guarded=True)
+
+    return guarded
 
 
 class BidWork:
     """Where a worker gets its work: from whatever is posted."""
 
     def __init__(
-        self, hosts: str, root: str, *, session_ms: int, connecting: Connect = _connect, process: str = ""
+        self, hosts: str, root: str, *, session_ms: int, connecting: Connect | None = None, process: str = ""
     ) -> None:
         self._hosts, self._root = hosts, root
         self._session_ms = session_ms
-        self._connecting = connecting
+        self._connecting = connecting or connecting_with("")
         self._process = process or this_process()
 
     async def open(self, introduction: Introduction) -> BidSession:

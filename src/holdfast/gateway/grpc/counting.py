@@ -22,7 +22,6 @@ class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # n
     def __init__(self) -> None:
         self.received: dict[str, int] = {}
         self.sent: dict[str, int] = {}
-        self._handlers: dict[str, Any] = {}
 
     async def intercept_service(
         self,
@@ -30,10 +29,8 @@ class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # n
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401 - a handler; grpc's type of it is generic only in its stubs
         """The handler of a method, with counters around its messages."""
-        method = handler_call_details.method
-        if method not in self._handlers:
-            self._handlers[method] = self._counted(method, await continuation(handler_call_details))
-        return self._handlers[method]
+        # Each call has a handler of its own: the guard gives it one for its caller.
+        return self._counted(handler_call_details.method, await continuation(handler_call_details))
 
     def _counted(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - a named tuple that grpc does not type
         return handler and handler._replace(

@@ -4,13 +4,15 @@ Bytes that are no message would be UNKNOWN before any handler is called; they re
 `Undecodable` instead. A method that does not exist is refused by a handler of its own.
 """
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from holdfast.errors import UnimplementedError
+from holdfast.gateway.grpc.connections import ConnectionTable
 from holdfast.gateway.grpc.status import Context, Undecodable, refuse
 
 
@@ -27,10 +29,14 @@ def tolerant(decode: Callable[[bytes], object]) -> Callable[[bytes], object]:
 
 
 class TolerantServer:
-    """What the generated registration takes for a server: every handler it brings decodes tolerantly."""
+    """What the generated registration takes for a server: every handler it brings decodes tolerantly.
 
-    def __init__(self, server: grpc.aio.Server) -> None:
+    A call that reaches one of them was let in: its connection stays.
+    """
+
+    def __init__(self, server: grpc.aio.Server, connections: ConnectionTable) -> None:
         self._server = server
+        self._connections = connections
 
     def add_generic_rpc_handlers(self, _: object) -> None:
         """The same handlers come once more, by name."""
@@ -38,10 +44,21 @@ class TolerantServer:
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Registers the methods of one service."""
         changed = {
-            name: handler._replace(request_deserializer=tolerant(handler.request_deserializer))
+            name: handler._replace(
+                request_deserializer=tolerant(handler.request_deserializer),
+                unary_unary=self._noting(handler.unary_unary),
+            )
             for name, handler in handlers.items()
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, changed),))
+
+    def _noting(self, behave: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        @functools.wraps(behave)
+        async def noted(request: object, context: Context) -> object:
+            self._connections.admit(context.peer())
+            return await behave(request, context)
+
+        return noted
 
 
 class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time

@@ -1,14 +1,14 @@
-"""The guard in front of every gRPC method, asked before a request is decoded.
+"""The guard in front of every gRPC method, asked before anything of a request is read.
 
-Deny by default: a method that names no right cannot be registered. What a stream began with is asked again whenever
-something changes: a token that is revoked ends it.
+Deny by default: a method that names no right cannot be registered. The headers of a call decide whether its body is
+received at all: a call that is refused gets a handler that never reads, so that its body stays with the client. What a
+stream began with is asked again whenever something changes: a token that is revoked ends it.
 """
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import grpc
 from grpc_health.v1 import health
@@ -17,8 +17,9 @@ from grpc_reflection.v1alpha import reflection
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.gateway.calls import Table
 from holdfast.gateway.grpc.decoding import tolerant
+from holdfast.gateway.grpc.open_calls import OpenCalls, written
 from holdfast.gateway.grpc.status import Context, refuse
-from holdfast.gateway.guarding import Guard, Open, Right, Scope
+from holdfast.gateway.guarding import Caller, Guard, Open, Right, Scope
 from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
 
 METADATA_KEY = "authorization"
@@ -54,49 +55,103 @@ def rights(table: Table) -> dict[str, Right]:
 
 
 class GuardedServer:
-    """What the generated registration takes for a server: every handler it brings asks the guard, then decodes."""
+    """What the generated registration takes for a server: every handler it brings asks the guard, then reads."""
 
     def __init__(self, server: grpc.aio.Server, guard: Guard, known: Mapping[str, Right]) -> None:
         self._server = server
         self._guard = guard
         self._rights = known
+        self._open_calls = OpenCalls()
 
     def add_generic_rpc_handlers(self, _: object) -> None:
         """The same handlers come once more, by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Registers the methods of one service; `TypeError` for one that names no right."""
-        changed = {name: self._guarded(f"/{service}/{name}", handler) for name, handler in handlers.items()}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, changed),))
+        guarded = {f"/{service}/{name}": handler for name, handler in handlers.items()}
+        methods = {path: self._guarded(path, handler) for path, handler in guarded.items()}
+        self._server.add_generic_rpc_handlers((_GuardedMethods(self._guard, methods),))
 
     def add_last(self, handlers: grpc.GenericRpcHandler) -> None:  # type: ignore[type-arg]  # not generic at run time
         """Those that refuse whatever they are asked: strangers are not even told that."""
         self._server.add_generic_rpc_handlers((_Known(handlers, self._guard),))
 
-    def _guarded(self, path: str, handler: Any) -> Any:  # noqa: ANN401 - a named tuple that grpc does not type
+    def _guarded(self, path: str, handler: Any) -> "_Method":  # noqa: ANN401 - a named tuple that grpc does not type
         right = self._rights.get(path)
         if right is None:
             raise TypeError(f"{path} names no scope")
+        refusing = _refusing(self._guard, path.rpartition("/")[2], right)
         if right is Open.EVERYBODY:
-            return handler
+            return _Method(right, _same(self._open_calls.bounded(handler)), refusing)
         if handler.unary_unary is not None:
             assert isinstance(right, Scope), path
-            return _unary(self._guard, handler, right)
-        return _staying(self._guard, handler, right)
+            return _Method(right, _unary(self._guard, handler, right), refusing)
+        return _Method(right, _same(_staying(self._guard, handler, right)), refusing)
 
 
-def _unary(guard: Guard, handler: Any, scope: Scope) -> Any:  # noqa: ANN401 - as above
-    """Lets in for one call; the request stays bytes until then."""
-    behave, decode, name = handler.unary_unary, tolerant(handler.request_deserializer), handler.unary_unary.__name__
+class _Method(NamedTuple):
+    """One method: what it needs, who serves a caller that was recognised, and who refuses without reading."""
 
-    async def guarded(data: bytes, context: Context) -> object:
+    right: Right
+    serving: Callable[[Caller | None, str], Any]
+    refusing: Any
+
+
+class _GuardedMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
+    """The methods of one service, of which each call gets the handler that its headers deserve."""
+
+    def __init__(self, guard: Guard, methods: Mapping[str, _Method]) -> None:
+        self._guard = guard
+        self._methods = methods
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
+        """The handler of a call; one that never reads the request if the headers are not enough for it."""
+        method = self._methods.get(handler_call_details.method)
+        if method is None:
+            return None
         try:
-            guard.admit(token_of(context), context.peer(), scope)
+            token = _shown(handler_call_details.invocation_metadata)
+            return method.serving(self._guard.recognise(token, method.right), token)
+        except HoldfastError:
+            return method.refusing
+
+
+def _refusing(guard: Guard, name: str, right: Right) -> Any:  # noqa: ANN401 - grpc has no type
+    """A handler that refuses without reading, whatever the arity of the call."""
+
+    async def refused(_: object, context: Context) -> None:
+        try:
+            guard.enter(token_of(context), context.peer(), right, lambda _: None).leave()
         except HoldfastError as error:
             await refuse(context, error, name)
-        return await behave(decode(data), context)
+        # The token became known after the headers were judged.
+        late = UnauthenticatedError("the token was not known when the call began; try again", reason="TOKEN_UNKNOWN")
+        await refuse(context, late, name)
 
-    return handler._replace(unary_unary=guarded, request_deserializer=None)
+    return grpc.stream_stream_rpc_method_handler(refused)
+
+
+def _same(handler: Any) -> Callable[[Caller | None, str], Any]:  # noqa: ANN401 - as above
+    """One handler for all callers."""
+    return lambda _, __: handler
+
+
+def _unary(guard: Guard, handler: Any, scope: Scope) -> Callable[[Caller | None, str], Any]:  # noqa: ANN401 - as above
+    """Lets in for one call: a handler that knows its caller, and leaves the request bytes until it is charged."""
+    behave, decode, name = handler.unary_unary, tolerant(handler.request_deserializer), handler.unary_unary.__name__
+    raw = handler._replace(request_deserializer=None)
+
+    def serving(caller: Caller | None, token: str) -> Any:  # noqa: ANN401 - as above
+        async def guarded(data: bytes, context: Context) -> object:
+            try:
+                guard.charge(caller, token, context.peer(), scope)
+            except HoldfastError as error:
+                await refuse(context, error, name)
+            return await behave(decode(data), context)
+
+        return raw._replace(unary_unary=guarded)
+
+    return serving
 
 
 def _staying(guard: Guard, handler: Any, right: Right) -> Any:  # noqa: ANN401 - as above
@@ -113,7 +168,7 @@ def _staying(guard: Guard, handler: Any, right: Right) -> Any:  # noqa: ANN401 -
 
 
 def _lasting(guard: Guard, behave: Behaviour, right: Right, decode: Callable[[bytes], object] | None) -> Behaviour:
-    run = _written(behave) if inspect.isasyncgenfunction(behave) else behave
+    run = written(behave) if inspect.isasyncgenfunction(behave) else behave
     name = getattr(behave, "__name__", "")
 
     async def guarded(request: Any, context: Context) -> None:  # noqa: ANN401 - bytes, or a stream
@@ -183,20 +238,14 @@ class _Line:
             self._leave()
 
 
-def _written(behave: Callable[..., Any]) -> Behaviour:
-    """A handler that yields, as one that writes."""
-
-    async def written(request: object, context: Context) -> None:
-        async with aclosing(behave(request, context)) as messages:
-            async for message in messages:
-                await context.write(message)
-
-    return written
-
-
 def token_of(context: Context) -> str:
     """What the caller shows; nothing, if it shows nothing. Who shows two things shows neither."""
-    shown = [value for key, value in context.invocation_metadata() or () if key == METADATA_KEY]
+    return _shown(context.invocation_metadata())
+
+
+def _shown(metadata: Any) -> str:  # noqa: ANN401 - pairs; grpc's own types differ between versions
+    """The token in the headers of a call; `UnauthenticatedError` if there are several."""
+    shown = [value for key, value in metadata or () if key == METADATA_KEY]
     if len(shown) > 1:
         raise UnauthenticatedError(f"expected one token, got {len(shown)}", reason="TOKEN_AMBIGUOUS")
     if not shown or not isinstance(shown[0], str) or shown[0][: len(_SCHEME)].lower() != _SCHEME:

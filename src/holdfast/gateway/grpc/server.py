@@ -6,20 +6,24 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from holdfast import limits
 from holdfast.core.workers import beat_ms
 from holdfast.errors import UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.calls import table
 from holdfast.gateway.certificates import Certificates
 from holdfast.gateway.grpc.calls import CalledServices
+from holdfast.gateway.grpc.connections import ConnectionTable, NotingGuard
 from holdfast.gateway.grpc.counting import counters
 from holdfast.gateway.grpc.decoding import UnknownMethods
 from holdfast.gateway.grpc.guard import GuardedServer, rights
-from holdfast.gateway.grpc.listening import SERVER_OPTIONS, bind
+from holdfast.gateway.grpc.listening import bind, port_of, server_options
 from holdfast.gateway.grpc.public import PublicService
+from holdfast.gateway.grpc.startup_methods import StartingMethods
 from holdfast.gateway.grpc.status import Context, refuse
 from holdfast.gateway.grpc.work import CoordinatorService, WorkService
 from holdfast.gateway.guarding import Guard, OpenGuard
+from holdfast.gateway.startup import Startup
 from holdfast.proto import (
     holdfast_pb2,
     holdfast_pb2_grpc,
@@ -44,31 +48,49 @@ SERVICES = (*_JOB_SERVICES, *_WORK_SERVICES)
 
 
 class GrpcServer:
-    """A backend's services on one port."""
+    """A backend's services on one port.
+
+    `add` the backend, then `start`; or with a `startup`, `listen` first, and `add` and `start` once there is a backend.
+    """
 
     def __init__(
         self,
-        backend: Backend,
-        welcome: holdfast_pb2.Welcome,
         *,
         has_reflection: bool,
         guard: Guard | None = None,
         certificates: Certificates | None = None,
+        connections_max: int = limits.GRPC_CONNECTIONS_MAX,
+        startup: Startup | None = None,
     ) -> None:
         """Without a `guard` whoever reaches it may call it, without `certificates` it speaks in the clear."""
         self._certificates = certificates
-        self._server = grpc.aio.server(interceptors=counters(), options=SERVER_OPTIONS)
+        self._has_reflection = has_reflection
+        self._connections = ConnectionTable(connections_max)
+        self._guard = NotingGuard(guard or OpenGuard(), self._connections)
+        options = server_options(self._connections.connections_max)
+        self._server = grpc.aio.server(interceptors=counters(), options=options)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
-        self._services = _JOB_SERVICES if backend.work is None else SERVICES
+        self._address = ""
+        self._services: tuple[str, ...] = SERVICES
+        self._called: CalledServices | None = None
+        self._work: WorkService | None = None
+        # Asked in this order: health is answered at all times, and the services only once the start is over.
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, GuardedServer(self._server, self._guard, rights({})))
+        if startup is not None:
+            self._server.add_generic_rpc_handlers((StartingMethods(startup),))
+
+    def add(self, backend: Backend, welcome: holdfast_pb2.Welcome) -> None:
+        """Makes the backend's services known."""
+        if backend.work is None:
+            self._services = _JOB_SERVICES
         methods = table(backend)
         self._called = CalledServices(methods)
-        ours = GuardedServer(self._server, guard or OpenGuard(), rights(methods))
+        ours = GuardedServer(self._server, self._guard, rights(methods))
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(backend.jobs), ours)
         for service, handlers in self._called.handlers().items():
             ours.add_registered_method_handlers(service, handlers)
         self._work = self._add_work(backend, welcome, ours)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, ours)
-        if has_reflection:
+        if self._has_reflection:
             names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
             described = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # missing in its stubs
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(described, ours)
@@ -86,13 +108,29 @@ class GrpcServer:
         holdfast_pb2_grpc.add_WorkServiceServicer_to_server(served, ours)
         return served
 
-    async def start(self, host: str, port: int) -> str:
-        """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
-        address = bind(self._server, host, port, self._certificates)
+    async def listen(self, host: str, port: int) -> str:
+        """Listens, says NOT_SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
+        self._address = bind(self._server, host, port, self._certificates)
+        await self._say(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
+        self._connections.start(port_of(self._address))
+        return self._address
+
+    async def start(self, host: str, port: int) -> str:
+        """Says SERVING and returns the address; listens first, unless it does already."""
+        if not self._address:
+            await self.listen(host, port)
+        await self._say(health_pb2.HealthCheckResponse.SERVING)
+        return self._address
+
+    async def _say(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for service in ("", *self._services):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
-        return address
+            await self._health.set(service, status)
+
+    @property
+    def connections_ended(self) -> int:
+        """How many connections were ended because nothing came of them."""
+        return self._connections.ended
 
     async def drain(self) -> None:
         """Says NOT_SERVING and goes on answering, so that balancers turn to others in good time."""
@@ -103,7 +141,9 @@ class GrpcServer:
         await self.drain()
         if self._work is not None:
             self._work.stop()
-        self._called.stop()
+        if self._called is not None:
+            self._called.stop()
+        await self._connections.stop()
         await self._server.stop(grace_s)
 
 

@@ -7,10 +7,10 @@ whoever is at it for longest.
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import Callable
 
 from holdfast import limits
+from holdfast.gateway.certificates import Certificates
 
 _TIME_S = limits.HTTP_HEAD_MS_MAX / 1_000
 #: How long nobody is taken when the system has no descriptor left.
@@ -21,7 +21,7 @@ class Handshakes:
     """Takes connections from a socket that listens. `start`, then `stop`."""
 
     def __init__(
-        self, listening: socket.socket, tls: ssl.SSLContext, made: Callable[[], asyncio.Protocol], *, most: int
+        self, listening: socket.socket, tls: Certificates, made: Callable[[], asyncio.Protocol], *, most: int
     ) -> None:
         self._listening = listening
         self._most = most
@@ -63,5 +63,6 @@ class Handshakes:
 
     async def _shake(self, connected: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        context = self._tls.material.context
         with contextlib.suppress(OSError):  # it speaks something else, is not let in, takes too long or has left
-            await loop.connect_accepted_socket(self._made, connected, ssl=self._tls, ssl_handshake_timeout=_TIME_S)
+            await loop.connect_accepted_socket(self._made, connected, ssl=context, ssl_handshake_timeout=_TIME_S)

@@ -5,12 +5,11 @@ foreign page can send, and must not come from one. The name in `Host` must be on
 points a name of their own at it gets nothing.
 """
 
-import ipaddress
-import re
 from collections.abc import Iterable
 
 from holdfast.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
 from holdfast.gateway.http.asking import Head, Headers
+from holdfast.gateway.http.host_names import HostNames
 from holdfast.gateway.http.routing import Route
 
 #: A page of another origin would have to ask before it sends this one, and is not allowed to.
@@ -24,7 +23,6 @@ _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({b"same-origin", b"none"})
 #: Probes come from machines that know no name of this one, and learn nothing.
 _PROBES = frozenset({"/livez", "/readyz"})
-_HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[\]]*))(?::[0-9]*)?")
 _ONCE = (
     b"host",
     b"authorization",
@@ -54,36 +52,15 @@ class BrowserShield:
 
     def __init__(self, host: str, allowed_hosts: Iterable[str] = ()) -> None:
         """`host` is the address that it listens on; names come without ports, and `*` stands for all."""
-        allowed = {name.strip().lower() for name in allowed_hosts if name.strip()}
-        self._takes_all = "*" in allowed
-        self._takes_addresses = _is_unspecified(host)
-        self._names = frozenset({"localhost", host.lower(), *(name.strip("[]") for name in allowed)})
+        self._names = HostNames(host, allowed_hosts)
 
     def check(self, head: Head, route: Route) -> None:
         """`PermissionDeniedError` for what another page would send, `InvalidArgumentError` for what is ambiguous."""
         said = _said(head)
         if route.path not in _PROBES:
-            self._check_host(said.get(b"host", b""))
+            self._names.check(said.get(b"host", b""))
         if head.method not in _HARMLESS and b"authorization" not in said:
             _check_origin(said, has_cookie=bool(_cookie(said, is_secure=head.is_secure)))
-
-    def _check_host(self, given: bytes) -> None:
-        name = _name_of(given.decode("latin-1").lower())
-        if self._takes_all or name in self._names or self._is_address(name):
-            return
-        shown = given[:80].decode("latin-1")
-        raise PermissionDeniedError(
-            f"expected Host to be a name of this server, got {shown!r}; it knows others by --allowed-hosts",
-            reason="HOST_UNKNOWN",
-        )
-
-    def _is_address(self, name: str) -> bool:
-        """An address is no name that somebody could point elsewhere."""
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return address.is_loopback or self._takes_addresses
 
     def token(self, head: Head) -> str:
         """That of `Authorization: Bearer ...`; only without that header, the one in the cookie."""
@@ -99,13 +76,6 @@ class BrowserShield:
         return _HEADERS
 
 
-def _is_unspecified(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
 def _said(head: Head) -> dict[bytes, bytes]:
     """The headers that matter; `InvalidArgumentError` for one that is said twice, because others may read the other."""
     said: dict[bytes, bytes] = {}
@@ -114,12 +84,6 @@ def _said(head: Head) -> dict[bytes, bytes]:
             raise InvalidArgumentError(f"expected {name.decode()} to be said once, got it twice", reason="HEADER_TWICE")
         said[name] = value
     return said
-
-
-def _name_of(host: str) -> str:
-    """Without the port; an address of IPv6 without its brackets."""
-    found = _HOST.fullmatch(host)
-    return (found["address"] or found["name"]) if found is not None else ""
 
 
 def _check_origin(said: dict[bytes, bytes], *, has_cookie: bool) -> None:

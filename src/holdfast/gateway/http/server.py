@@ -1,14 +1,13 @@
 """The listening socket of the HTTP gateway, on the loop of whoever starts it."""
 
 import asyncio
-import resource
 import socket
-import ssl
-import sys
 from email.utils import formatdate
 
 from holdfast import limits
 from holdfast.errors import UnavailableError
+from holdfast.gateway.certificates import Certificates
+from holdfast.gateway.descriptors import descriptor_limit
 from holdfast.gateway.http.answering import lines_of
 from holdfast.gateway.http.handling import Handling
 from holdfast.gateway.http.handshakes import Handshakes
@@ -21,9 +20,9 @@ _SHARE = 4
 
 
 class HttpServer:
-    """One address. `start`, then `stop`."""
+    """One address. `start`, then `stop`; `serve` goes over to another application meanwhile."""
 
-    def __init__(self, application: Handling, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, application: Handling, *, tls: Certificates | None = None) -> None:
         self._application = application
         self._tls = tls
         self._shared = Shared(application)
@@ -44,7 +43,7 @@ class HttpServer:
                 reason="PORT_IN_USE",
             ) from error
         address = f"{shown}:{listening.getsockname()[1]}"
-        most = self._shared.connections_max = min(limits.HTTP_CONNECTIONS_MAX, _descriptors() // _SHARE)
+        most = self._shared.connections_max = min(limits.HTTP_CONNECTIONS_MAX, descriptor_limit() // _SHARE)
         if self._tls is None:
             self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
         else:
@@ -54,6 +53,14 @@ class HttpServer:
         self._application.start()
         return address
 
+    def serve(self, application: Handling) -> None:
+        """Has this application answer from now on; connections from before end after the answer that is due."""
+        self._application = self._shared.application = application
+        self._say_lines()
+        application.start()
+        for connection in tuple(self._shared.connections):
+            connection.stop()
+
     def _connection(self) -> Connection:
         return Connection(self._shared, asyncio.get_running_loop())
 
@@ -61,11 +68,14 @@ class HttpServer:
         """Looks at every connection, and at the time."""
         loop = asyncio.get_running_loop()
         self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
-        date = formatdate(usegmt=True).encode()
-        self._shared.lines = lines_of([(b"date", date), *self._application.headers])
+        self._say_lines()
         now = loop.time()
         for connection in tuple(self._shared.connections):
             connection.sweep(now)
+
+    def _say_lines(self) -> None:
+        date = formatdate(usegmt=True).encode()
+        self._shared.lines = lines_of([(b"date", date), *self._application.headers])
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more requests, answers those that are under way, and closes."""
@@ -88,12 +98,6 @@ class HttpServer:
             if not connection.transport.is_closing():
                 connection.abort()
         self._sweeping.cancel()
-
-
-def _descriptors() -> int:
-    """How many this process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _bound(host: str, port: int) -> socket.socket:

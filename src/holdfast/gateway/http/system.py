@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.capabilities import Capability
+from holdfast.core.condition import Conditions, no_conditions, ready_text
 from holdfast.errors import UnimplementedError
 from holdfast.gateway.backend import Backend
 from holdfast.gateway.guarding import Scope
@@ -44,6 +45,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     started_at_ms: int
     totals: Totals | None
+    #: The size of held jobs above which submits are refused; 0: it is not known here.
+    bytes_held_max: int = 0
+    #: What an operator should look at, in sentences.
+    warnings: tuple[str, ...] = ()
 
 
 class CapabilityList(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +66,8 @@ class Probes(msgspec.Struct, frozen=True):
     version: str = ""
     started_at_ms: int = 0
     is_ready: Callable[[], bool] = lambda: True
+    #: What is not as it should be although the server is ready.
+    conditions: Conditions = no_conditions
     metrics: Callable[[], Awaitable[bytes]] | None = None
     totals: Callable[[], Totals] | None = None
 
@@ -122,6 +129,8 @@ class SystemRoutes:
             backend=self._backend.name,
             started_at_ms=probes.started_at_ms,
             totals=probes.totals() if probes.totals is not None else None,
+            bytes_held_max=stats.bytes_held_max,
+            warnings=stats.warnings,
         )
 
     async def live(self, asked: Asked) -> Answer:
@@ -131,7 +140,7 @@ class SystemRoutes:
     async def ready(self, asked: Asked) -> Answer:
         """Whether jobs can be submitted."""
         if self._probes.is_ready():
-            return Answer(200, b"ready\n", TEXT_TYPE)
+            return Answer(200, ready_text(self._probes.conditions()).encode(), TEXT_TYPE)
         return Answer(503, b"not ready: it is starting, or goes away soon\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
     async def metrics(self, asked: Asked) -> Answer:

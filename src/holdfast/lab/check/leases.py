@@ -4,6 +4,8 @@
   soon as any attempt under a later token has begun, whenever that was. Where results are kept apart from states, a
   result may be there before the state says so, and the job is handed out once more: there it is stale only if the
   later attempt had begun before the earlier one ended, and so before anybody can have reported it.
+- A job ends FAILED for lost workers only if faults took them. A job is touched by a fault that may take leases if that
+  was at work at any time between its submit and its end, as far as clients know them.
 - A worker may begin late what it was given in time: stopped in between, it holds a lease that is long over. So an
   attempt that begins after a cancel breaks nothing if it can have been granted before it.
 """
@@ -16,7 +18,7 @@ from math import inf
 from holdfast.lab.check.calls import CANCEL, Call
 from holdfast.lab.check.history import History
 from holdfast.lab.check.ruling import NOT_BEGUN, Rule, Suspect, Tally
-from holdfast.lab.history.records import CANCELED, DONE, Began
+from holdfast.lab.history.records import CANCELED, DONE, FAILED, TERMINAL, WORKER_LOST, Began, JobFact
 
 
 def stale_accepted(history: History, tally: Tally) -> Iterator[Suspect]:
@@ -147,6 +149,31 @@ def _is_excused(history: History, late: Began, since_us: float) -> bool:
     return history.faults.are_at_work(since_us, since_us)
 
 
+def worker_lost(history: History, tally: Tally) -> Iterator[Suspect]:
+    """A job failed because it had lost its workers, and no fault can have taken one from it."""
+    for job in history.jobs.values():
+        if job.state not in TERMINAL or history.faults.may_take_leases(*_life_us(history, job)):
+            continue
+        tally.cases += 1
+        if job.state == FAILED and _is_for_lost_workers(history, job):
+            begun = len(history.begun.get(job.id, ()))
+            yield Suspect(job.id, f"is FAILED by {WORKER_LOST} after {begun} attempts, and no fault has touched it")
+
+
+def _life_us(history: History, job: JobFact) -> tuple[float, float]:
+    """From its first submit to the moment when its end was first heard; where that is not known, the whole run."""
+    asked = [ask.call.asked_us for ask in history.asks_of.get(job.name, ()) if job.name and not job.retry_of]
+    if job.id in history.retried:
+        asked = [history.retried[job.id].asked_us]
+    ended = [one.heard_us for one in history.readings.get(job.id, ()) if one.seen.state in TERMINAL]
+    return min(asked, default=history.run.begun_us), min(ended, default=inf)
+
+
+def _is_for_lost_workers(history: History, job: JobFact) -> bool:
+    shown = (one.seen.reason for one in history.readings.get(job.id, ()) if one.seen.state == FAILED)
+    return WORKER_LOST in {job.reason, *shown}
+
+
 RULES = (
     Rule(
         "stale accepted",
@@ -157,5 +184,11 @@ RULES = (
     Rule("two leases", "one lease at a time, with a token that grows", "nothing was granted or begun", two_leases),
     Rule(
         "ran after cancel", "nothing begins after its cancel", "no cancel was answered with CANCELED", ran_after_cancel
+    ),
+    Rule(
+        "worker lost",
+        "no job fails for lost workers without a fault that takes them",
+        "every job was near a fault that takes workers",
+        worker_lost,
     ),
 )

@@ -150,7 +150,7 @@ async def started(
 async def _spawn(
     topology: Topology, folder: Path, log: Path, options: Sequence[str], *, is_counted: bool
 ) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "holdfast", "up", *topology.arguments]
+    command = [sys.executable, "-P", "-m", "holdfast", "up", *topology.arguments]
     with log.open("wb") as stream:
         return await asyncio.create_subprocess_exec(
             *command,

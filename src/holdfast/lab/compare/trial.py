@@ -80,7 +80,7 @@ async def run_trial(started: Started, workload: Workload, *, seed: int, clients:
 
 @contextlib.asynccontextmanager
 async def _client(task: ClientTask):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    command = [sys.executable, "-m", "holdfast.lab.compare.client_process"]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.compare.client_process"]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, start_new_session=True)
     try:

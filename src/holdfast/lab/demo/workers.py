@@ -2,14 +2,14 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.lab.demo import DATA_VARIABLE
+from holdfast.worker.child_command import child_command
 
-_COMMAND = (sys.executable, "-m", "holdfast", "worker", "-A", "holdfast.lab.demo.jobs:app", "-c", "4", "--lifeline")
+_COMMAND = child_command("holdfast", "worker", "-A", "holdfast.lab.demo.jobs:app", "-c", "4", "--lifeline")
 _PATIENCE_S = 20
 
 

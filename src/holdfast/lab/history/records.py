@@ -20,6 +20,8 @@ FIRED, TRIGGERED = "fired", "triggered"
 
 #: Why an attempt failed that was asked to.
 BY_REQUEST = "BY_REQUEST"
+#: Why a job failed that lost its worker too often.
+WORKER_LOST = "WORKER_LOST"
 
 #: Microseconds of the steady clock.
 Instant = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
@@ -177,6 +179,8 @@ class JobFact(_Record, frozen=True, tag="job"):
     schedule: str = ""
     #: The job that it was made like, where a retry made it.
     retry_of: str = ""
+    #: Why it failed, where that is kept.
+    reason: str = ""
 
 
 class GrantFact(_Record, frozen=True, tag="grant"):
@@ -255,5 +259,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     #: When every job had ended; 0: they had not within the bound.
     drained_us: Instant = 0
     drain_bound_s: float = 0.0
+    #: How many files of journals were removed during the run because their history was over.
+    trimmed: int = 0
     version: str = ""
     command: str = ""

@@ -100,7 +100,7 @@ async def _kills(plan: Plan, abouts: dict[str, About], say: Say) -> list[KillTri
 
 
 async def _in_process(system: str, mode: str, measure: str, seconds: float) -> Told:
-    command = [sys.executable, "-m", "holdfast.lab.peers.trial", system, mode, measure, "--seconds", str(seconds)]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.peers.trial", system, mode, measure, "--seconds", str(seconds)]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
     try:

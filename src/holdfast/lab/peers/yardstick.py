@@ -30,7 +30,7 @@ class Yardstick(msgspec.Struct, frozen=True):
 
 async def take(address: str, calls: int) -> Yardstick:
     """Measures the echo there, in a process of its own: one that has used gRPC is noisy when it starts others."""
-    command = [sys.executable, "-m", "holdfast.lab.peers.yardstick", address, "--calls", str(calls)]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.peers.yardstick", address, "--calls", str(calls)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
     if process.returncode:

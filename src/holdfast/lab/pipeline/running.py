@@ -59,7 +59,19 @@ def cluster() -> Iterator[Cluster]:
 @contextlib.contextmanager
 def ours(database: str, *, workers: int) -> Iterator[Mapping[str, str]]:
     """`holdfast up --topology pipeline` with its defaults, however many are asked for; its producers' environment."""
-    command = [sys.executable, "-m", "holdfast", "up", "--topology", "pipeline", "--port", "0", "--http-port", "0"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "holdfast",
+        "up",
+        "--topology",
+        "pipeline",
+        "--port",
+        "0",
+        "--http-port",
+        "0",
+    ]
     command += ["--slots", str(CONCURRENCY), "--log-level", "warning", "--log-format", "json"]
     if workers:
         command += ["--app", "holdfast.lab.pipeline.our_app:app"]
@@ -101,7 +113,7 @@ SIDES: Mapping[str, Callable[..., contextlib.AbstractContextManager[Mapping[str,
 
 def measure(environment: Mapping[str, str], side: str, what: str, count: int) -> dict[str, Any]:
     """What a producer in a process of its own measured."""
-    command = [sys.executable, "-m", "holdfast.lab.pipeline.load", side, what, str(count)]
+    command = [sys.executable, "-P", "-m", "holdfast.lab.pipeline.load", side, what, str(count)]
     return dict(json.loads(_run(command, environment)))
 
 

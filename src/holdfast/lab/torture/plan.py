@@ -6,7 +6,7 @@ product's work, is up to the machine: the same seed breaks the same things in th
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -30,8 +30,8 @@ class Strike(msgspec.Struct, frozen=True):
     later_ms: int = 0
 
 
-def strikes(seed: int, kinds: Sequence[str]) -> Iterator[Strike]:
-    """Without an end; nothing if there is nothing to break with."""
+def strikes(seed: int, kinds: Sequence[str], alone: Collection[str] = ()) -> Iterator[Strike]:
+    """Without an end; nothing if there is nothing to break with. Those of `alone` come with no other."""
     draw = random.Random(f"{seed} plan")
     kinds = sorted(kinds)
     if not kinds:
@@ -44,8 +44,8 @@ def strikes(seed: int, kinds: Sequence[str]) -> Iterator[Strike]:
     while True:
         number += 1
         chosen = draw.choices(kinds, weights)
-        others = [kind for kind in kinds if kind != chosen[0]]
-        if others and draw.random() < _TWO_AT_ONCE:
+        others = [kind for kind in kinds if kind != chosen[0] and kind not in alone]
+        if others and chosen[0] not in alone and draw.random() < _TWO_AT_ONCE:
             chosen.append(draw.choice(others))
         later_ms = draw.randrange(_LATER_MS_MAX) if len(chosen) > 1 else 0
         yield Strike(number, tuple(chosen), draw.randint(_JOBS_MIN, _JOBS_MAX), later_ms)

@@ -175,6 +175,10 @@ class Arena(Protocol):
         """In good order: TERM, and a status of 0 from whoever was not being broken."""
         ...
 
+    def trimmed(self) -> int:
+        """How many files of journals were removed so far because their history was over."""
+        ...
+
     def facts(self) -> list[Record]:
         """What the store says, once everybody has ended. Damage that it shows is among it."""
         ...

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.lab.check.ruling import Verdict
+from holdfast.lab.evidence import Campaign, Evidence, RuleResult
 from holdfast.lab.history.files import read_records, read_run
 from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Lost, Record, Refused, Run
 from holdfast.lab.torture.timeline import kills_of, lanes_of, timeline_of
@@ -24,6 +26,18 @@ class Numbers(msgspec.Struct, frozen=True):
     attempts: int
     faults: list[Broken]
     damage: list[str]
+
+    def totals(self) -> dict[str, int]:
+        """All of it in a few figures."""
+        counts = sum(self.calls.values(), collections.Counter[str]())
+        return {
+            "jobs": self.jobs,
+            "attempts": self.attempts,
+            "calls": counts["asked"],
+            "calls lost": counts["lost"],
+            "faults": len(self.faults),
+            "processes killed": sum(map(kills_of, self.faults)),
+        }
 
     def fired(self) -> collections.Counter[str]:
         """How often each kind of fault was."""
@@ -79,7 +93,7 @@ def report(run: Run, numbers: Numbers, verdict: str, ended_early: str = "") -> l
     lines = [
         f"# Torture of {run.topology}, seed {run.seed}",
         "",
-        f"{summary}, {killed}; {_drained(run)}",
+        f"{summary}, {killed}, {run.trimmed} files of journals trimmed; {_drained(run)}",
         *(["", f"**It ended early: {ended_early}.**"] if ended_early else []),
         "",
         f"![what happened when]({PICTURE})",
@@ -106,6 +120,25 @@ def report(run: Run, numbers: Numbers, verdict: str, ended_early: str = "") -> l
         more = [f"- and {len(numbers.damage) - len(shown)} more"] if len(numbers.damage) > len(shown) else []
         lines += ["## What no fault explains", "", *(f"- {text}" for text in shown), *more, ""]
     return [*lines, "## Again", "", "```console", f"$ {run.command}", "$ holdfast lab check .", "```"]
+
+
+def evidence_of(campaign: Campaign, folder: Path, verdict: Verdict, ended_early: str = "") -> Evidence:
+    """What is kept of a run for good."""
+    run, numbers = verdict.run, numbers_of(read_records(folder))
+    fired = {f"fault {kind}": count for kind, count in sorted(numbers.fired().items())}
+    early = [f"it ended early: {ended_early}"] if ended_early else []
+    return campaign.end(
+        seeds=(run.seed, run.seed),
+        command=run.command,
+        verdict=verdict.status.value,
+        rules=[RuleResult(one.rule, one.status.value, one.cases, one.count, one.reason) for one in verdict.rulings],
+        numbers={**numbers.totals(), "journal files trimmed": run.trimmed, **fired},
+        findings=[
+            *early,
+            *(" ".join(filter(None, (one.rule + ":", one.job_id, one.text))) for one in verdict.findings),
+        ],
+        left_out=run.left_out,
+    )
 
 
 def _drained(run: Run) -> str:

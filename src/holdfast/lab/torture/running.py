@@ -15,6 +15,8 @@ import msgspec
 
 from holdfast.lab.history.files import Writer, now_us, write_run
 from holdfast.lab.history.records import Broken, DamageFact, Run
+from holdfast.lab.torture.faults.kinds import ALONE
+from holdfast.lab.torture.faults.restarts import ClockRestart
 from holdfast.lab.torture.faults.surroundings import ClockStep
 from holdfast.lab.torture.load.running import Load, Place
 from holdfast.lab.torture.plan import Strike, drawer, strikes
@@ -79,7 +81,7 @@ class Torture:
                 seed=settings.seed,
                 clients=settings.clients,
                 has_schedules=arena.has_schedules,
-                has_true_clocks=ClockStep.kind not in settings.faults,
+                has_true_clocks=not {ClockStep.kind, ClockRestart.kind} & set(settings.faults),
             )
         )
         self._run = Run(
@@ -135,7 +137,7 @@ class Torture:
         self._load.run()
         self._quiet_since_us = now_us()
         end_s = time.monotonic() + self._settings.minutes * 60
-        for strike in strikes(self._settings.seed, list(self._faults)):
+        for strike in strikes(self._settings.seed, list(self._faults), ALONE):
             if not await self._progress(strike.jobs, end_s):
                 break
             await self._strike(strike)
@@ -259,6 +261,7 @@ class Torture:
         for text in self.findings:
             self._writer.write(DamageFact(text))
         self._writer.close()
+        self._save(trimmed=self._arena.trimmed())
         with Writer(self._settings.folder / "facts.jsonl") as writer:
             for fact in self._arena.facts():
                 writer.write(fact)

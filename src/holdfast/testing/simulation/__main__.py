@@ -6,6 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
+from holdfast.lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
 from holdfast.testing.simulation import regressions
 from holdfast.testing.simulation.minimise import minimise
 from holdfast.testing.simulation.runner import EVENTS_DEFAULT, Sweep, Tally, run_seed
@@ -20,8 +23,13 @@ _INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> int:
     """Returns 1 if a promise was broken, else 0."""
     options = _parse(arguments)
+    campaign = Campaign("simulation")
     if options.seed is not None:
-        return _replay(options.seed, options.events)
+        outcome = _replay(options.seed, options.events)
+        tally = Tally()
+        tally.add(outcome)
+        _keep(options, campaign, tally, [options.seed])
+        return 1 if outcome.failure else 0
     started = time.monotonic()
     search = Sweep(options.events, options.jobs)
     if options.seeds:
@@ -29,13 +37,15 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         # Fresh seeds each time, from the clock of this machine; the run itself never sees it.
         outcomes = search.until(started + options.minutes * 60, time.time_ns() // 1_000_000 % 1_000_000_000)
-    tally, shown, status = Tally(), started, 0
+    tally, shown, status, seeds = Tally(), started, 0, list[int]()
     try:
         for outcome in outcomes:
             tally.add(outcome)
+            seeds.append(outcome.settings.seed)
             if outcome.failure:
                 _explain(outcome)
                 _record(outcome, options.events)
+                _keep(options, campaign, tally, seeds)
                 return 1
             if time.monotonic() - shown > _PROGRESS_S:
                 shown = time.monotonic()
@@ -48,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     if missing := tally.missing():
         print("  never happened (a longer sweep meets everything):", ", ".join(missing))
     print("no promise was broken" + (", until somebody ended it" if status else ""))
+    _keep(options, campaign, tally, seeds)
     return status
 
 
@@ -58,6 +69,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     which.add_argument("--seed", type=int, help="replay one seed exactly, and say everything about it")
     which.add_argument("--seeds", type=_range, metavar="A:B", help="run the seeds from A up to B, without B")
     parser.add_argument("--jobs", type=_count, default=2, help="processes")
+    parser.add_argument("--evidence", type=Path, metavar="DIRECTORY", help="keep seeds, commit and verdict there")
     parser.add_argument("--events", type=_count, default=EVENTS_DEFAULT, help="events before the faults end")
     return parser.parse_args(arguments)
 
@@ -84,7 +96,7 @@ def _count(text: str) -> int:
     return count
 
 
-def _replay(seed: int, events: int) -> int:
+def _replay(seed: int, events: int) -> Outcome:
     started = time.process_time()
     outcome = run_seed(seed, events)
     took_s = time.process_time() - started
@@ -99,7 +111,7 @@ def _replay(seed: int, events: int) -> int:
     rate = f"{outcome.steps / took_s:,.0f} events/s"
     print(f"  {outcome.steps} events, {outcome.simulated_ms} simulated ms, {rate}")
     print(f"digest: {outcome.digest}")
-    return 1 if outcome.failure else 0
+    return outcome
 
 
 def _explain(outcome: Outcome) -> None:
@@ -118,6 +130,30 @@ def _record(outcome: Outcome, events: int) -> None:
     print(f"smallest: {line}")
     if REGRESSIONS.parent.is_dir() and regressions.append(REGRESSIONS, line):
         print(f"added to {REGRESSIONS}")
+
+
+def _keep(options: argparse.Namespace, campaign: Campaign, tally: Tally, seeds: list[int]) -> None:
+    """Leaves the file of a sweep where one is wanted, and something was run."""
+    if options.evidence is not None and seeds:
+        print(f"evidence: {keep(options.evidence, _evidence(campaign, tally, seeds, options.events))}")
+
+
+def _evidence(campaign: Campaign, tally: Tally, seeds: list[int], events: int) -> Evidence:
+    """A sweep as a whole; what never happened leaves it unknown, because it proves less."""
+    first, last, missing = min(seeds), max(seeds), tally.missing()
+    findings = [f"seed {one.settings.seed}: {one.failure}" for one in tally.failed]
+    covered = RuleResult("every kind met", UNKNOWN if missing else KEPT, len(tally.fired) + len(tally.done))
+    return campaign.end(
+        seeds=(first, last),
+        command=f"python -m holdfast.testing.simulation --seeds {first}:{last + 1} --events {events}",
+        verdict=BROKEN if findings else covered.verdict,
+        rules=[
+            RuleResult("no promise broken", BROKEN if findings else KEPT, tally.seeds, len(findings)),
+            msgspec.structs.replace(covered, why=f"never happened: {', '.join(missing)}" if missing else ""),
+        ],
+        numbers={"seeds": tally.seeds, "events": tally.steps, "faults": sum(tally.fired.values())},
+        findings=findings,
+    )
 
 
 def _progress(tally: Tally, seconds: float, jobs: int) -> str:

@@ -5,6 +5,9 @@ says must be durable then, and stays true for ever, because the log that it is j
 every recovery is compared with it. Runs of jobs are counted where they happen, in the workers.
 """
 
+from collections.abc import Sequence
+
+from holdfast.backends.ports import Assignment
 from holdfast.core import commands
 from holdfast.core.commands import (
     CancelReply,
@@ -237,7 +240,7 @@ class Claims:
 
     # -- workers
 
-    def leased(self, worker: str, leases: list[GrantedLease]) -> None:
+    def leased(self, worker: str, leases: Sequence[GrantedLease | Assignment]) -> None:
         """A lease that leaves the coordinator is durable, and leaves it once."""
         for lease in leases:
             grant = self._log.grants.get(lease.token)
@@ -258,7 +261,7 @@ class Claims:
         lost = [t for t, lease in self._log.model.leases.items() if lease.worker == worker and t not in held]
         require(not lost, f"{worker} attached without the leases {lost} and was left with them")
 
-    def started(self, worker: str, lease: GrantedLease) -> None:
+    def started(self, worker: str, lease: GrantedLease | Assignment) -> None:
         """A worker runs a job."""
         require(lease.token not in self.ran, f"the lease {lease.token} was run twice")
         self.ran.add(lease.token)

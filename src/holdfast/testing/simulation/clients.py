@@ -13,7 +13,7 @@ from holdfast.core.owner import uuid4
 from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast.testing.simulation.jobs import POISON
 from holdfast.testing.simulation.network import Network
-from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.swarm import Settings
 
 _TIMEOUT_US = 700_000

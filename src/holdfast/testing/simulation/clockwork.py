@@ -9,6 +9,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
+from holdfast.clock import Uptime
+
 Call = Callable[[], None]
 
 #: Among calls of one instant: what was about to run, then what has arrived, then timers.
@@ -37,12 +39,14 @@ class Planned:
 class Clockwork:
     """The scheduler of the simulation, and its `Clock`."""
 
-    __slots__ = ("_hash", "_heap", "_number", "mark", "now_us", "steps", "tail", "wall_offset_ms")
+    __slots__ = ("_hash", "_heap", "_number", "boots", "mark", "now_us", "steps", "tail", "wall_offset_ms")
 
     def __init__(self) -> None:
         self.now_us = 0
         self.steps = 0
         self.wall_offset_ms = 0
+        #: How often the machine has booted; its uptime counts from the start of the run.
+        self.boots = 1
         #: Whatever should tell two runs apart at this instant; set by the world, hashed with every step.
         self.mark = 0
         self.tail: deque[tuple[int, str]] = deque(maxlen=_TAIL_STEPS)
@@ -57,6 +61,10 @@ class Clockwork:
     def wall_ms(self) -> int:
         """What a watch on the wall would show."""
         return _WALL_START_MS + self.wall_offset_ms + self.now_us // 1_000
+
+    def uptime(self) -> Uptime | None:
+        """The machine's, under the name of its boot."""
+        return Uptime(f"boot-{self.boots}", self.steady_ms())
 
     def set_wall(self, wall_ms: int) -> None:
         """Somebody sets the watch; no watch shows a time before 1970."""
@@ -77,7 +85,7 @@ class Clockwork:
             call = planned.call
             if call is None:
                 continue
-            self.now_us = at_us
+            self.now_us = max(self.now_us, at_us)  # a process that stood still is late for what it had planned
             self.steps += 1
             self._hash.update(b"%d %d %s\n" % (at_us, self.mark, planned.kind.encode()))
             self.tail.append((at_us, planned.kind))

@@ -4,9 +4,11 @@ import random
 from collections.abc import Callable
 
 from holdfast.testing.simulation.clockwork import Clockwork
+from holdfast.testing.simulation.connections import Connection, Wires
 from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.network import DOWN, UP, Network
-from holdfast.testing.simulation.swarm import FAULT_INTERVALS_MS, Settings
+from holdfast.testing.simulation.runtime_workers import RuntimeWorker
+from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.unary_workers import UnaryWorker
 from holdfast.testing.simulation.workers import StreamingWorker
 
@@ -16,6 +18,8 @@ _YEAR_2038_MS = 2_147_483_648_000
 _OPERATIONS_AHEAD = 40
 _STALL_US = (5_000, 20_000_000)
 _FULL_US = (100_000, 4_000_000)
+#: A disk that is full for long: so many leases long, one time in so many.
+_FULL_LEASES, _FULL_LONG_SHARE = (2, 8), 0.3
 _PARTITION_US = (10_000, 4_000_000)
 _SLOW_SYNC_US = (50_000, 3_000_000)
 
@@ -30,12 +34,16 @@ class Saboteur:
         net: Network,
         settings: Settings,
         workers: list[StreamingWorker | UnaryWorker],
+        wires: Wires,
+        runtimes: list[RuntimeWorker],
     ) -> None:
         self._clock = clock
         self._host = host
         self._net = net
         self._settings = settings
         self._workers = workers
+        self._wires = wires
+        self._runtimes = runtimes
         self.is_over = False
         self._calls: dict[str, Callable[[random.Random], bool]] = {
             "power-cut": self._power_cut,
@@ -51,10 +59,16 @@ class Saboteur:
             "snapshot-killed": self._snapshot_killed,
             "partition": self._partition,
             "stream-break": self._stream_break,
+            "stream-reset": self._stream_reset,
             "worker-pause": self._worker_pause,
             "worker-death": self._worker_death,
+            "connection-reset": lambda rng: self._break_connection(rng, is_reset=True),
+            "connection-break": lambda rng: self._break_connection(rng, is_reset=False),
+            "connection-stall": self._stall_connection,
+            "runtime-pause": self._runtime_pause,
+            "runtime-death": self._runtime_death,
         }
-        for name in FAULT_INTERVALS_MS:
+        for name in self._calls:
             if name in settings.faults:
                 self._plan(name, random.Random(f"{name}/{settings.seed}"))
         host.disk.faults.short_write_percent = settings.faults.get("short-write", 0)
@@ -113,7 +127,12 @@ class Saboteur:
         if faults.free_bytes is not None:
             return False
         faults.free_bytes = rng.choice([0, 300, 2_000])
-        self._clock.after(_between(rng, _FULL_US), "disk has room", self._disk_heals)
+        is_long = rng.random() < _FULL_LONG_SHARE
+        lease_us = self._settings.lease_ms * 1_000
+        full_us = lease_us * rng.randint(*_FULL_LEASES) if is_long else _between(rng, _FULL_US)
+        self._clock.after(full_us, "disk has room", self._disk_heals)
+        if is_long:
+            self._host.fired("disk full for long")
         return True
 
     def _disk_heals(self) -> None:
@@ -158,6 +177,10 @@ class Saboteur:
         streaming = [worker for worker in self._workers if isinstance(worker, StreamingWorker)]
         return bool(streaming) and rng.choice(streaming).break_stream()
 
+    def _stream_reset(self, rng: random.Random) -> bool:
+        streaming = [worker for worker in self._workers if isinstance(worker, StreamingWorker)]
+        return bool(streaming) and rng.choice(streaming).break_stream(is_reset=True)
+
     def _worker_pause(self, rng: random.Random) -> bool:
         lease_us = self._settings.lease_ms * 1_000
         rng.choice(self._workers).pause(_between(rng, (lease_us // 4, lease_us * 3)))
@@ -165,6 +188,34 @@ class Saboteur:
 
     def _worker_death(self, rng: random.Random) -> bool:
         rng.choice(self._workers).die()
+        return True
+
+    # -- real workers and clients
+
+    def _connection(self, rng: random.Random) -> Connection | None:
+        programs = [program.open_connections for program in self._wires.programs]
+        connections = [connection for some in programs for connection in some]
+        return rng.choice(connections) if connections else None
+
+    def _break_connection(self, rng: random.Random, *, is_reset: bool) -> bool:
+        connection = self._connection(rng)
+        if connection is not None:
+            connection.break_off(is_reset=is_reset)
+        return connection is not None
+
+    def _stall_connection(self, rng: random.Random) -> bool:
+        connection = self._connection(rng)
+        if connection is not None:
+            connection.stall(rng.choice([UP, DOWN]), _between(rng, _PARTITION_US))
+        return connection is not None
+
+    def _runtime_pause(self, rng: random.Random) -> bool:
+        lease_us = self._settings.lease_ms * 1_000
+        rng.choice(self._runtimes).pause(_between(rng, (lease_us // 4, lease_us * 3)))
+        return True
+
+    def _runtime_death(self, rng: random.Random) -> bool:
+        rng.choice(self._runtimes).die()
         return True
 
     def stop(self) -> None:
@@ -178,7 +229,7 @@ class Saboteur:
         faults.short_write_percent = 0
         faults.crash_at_operation = None
         self._host.snapshotter.is_next_killed = False
-        for worker in self._workers:
+        for worker in (*self._workers, *self._runtimes):
             worker.heal()
 
 

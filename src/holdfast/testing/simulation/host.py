@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 
 from holdfast.coordinator import recovery
+from holdfast.coordinator.log_clock import leave_marks, read_mark
 from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
@@ -11,9 +12,11 @@ from holdfast.journal.errors import JournalFailedError, JournalFullError
 from holdfast.journal.port import JournalConfig
 from holdfast.testing.disk import SimDisk, SimulatedCrash, _Inode
 from holdfast.testing.simulation.claims import Claims
+from holdfast.testing.simulation.clock_watch import ClockRecord, ClockWatch
 from holdfast.testing.simulation.clockwork import Call, Clockwork
 from holdfast.testing.simulation.lease_watch import LeaseWatch
-from holdfast.testing.simulation.process import Process, Server
+from holdfast.testing.simulation.process import Aside, Process
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.snapshotter import Snapshotter
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.tick_watch import TickWatch
@@ -23,6 +26,7 @@ from holdfast.testing.simulation.witness import LogWitness
 _BOOT_US = (1_000, 400_000)
 _RETRY_US = 500_000
 _HEALING_US = 2_000_000
+_HISTORY_SEGMENTS = 8
 
 
 class CountingDisk(SimDisk):
@@ -59,6 +63,7 @@ class Host:
         self.armed: set[str] = set()
         self.healed_us = 0
         self._minted = 0
+        self._clocks = ClockRecord()
         self.snapshotter = Snapshotter(clock, settings, self, log)
 
     def fired(self, what: str) -> None:
@@ -106,30 +111,40 @@ class Host:
     def _boot(self, process: Process) -> None:
         settings, wall_ms = self._settings, self.clock.wall_ms()
         config = JournalConfig(segment_bytes=settings.segment_bytes, extent_bytes=settings.extent_bytes)
-        ledger_config = LedgerConfig(aging_ms=settings.aging_ms)
+        ledger_config = LedgerConfig(aging_ms=settings.aging_ms, memory_bytes=settings.memory_bytes)
         recovered = recovery.recover(
             self.disk, config, ledger_config, now_ms=wall_ms, new_cluster_id=b"simulated-queue!"
         )
         require(not recovered.warnings, f"recovery passed over a snapshot: {recovered.warnings}")
         self._log.recovered(recovered.journal, recovered.ledger)
         self._claims.check_kept()
-        server = Server(process, self.clock, recovered, self._log, settings, self._mint)
+        server = Server(process, self.clock, recovered, self._log, settings, self._mint, read_mark(self.disk))
+        leave_marks(self.disk, server.coordinator.time.log)
+        ClockWatch(server.coordinator, self.clock, self._clocks, settings.doubt_ms)
         keeper_config = KeeperConfig(
             snapshot_bytes=2 * settings.segment_bytes,
             history_ms=settings.snapshot_ms,
+            history_bytes=_HISTORY_SEGMENTS * settings.segment_bytes,
             look_ms=settings.snapshot_ms // 4,
         )
         maker = self.snapshotter.begin(process, ledger_config)
-        SnapshotKeeper(server.coordinator, recovered.journal, self.disk, maker, keeper_config)
-        watch = LeaseWatch(server.coordinator, process, self.clock, self.disk)
+        SnapshotKeeper(server.coordinator, recovered.journal, self.disk, maker, Aside(), keeper_config)
+        watch = LeaseWatch(server.coordinator, process, self.clock, self.disk, settings.outcome_bytes)
         TickWatch(server.coordinator, self.disk)
         self.server = server
         self.fired("boot")
         if recovered.journal.first_position > 1:
             self.fired("boot on a snapshot")
         self.snapshotter.read_later(server)
-        watch.resumed(server.coordinator.time.now().log_ms)
-        process.guard(server.coordinator.start)
+        watch.resumed(server.coordinator.time.now().log_ms, self._log.model.leases.values())
+        process.guard(lambda: server.coordinator.start(f"life-{recovered.journal.epoch}"))
+        self._check_orphans(server)
+
+    def _check_orphans(self, server: Server) -> None:
+        """Workers that died with an earlier life of the coordinator hold nothing, if there was room to say so."""
+        if self.server is server and self.disk.faults.free_bytes is None:
+            orphans = [lease.token for lease in server.coordinator.ledger.book.leases.values() if lease.host]
+            require(not orphans, f"the leases {orphans} of workers that died with the coordinator were kept")
 
     def _mint(self) -> str:
         """Ids are random elsewhere: no two lives ever make the same one."""
@@ -137,11 +152,14 @@ class Host:
         return f"made-{self._minted}"
 
     def _end(self) -> None:
+        server = self.server
         if self._process is not None:
             self._process.is_alive = False
         self._process = self.server = None
         for call in self.on_down:
             call()
+        if server is not None:
+            server.loop.end()
 
     def _boot_later(self, after_us: int) -> None:
         if not self._booting:
@@ -163,6 +181,7 @@ class Host:
     def cut_power(self) -> None:
         """Everything that was not synced may be gone."""
         self.clock.note("power cut")
+        self.clock.boots += 1
         self.disk.crash()
         self._end()
         self._boot_later(self._boot_us())
@@ -179,8 +198,12 @@ class Host:
         server = self.server
         if server is None or not server.coordinator.is_serving:
             return False
-        server.process.here("stop", lambda: server.coordinator.stop(lambda: self._stopped(server)))
+        server.process.here("stop", lambda: self._stop(server))
         return True
+
+    def _stop(self, server: Server) -> None:
+        server.loop.visit(server.sockets.dismiss)
+        server.coordinator.stop(lambda: self._stopped(server))
 
     def _stopped(self, server: Server) -> None:
         try:

@@ -1,22 +1,33 @@
-"""Leases against a clock of our own: none expires early, none outlives its time, none is revived.
+"""Leases against a clock of our own: none expires early, none outlives its time, none is revived, no outcome is lost.
 
 Steady time is compared, less what the process was stopped for. A stop may cost a lease up to `STALL_MS`,
 once, so after one the check of an early end allows for that, and the check of a late one waits for the
 next extension.
+
+An outcome that was decided under a live lease must be recorded in this life of the coordinator: it may wait for room,
+its lease is kept meanwhile, and nothing takes that back. One that fits into the room that is kept for its leases does
+not wait; nor does expiry, however full the disk is, unless it was full when this life began.
 """
 
-from holdfast.coordinator.loop import Coordinator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.coordinator.loop import FRAME_BYTES, Coordinator
 from holdfast.coordinator.timekeeper import STALL_MS
-from holdfast.core.events import AnyEvent, Extended, Granted, Reported, Revoked
+from holdfast.core.commands import Decision, Extension, Refusal, Report
+from holdfast.core.events import AnyEvent, Granted, Reported, Revoked, encode_one
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
 from holdfast.testing.disk import SimDisk
+from holdfast.testing.model import Model, ModelLease
 from holdfast.testing.simulation.clockwork import Clockwork
 from holdfast.testing.simulation.process import Process
 from holdfast.testing.simulation.violation import Violation, require
 
 #: Two clocks in whole milliseconds may disagree by one at each end of a stop.
 _ROUNDING_MS = 2
+#: How many turns in a row may leave leases that are over to the next one.
+_TURNS_BEHIND_MAX = 100
 
 
 class _Watched:
@@ -28,23 +39,81 @@ class _Watched:
         self.stopped_ms = process.stopped_ms
 
 
+class _OverheardLeases:
+    """The lease manager of a ledger, and a watch that hears of the extensions that no event tells of."""
+
+    def __init__(self, leases: Any, watch: "LeaseWatch") -> None:  # noqa: ANN401 - it stands for all its methods
+        self._leases = leases
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._leases, name)
+
+    def prolong(self, extension: Extension) -> None:
+        self._watch.extended(extension)
+        self._leases.prolong(extension)
+
+
+Decide = Callable[[Any, Now], Decision | Refusal]
+
+
+def _seeing(decide: Decide, seen: Callable[[AnyEvent], None]) -> Decide:
+    """The same decisions, and somebody who looks at their events."""
+
+    def seeing(command: object, now: Now) -> Decision | Refusal:
+        decision = decide(command, now)
+        if isinstance(decision, Decision) and decision.event is not None:
+            seen(decision.event)
+        return decision
+
+    return seeing
+
+
 class LeaseWatch:
     """An observer and the last follower of one life's coordinator."""
 
-    def __init__(self, coordinator: Coordinator, process: Process, clock: Clockwork, disk: SimDisk) -> None:
+    def __init__(
+        self, coordinator: Coordinator, process: Process, clock: Clockwork, disk: SimDisk, outcome_bytes: int
+    ) -> None:
         self._coordinator = coordinator
         self._process = process
         self._clock = clock
         self._disk = disk
         self._watched: dict[int, _Watched] = {}
         self._early_ms = 0
+        #: Leases whose outcome was decided and is not recorded yet.
+        self._reported: set[int] = set()
+        #: Of these, the ones that must not wait.
+        self._fitting: set[int] = set()
+        self._outcome_bytes = outcome_bytes
+        self._turns_behind = 0
+        self._is_short = disk.faults.free_bytes is not None
+        decides = coordinator.ledger._decides  # noqa: SLF001 - what is decided and not applied is seen nowhere else
+        decides[Report] = _seeing(decides[Report], self._see_reported)
         coordinator.observers.append(self)
         coordinator.followers.append(self)
+        coordinator.ledger.leases = _OverheardLeases(coordinator.ledger.leases, self)  # type: ignore[assignment]
 
-    def resumed(self, log_ms: int) -> None:
-        """The coordinator starts: a lease has what remains in log time, and no more than its length."""
-        for token, lease in self._coordinator.ledger.book.leases.items():
-            self._watch(token, min(lease.expires_ms - log_ms, lease.lease_ms))
+    def resumed(self, log_ms: int, leases: Iterable[ModelLease]) -> None:
+        """The coordinator starts: leases have their length again, once."""
+        for lease in leases:
+            self._watch(lease.token, Model.renewal_ms(lease, log_ms))
+
+    def extended(self, extension: Extension) -> None:
+        """A worker was heard: what it holds was not over, and lasts a full lease from now."""
+        for token in extension.tokens:
+            self._check_alive(token)
+            self._watch(token, extension.lease_ms)
+
+    def _see_reported(self, event: AnyEvent) -> None:
+        """Outcomes were decided; they are recorded now or later."""
+        if type(event) is Reported:
+            tokens = {result.token for result in event.results}.difference(self._reported)
+            for token in tokens:
+                self._check_alive(token)
+            self._reported.update(tokens)
+            if len(encode_one(event)) + FRAME_BYTES <= len(event.results) * self._outcome_bytes:
+                self._fitting.update(tokens)
 
     def _watch(self, token: int, remaining_ms: int) -> None:
         self._watched[token] = _Watched(self._clock.steady_ms() + remaining_ms, self._process)
@@ -58,25 +127,25 @@ class LeaseWatch:
         if type(event) is Granted:
             for token in range(event.first_token, event.first_token + len(event.job_ids)):
                 self._watch(token, event.lease_ms)
-        elif type(event) is Extended:
-            for token in event.tokens:
-                self._check_alive(token)
-                self._watch(token, event.lease_ms)
         elif type(event) is Revoked:
             for row in event.rows:
                 self._end(row.token, is_expiry=event.reason == "expired")
         elif type(event) is Reported:
             for result in event.results:
-                self._check_alive(result.token)
+                self._reported.discard(result.token)
+                self._fitting.discard(result.token)
                 del self._watched[result.token]
 
     def _check_alive(self, token: int) -> None:
         watched = self._watched[token]
+        if token in self._reported:
+            return
         is_late = watched.stalls == self._process.stalls and self._overtime_ms(watched) >= 0
         require(not is_late, f"the lease {token} was over and was revived")
 
     def _end(self, token: int, *, is_expiry: bool) -> None:
         watched = self._watched.pop(token)
+        require(token not in self._reported, f"the lease {token} was taken back after its outcome had come")
         if not is_expiry:
             return
         # Less than the whole time of a lease may pass in stops: each counts for STALL_MS at most.
@@ -91,12 +160,22 @@ class LeaseWatch:
         return False
 
     def follow(self, now: Now) -> None:
-        """At the end of a turn no lease is past its time, unless there was no room to say so."""
-        if self._disk.faults.free_bytes is not None or self._clock.steady_ms() < self._early_ms:
+        """At the end of a turn no lease is past its time, unless its outcome has come and waits for room.
+
+        Where more are over than one turn takes back, some are past it, for a few turns.
+        """
+        self._is_short &= self._disk.faults.free_bytes is not None
+        if self._is_short:
+            return
+        require(not self._fitting, f"room is kept for the outcomes of {sorted(self._fitting)[:5]}, and they wait")
+        self._turns_behind = self._turns_behind + 1 if self._coordinator.ledger.leases.is_behind else 0
+        require(self._turns_behind <= _TURNS_BEHIND_MAX, f"leases that are over wait for {self._turns_behind} turns")
+        if self._turns_behind or self._clock.steady_ms() < self._early_ms:
             return
         stalls = self._process.stalls
         for token, watched in self._watched.items():
-            if watched.stalls == stalls and self._overtime_ms(watched) >= 0:
+            is_late = watched.stalls == stalls and self._overtime_ms(watched) >= 0
+            if is_late and token not in self._reported:
                 raise Violation(f"the lease {token} outlived its time by {self._overtime_ms(watched)} ms")
         self._early_ms = min((watched.due_ms for watched in self._watched.values()), default=self._clock.steady_ms())
 

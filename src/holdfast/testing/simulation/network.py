@@ -11,7 +11,7 @@ from collections.abc import Callable
 from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.testing.simulation.clockwork import Call, Clockwork
 from holdfast.testing.simulation.host import Host
-from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.violation import require
 
@@ -23,6 +23,8 @@ Hear = Callable[[object], None]
 _DELAY_US = (20, 900)
 _SLOW_US = (5_000, 900_000)
 _NOTICE_US = (100, 2_500_000)
+#: A reset is told to both ends.
+_RESET_US = (20, 2_000)
 _PERCENT = 100
 
 
@@ -55,6 +57,10 @@ class Network:
         """How long a broken connection goes unnoticed."""
         low, high = _NOTICE_US
         return int(low * (high / low) ** self._rng.random())
+
+    def reset_us(self) -> int:
+        """How soon a reset is noticed."""
+        return self._rng.randint(*_RESET_US)
 
     def block(self, who: str, direction: str, for_us: int) -> None:
         """Nothing passes between this actor and the coordinator in one direction for a while."""
@@ -146,7 +152,7 @@ class Stream:
 
     def hang_up(self) -> None:
         """The worker closes the connection properly."""
-        self.send(f"{self.who} bye", lambda server, _: self._end(server))
+        self.send(f"{self.who} bye", lambda server, _: self._end(server, is_leaving=True))
         self.is_over = True
 
     def abandon(self) -> None:
@@ -171,28 +177,28 @@ class Stream:
         server.process.enter(self._net.delay_us(), f"{self.who} superseded", lambda: self._end(server))
         self._tell_worker_closed()
 
-    def _end(self, server: Server) -> None:
+    def _end(self, server: Server, *, is_leaving: bool = False) -> None:
         """The handler of the connection ends, and says so, as it always does."""
         if self.is_server_done:
             return
         self.is_server_done = True
         current = server.dispatcher._current.get(self.who)  # noqa: SLF001 - whose end takes leases back
-        server.dispatcher.detach(self.session)
+        server.dispatcher.detach(self.session, is_leaving=is_leaving)
         if current is not None and current is not self.session:
             after = server.dispatcher._current.get(self.who)  # noqa: SLF001
             require(after is current, f"the end of an old session of {self.who} ended the new one")
 
     # -- what happens to both
 
-    def break_off(self) -> None:
-        """The connection is dead; nobody knows it yet."""
+    def break_off(self, *, is_reset: bool = False) -> None:
+        """The connection is dead; nobody knows it yet, or both ends are told."""
         if self.is_broken:
             return
         self.is_broken = True
-        server = self.server
+        server, notice_us = self.server, self._net.reset_us if is_reset else self._net.notice_us
         if server is not None and server.process.is_alive:
-            server.process.enter(self._net.notice_us(), f"{self.who} lost", lambda: self._end(server))
-        self._tell_worker_closed(self._net.notice_us())
+            server.process.enter(notice_us(), f"{self.who} lost", lambda: self._end(server))
+        self._tell_worker_closed(notice_us())
 
     def lose_server(self) -> None:
         """The coordinator's process ended."""

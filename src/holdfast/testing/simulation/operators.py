@@ -16,7 +16,7 @@ from holdfast.core.model import Job, Now, QueueMode
 from holdfast.core.overview import QueueView, queue_stats
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.network import Network
-from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.violation import require
 from holdfast.testing.simulation.witness import LogWitness

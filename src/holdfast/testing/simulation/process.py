@@ -1,4 +1,4 @@
-"""One life of the coordinator's process: its ports, its children, and how it ends.
+"""One life of a simulated process: how it runs, what its coordinator's ports do, and how it ends.
 
 Invariant: when a life is over, nothing that it had planned runs any more; a stopped (SIGSTOP) life runs
 nothing until it goes on, and then does what it was about to do, reads what has arrived, and looks at its
@@ -8,15 +8,9 @@ timers, in this order.
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator.loop import Coordinator, LoopConfig, World
-from holdfast.coordinator.recovery import Recovered
-from holdfast.coordinator.sessions import Dispatcher, SessionConfig
-from holdfast.coordinator.ticking import Ticker
 from holdfast.journal.errors import JournalFailedError
 from holdfast.testing.disk import SimulatedCrash
 from holdfast.testing.simulation.clockwork import ARRIVED, DUE, RUNNING, Call, Clockwork, Planned
-from holdfast.testing.simulation.storage import Witness, WitnessedJournal
-from holdfast.testing.simulation.swarm import Settings
 
 #: Far longer than a real heartbeat of the machine; what counts as a stall is the coordinator's business.
 _SYNC_US = (30, 4_000)
@@ -125,38 +119,10 @@ class Process:
             self._on_fatal(error)
 
 
-class Server:
-    """The production objects of one life."""
+class Aside:
+    """The thread that deletes files: here it does so at once, so that its faults meet the coordinator's turns."""
 
-    def __init__(
-        self,
-        process: Process,
-        clock: Clockwork,
-        recovered: Recovered,
-        witness: Witness,
-        settings: Settings,
-        mint: Callable[[], str],
-    ) -> None:
-        """`mint` makes the ids of jobs that schedules make."""
-        self.process = process
-        self.mint = mint
-        self.journal = recovered.journal
-        world = World(clock, process, process, process.fatal)
-        storage = WitnessedJournal(recovered.journal, witness)
-        self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
-        silent_ms = max(4 * settings.beat_ms, settings.lease_ms, 400)
-        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(settings.lease_ms, silent_ms))
-        Ticker(self.coordinator, mint)
-
-
-def loop_config(settings: Settings) -> LoopConfig:
-    """The sizes of the loop in this run."""
-    return LoopConfig(
-        frame_bytes=settings.frame_bytes,
-        spare_bytes=settings.spare_bytes,
-        waiting_max=settings.waiting_max,
-        retain_ms=settings.retain_ms,
-        retain_jobs=settings.retain_jobs,
-        retain_bytes=settings.retain_bytes,
-        retain_failed_ms=settings.retain_failed_ms,
-    )
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
+        """Does the work here and now; what it raises is not caught."""
+        del is_lone
+        done(work())

@@ -44,6 +44,9 @@ class ProcessDisk:
         self.tick()
         self._disk.remove(name)
 
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes()
+
     def sync_dir(self) -> None:
         self.tick()
         self._disk.sync_dir()

@@ -13,14 +13,17 @@ from holdfast.journal.replay import read_sealed
 from holdfast.testing.disk import SimDisk, SimulatedCrash
 from holdfast.testing.simulation.beside import Beside, Program
 from holdfast.testing.simulation.clockwork import Clockwork
-from holdfast.testing.simulation.process import Process, Server
+from holdfast.testing.simulation.process import Process
 from holdfast.testing.simulation.process_disk import Killed, ProcessDisk
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.violation import Violation, require
 from holdfast.testing.simulation.witness import LogWitness
 
 _START_US = (500, 40_000)
 _OPERATIONS_MAX = 60
+#: How much memory a maker may use: with the least of it, every frame is a step of its own.
+_PART_BYTES = (1, 4_096, 1 << 20)
 #: The pid in the name of a pin; a real one would differ from run to run.
 _PID = 1
 
@@ -47,6 +50,7 @@ class Snapshotter:
         self._reporter = reporter
         self._log = log
         self._rng = random.Random(f"snapshots/{settings.seed}")
+        self._sizes = random.Random(f"snapshot sizes/{settings.seed}")
         self._read_us = settings.snapshot_ms * 1_000
         self._running: list[Beside] = []
         self.is_next_killed = False
@@ -67,11 +71,12 @@ class Snapshotter:
 
     # -- snapshots
 
-    def make(self, process: Process, config: LedgerConfig, done: Callable[[bool], None]) -> None:
+    def make(self, process: Process, config: LedgerConfig, done: Callable[[str], None]) -> None:
         """A maker starts beside the coordinator, and dies with it."""
         killed_at = self._rng.randint(1, _OPERATIONS_MAX) if self.is_next_killed else None
         self.is_next_killed = False
-        beside = self._start(lambda disk: take_snapshot(disk, config), killed_at)
+        part_bytes = self._sizes.choice(_PART_BYTES)
+        beside = self._start(lambda disk: take_snapshot(disk, config, part_bytes), killed_at)
 
         def made(_: Beside) -> None:
             process.guard(lambda: self._made(beside, process, done))
@@ -79,15 +84,15 @@ class Snapshotter:
         delay_us = self._rng.randint(*_START_US)
         self._clock.after(delay_us, "snapshot", lambda: beside.run(self._clock, process, "snapshot", made))
 
-    def _made(self, beside: Beside, process: Process, done: Callable[[bool], None]) -> None:
-        is_made = self._judge(beside)
-        process.enter(self._rng.randint(*_START_US), "snapshot made", lambda: done(is_made))
+    def _made(self, beside: Beside, process: Process, done: Callable[[str], None]) -> None:
+        problem = self._judge(beside)
+        process.enter(self._rng.randint(*_START_US), "snapshot made", lambda: done(problem))
 
-    def _judge(self, beside: Beside) -> bool:
+    def _judge(self, beside: Beside) -> str:
         error = beside.error
         if error is None:
             self._reporter.fired("snapshot" if beside.result else "snapshot of nothing")
-            return bool(beside.result)
+            return "" if beside.result else "there was nothing to make one of"
         if isinstance(error, Killed):
             self._reporter.fired("snapshot-killed")
         elif isinstance(error, OSError):
@@ -100,7 +105,7 @@ class Snapshotter:
             raise Violation(f"a snapshot could not be made: {error}") from error
         else:
             raise error
-        return False
+        return str(error) or "killed"
 
     # -- history
 
@@ -148,5 +153,5 @@ class _Maker:
         self._process = process
         self._config = config
 
-    def start(self, done: Callable[[bool], None]) -> None:
+    def start(self, done: Callable[[str], None]) -> None:
         self._snapshotter.make(self._process, self._config, done)

@@ -26,6 +26,15 @@ FAULT_INTERVALS_MS: Mapping[str, tuple[int, int]] = {
     "worker-pause": (500, 5_000),
     "worker-death": (500, 6_000),
 }
+#: Resets of a stream that both ends notice at once, with their least and greatest mean interval; drawn apart.
+RESET_INTERVALS_MS = (100, 2_000)
+#: Faults that leave workers and their network alone: whatever they do, a worker is heard again soon after a start.
+GENTLE_FAULTS = frozenset(
+    {
+        *("stream-reset", "power-cut", "kill", "clean-restart", "stall", "wall-jump", "slow-sync"),
+        *("snapshot-killed", "short-write", "connection-reset", "reset-after-send"),
+    }
+)
 #: Faults that hit single messages or calls, with their greatest percentage.
 FAULT_PERCENTS: Mapping[str, int] = {
     "drop-request": 10,
@@ -37,8 +46,21 @@ FAULT_PERCENTS: Mapping[str, int] = {
     "twice-report": 20,
     "poison": 4,
 }
-ALL_FAULTS = (*FAULT_INTERVALS_MS, *FAULT_PERCENTS)
+_DRAWN_FAULTS = (*FAULT_INTERVALS_MS, *FAULT_PERCENTS)
+#: Faults of real workers and clients, and of their connections, with their mean intervals; drawn apart, too.
+RUNTIME_INTERVALS_MS: Mapping[str, tuple[int, int]] = {
+    "connection-reset": (100, 2_000),
+    "connection-break": (300, 4_000),
+    "connection-stall": (500, 6_000),
+    "runtime-pause": (500, 5_000),
+    "runtime-death": (500, 6_000),
+}
+#: A connection is reset soon after something was sent over it, at most this often.
+RESET_AFTER_SEND_PERCENT = 20
+ALL_FAULTS = (*_DRAWN_FAULTS, "stream-reset", *RUNTIME_INTERVALS_MS, "reset-after-send")
 _FEW = 0.3
+_OFTEN = 0.5
+_USUALLY = 0.8
 #: These stop the coordinator, so its children and connections go too.
 STOPPING_FAULTS = frozenset({"power-cut", "kill", "crash-at-io", "clean-restart", "failed-sync", "failed-write"})
 
@@ -66,6 +88,7 @@ class Settings:
     extent_bytes: int = 4_096
     frame_bytes: int = 1 << 20
     spare_bytes: int = 2_048
+    outcome_bytes: int = 512
     waiting_max: int = 1_000
     retain_ms: int = 60_000
     retain_jobs: int = 200
@@ -73,6 +96,32 @@ class Settings:
     snapshot_ms: int = 2_000
     check_steps: int = 400
     retain_failed_ms: int = 120_000
+    doubt_ms: int = 5_000
+    #: Above this size of held jobs new ones are refused; 0: never.
+    memory_bytes: int = 0
+    reconnect_grace_ms: int = 1_000
+    turn_steps: int = 2_000
+    #: Whether there is a worker that dies with the coordinator.
+    has_local: bool = False
+    #: Workers and clients that run the product's own code over connections.
+    runtime_workers: int = 0
+    runtime_clients: int = 0
+
+    @property
+    def runtime_worker_names(self) -> list[str]:
+        """The workers that run the product's runtime."""
+        return [f"runtime-worker-{number}" for number in range(self.runtime_workers)]
+
+    @property
+    def lasting_workers(self) -> list[str]:
+        """The streaming workers that do not die with the coordinator."""
+        return [f"worker-{number}" for number in range(self.streaming)]
+
+    @property
+    def is_gentle(self) -> bool:
+        """Whether nothing in this run explains that a worker of its own process is lost."""
+        has_time = self.lease_ms >= _LONG_LEASE_MS and self.reconnect_grace_ms >= _LONG_GRACE_MS
+        return has_time and GENTLE_FAULTS.issuperset(self.faults)
 
     def without(self, fault: str) -> "Settings":
         """The same run with one fault switched off."""
@@ -91,14 +140,20 @@ class Settings:
         return f"{shown}\n  faults: {faults}"
 
 
+#: A worker comes back, and is heard, in less than these.
+_LONG_LEASE_MS, _LONG_GRACE_MS = 5_000, 1_000
+#: The steps of a turn in some of the seeds, by their remainder.
+_SHORT_TURNS = {2: 4, 5: 40}
+
+
 def draw(seed: int, events: int) -> Settings:
     """The settings of a seed."""
-    rng = random.Random(f"swarm/{seed}")
+    rng, apart = random.Random(f"swarm/{seed}"), random.Random(f"swarm of workers/{seed}")
     lease_ms = rng.choice([10, 60, 300, 1_500, 5_000, 5_000, 10_000])
-    return Settings(
+    settings = Settings(
         seed=seed,
         events=events,
-        faults=_draw_faults(rng),
+        faults={**_draw_faults(rng), **_draw_resets(apart)},
         clients=rng.randint(1, 5),
         think_ms=rng.choice([2, 5, 20, 60]),
         streaming=rng.randint(1, 5),
@@ -122,13 +177,38 @@ def draw(seed: int, events: int) -> Settings:
         snapshot_ms=rng.choice([300, 1_000, 4_000]),
         check_steps=rng.choice([150, 400]),
         retain_failed_ms=rng.choice([300, 2_000, 20_000, 120_000]),
+        doubt_ms=rng.choice([100, 1_000, 5_000, 60_000]),
+        reconnect_grace_ms=apart.choice([0, 30, 1_000, 1_000, 1_000]),
+        has_local=apart.random() < _OFTEN,
+        memory_bytes=random.Random(f"memory/{seed}").choice([0, 20_000, 200_000]),
+        turn_steps=_SHORT_TURNS.get(seed % 8, 2_000),
     )
+    return _with_runtimes(settings, random.Random(f"swarm of runtimes/{seed}"))
+
+
+def _with_runtimes(settings: Settings, rng: random.Random) -> Settings:
+    """Adds real workers and clients; a run that is gentle without them stays gentle."""
+    workers, clients = rng.choice([0, 1, 1, 2]), rng.choice([0, 1, 1, 2])
+    faults = {}
+    if workers + clients and rng.random() < _USUALLY:
+        for name, (low, high) in RUNTIME_INTERVALS_MS.items():
+            is_met = workers or name.startswith("connection")
+            if is_met and rng.random() < _OFTEN and (name in GENTLE_FAULTS or not settings.is_gentle):
+                faults[name] = rng.randint(low, high)
+        if rng.random() < _OFTEN:
+            faults["reset-after-send"] = rng.randint(1, RESET_AFTER_SEND_PERCENT)
+    added = {"runtime_workers": workers, "runtime_clients": clients, "faults": {**settings.faults, **faults}}
+    return Settings(**{**asdict(settings), **added})
+
+
+def _draw_resets(rng: random.Random) -> dict[str, int]:
+    return {"stream-reset": rng.randint(*RESET_INTERVALS_MS)} if rng.random() < _OFTEN else {}
 
 
 def _draw_faults(rng: random.Random) -> dict[str, int]:
     """Many faults at once, or few and often: what one of them breaks, another may mend before it shows."""
     share = rng.choice([0.0, 0.25, 0.5, 0.5, 0.75])
-    only = rng.sample(ALL_FAULTS, rng.randint(1, 3)) if rng.random() < _FEW else None
+    only = rng.sample(_DRAWN_FAULTS, rng.randint(1, 3)) if rng.random() < _FEW else None
     faults = {}
     for name, (low, high) in FAULT_INTERVALS_MS.items():
         rate = rng.randint(low, high)

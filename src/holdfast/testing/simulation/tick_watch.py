@@ -24,6 +24,9 @@ class TickWatch:
         """Looks at every schedule, not at what is planned."""
         if self._disk.faults.free_bytes is not None or self._coordinator.is_frame_full:
             return
+        if self._coordinator.ledger.tasks.no_room(1, 1) is not None:  # ticks wait until there is
+            self._turns_behind = 0
+            return
         schedules = self._coordinator.ledger.book.schedules.values()
         due = [schedule for schedule in schedules if schedule.next_ms and not schedule.is_paused]
         late = sorted((schedule.next_ms, schedule.spec.name) for schedule in due if schedule.next_ms <= now.log_ms)

@@ -11,7 +11,7 @@ from holdfast.core.model import Note
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
 from holdfast.testing.simulation.network import Network
-from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.swarm import Settings
 
 _TIMEOUT_US = 600_000

@@ -8,15 +8,20 @@ full.
 Invariant: a position is replied to only if it is witnessed here.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from holdfast.core import events, image
 from holdfast.core.events import (
     AnyEvent,
     Created,
+    Extended,
     Granted,
     Noted,
     QueueModeSet,
     Reported,
     Retired,
+    Revoked,
     ScheduleDeleted,
     ScheduleSet,
     Ticked,
@@ -86,6 +91,19 @@ class LogWitness:
         self.outcomes: dict[int, int] = {}
         self.refused: dict[tuple[str, int], str] = {}
         self.kinds: dict[str, int] = {}
+        self._lasting = [*settings.lasting_workers, *settings.runtime_worker_names]
+        #: Called with every durable event, after it was noted here and before the shadow applies it.
+        self.listeners: list[Callable[[AnyEvent], None]] = []
+        self._notes: dict[type, Callable[[Any, int], None]] = {
+            Created: self._note_created,
+            Granted: self._note_granted,
+            QueueModeSet: self._note_mode,
+            Noted: self._note_words,
+            Reported: self._note_reported,
+            Retired: self._check_retired,
+            Extended: self._check_extended,
+            Revoked: self._check_revoked,
+        }
 
     # -- what the storage tells
 
@@ -106,8 +124,11 @@ class LogWitness:
         self._frames[first] = (body, count, digest)
         self.model.feed(body, first)
         for event in events.decode(body):
+            self._check_room(event)
             self._note(event, self.shadow.position + 1)
             self._note_schedule(event, self.shadow.position + 1)
+            for listener in self.listeners:
+                listener(event)
             before = self.shadow.digest
             self.shadow.apply(event)
             if type(event) is Noted:
@@ -119,25 +140,33 @@ class LogWitness:
         )
         require(self.shadow.digest == digest, f"replay up to {self.position} gives another digest than was live")
 
+    def _check_room(self, event: AnyEvent) -> None:
+        """No job is made while those that are held take more memory than they may."""
+        if type(event) is Created or (type(event) is Ticked and event.job is not None):
+            held, limit = self.shadow.book.bytes_held, self._settings.memory_bytes
+            require(not limit or held <= limit, f"a job was taken while {held} bytes were held, and may be {limit}")
+
     def _note(self, event: AnyEvent, position: int) -> None:
         kind = type(event).__name__
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        if type(event) is Created:
-            for job in event.jobs:
-                self.lives.setdefault(job.id, []).append(Life(event.templates[job.template], job, position))
-        elif type(event) is Granted:
-            self._note_granted(event, position)
-        elif type(event) is QueueModeSet:
-            self.modes.setdefault(event.queue, []).append((position, event.mode))
-        elif type(event) is Noted:
-            self.notes.update((note.token, note.message) for note in event.notes)
-        elif type(event) is Reported:
-            for result in event.results:
-                self.outcomes[result.token] = result.state
-            for row in event.refused:
-                self.refused[row.job_id, row.token] = row.reason
-        elif type(event) is Retired:
-            self._check_retired(event)
+        if type(event) in self._notes:
+            self._notes[type(event)](event, position)
+
+    def _note_created(self, event: Created, position: int) -> None:
+        for job in event.jobs:
+            self.lives.setdefault(job.id, []).append(Life(event.templates[job.template], job, position))
+
+    def _note_reported(self, event: Reported, _: int) -> None:
+        for result in event.results:
+            self.outcomes[result.token] = result.state
+        for row in event.refused:
+            self.refused[row.job_id, row.token] = row.reason
+
+    def _note_mode(self, event: QueueModeSet, position: int) -> None:
+        self.modes.setdefault(event.queue, []).append((position, event.mode))
+
+    def _note_words(self, event: Noted, _: int) -> None:
+        self.notes.update((note.token, note.message) for note in event.notes)
 
     def _note_schedule(self, event: AnyEvent, position: int) -> None:
         if type(event) is ScheduleSet:
@@ -158,7 +187,25 @@ class LogWitness:
             self.grants_of[job_id] = self.grants_of.get(job_id, 0) + 1
             self.tokens_of.setdefault((job_id, event.worker), []).append(token)
 
-    def _check_retired(self, event: Retired) -> None:
+    def _check_extended(self, event: Extended, _: int) -> None:
+        """A heartbeat is in the log only where the next start depends on it."""
+        leases = [self.shadow.book.leases[token] for token in event.tokens]
+        idle = [lease.token for lease in leases if not lease.restarts and lease.lease_ms == event.lease_ms]
+        require(not idle, f"a heartbeat for the leases {idle} is in the log, and nothing depends on it")
+
+    def _check_revoked(self, event: Revoked, _: int) -> None:
+        """A worker that nothing keeps from coming back loses nothing, however often connections and servers end.
+
+        Local workers die with their server, and a poller may never hear of a lease that was granted to it. A lease that
+        more than one start found unheard may be over before its worker is back.
+        """
+        if event.reason not in ("disconnected", "expired") or not self._settings.is_gentle:
+            return
+        leases = [self.shadow.book.leases[row.token] for row in event.rows]
+        lost = [lease.token for lease in leases if lease.worker in self._lasting and lease.restarts <= 1]
+        require(not lost, f"the leases {lost} were lost ({event.reason}), and no fault explains that")
+
+    def _check_retired(self, event: Retired, _: int) -> None:
         """Each was too old for its state, or the last one was one too many, or its bytes were."""
         settings, finished = self._settings, self.shadow.book.finished
         others = [job for job in finished if job.state != FAILED]

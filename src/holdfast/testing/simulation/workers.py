@@ -15,7 +15,7 @@ from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clockwork import Call
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
 from holdfast.testing.simulation.network import Network, Stream
-from holdfast.testing.simulation.process import Server
+from holdfast.testing.simulation.server import Server
 from holdfast.testing.simulation.swarm import Settings
 
 _RECONNECT_US = (500, 300_000)
@@ -26,6 +26,8 @@ _BATCH_US = (0, 8_000)
 _ON_ITS_WAY_US = 100_000
 _SERVES_US = 6_000_000
 _DEAD_US = (2_000, 2_000_000)
+#: Every so many-th outcome has a larger output, for which no room is kept.
+_LARGE_EVERY, _LARGE = 5, 100
 
 
 class Run:
@@ -41,8 +43,21 @@ class Run:
 class StreamingWorker:
     """One worker id, over its connections and deaths."""
 
-    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, *, knows_all: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        net: Network,
+        claims: Claims,
+        settings: Settings,
+        *,
+        knows_all: bool,
+        is_local: bool = False,
+    ) -> None:
+        """A local one is a part of the coordinator's process, or a child of it, and dies with it."""
         self.name = name
+        self._is_local = is_local
+        if is_local:
+            net.host.on_down.append(self.die)
         self._net = net
         self._claims = claims
         self._settings = settings
@@ -100,8 +115,16 @@ class StreamingWorker:
             return
         held = {*self.running, *(row.token for rows in self._unheard.values() for row in rows)}
         held.update(row.token for row in self._batch)
-        hello = Hello(self.name, self._routes, self._queues, self._settings.slots, frozenset(held))
         life = self._life
+        hello = Hello(
+            self.name,
+            self._routes,
+            self._queues,
+            self._settings.slots,
+            frozenset(held),
+            f"life-{life}",
+            self._is_local,
+        )
         stream = self._net.open_stream(
             self.name, hello, self._on_push, lambda: self._later(0, "closed", self._on_closed)
         )
@@ -125,11 +148,11 @@ class StreamingWorker:
         self._stream = None
         self._later(self._rng.randint(*_RECONNECT_US), "up", self._connect)
 
-    def break_stream(self) -> bool:
-        """The connection breaks under it; says whether there was one."""
+    def break_stream(self, *, is_reset: bool = False) -> bool:
+        """The connection breaks under it, or is reset; says whether there was one."""
         if self._stream is None:
             return False
-        self._stream.break_off()
+        self._stream.break_off(is_reset=is_reset)
         return True
 
     def die(self) -> None:
@@ -262,6 +285,8 @@ class StreamingWorker:
 
     def _row(self, lease: GrantedLease, runtime_ms: int, state: int) -> ReportRow:
         output = self._rng.randbytes(self._rng.randint(0, 40)) if state == DONE else b""
+        if lease.token % _LARGE_EVERY == 0:
+            output *= _LARGE
         reason = "BROKEN" if state == FAILED else ""
         is_retryable = self._rng.random() < 0.8  # noqa: PLR2004
         retry_after_ms = self._rng.choice([0, 0, 0, 50])

@@ -3,17 +3,23 @@
 import random
 from dataclasses import dataclass, field
 
+from holdfast.core.lifecycle import CANCELED
 from holdfast.testing.disk import SimulatedCrash
 from holdfast.testing.model import ModelViolation
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clients import Client
 from holdfast.testing.simulation.clockwork import Clockwork
+from holdfast.testing.simulation.connections import Wires
 from holdfast.testing.simulation.faults import Saboteur
 from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.jobs import draw_templates
+from holdfast.testing.simulation.machine_sources import machine_sources
 from holdfast.testing.simulation.network import Network
 from holdfast.testing.simulation.operators import Operator
 from holdfast.testing.simulation.planners import Planner
+from holdfast.testing.simulation.runtime_clients import RuntimeClient
+from holdfast.testing.simulation.runtime_rules import RuntimeRules
+from holdfast.testing.simulation.runtime_workers import RuntimeWorker
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.unary_workers import UnaryWorker
 from holdfast.testing.simulation.violation import Violation, require
@@ -64,6 +70,11 @@ OPERATIONS = (
     "release",
     "drain",
     "cancel heard",
+    "runtime submit",
+    "runtime submit unanswered",
+    "runtime settled",
+    "runtime report",
+    "runtime drain",
 )
 
 
@@ -102,19 +113,40 @@ class SimulatedWorld:
             Client(f"client-{number}", self.net, self.claims, settings, templates) for number in range(settings.clients)
         ]
         self.workers: list[StreamingWorker | UnaryWorker] = [
-            StreamingWorker(f"worker-{number}", self.net, self.claims, settings, knows_all=number == 0)
-            for number in range(settings.streaming)
+            StreamingWorker(name, self.net, self.claims, settings, knows_all=number == 0)
+            for number, name in enumerate(settings.lasting_workers)
         ]
+        if settings.has_local:
+            beside = StreamingWorker("beside", self.net, self.claims, settings, knows_all=False, is_local=True)
+            self.workers.append(beside)
         self.workers += [
             UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
         ]
         self.operator = Operator(self.net, self.claims, self.log, settings)
         self.planner = Planner(self.net, self.claims, self.log, settings, templates)
-        self.saboteur = Saboteur(self.clock, self.host, self.net, settings, self.workers)
+        self.rules = RuntimeRules(self.log, self.claims)
+        self.wires = Wires(self.clock, self.host, self.net, settings.faults, _stream(settings, "connections"))
+        self.runtime_workers = [
+            RuntimeWorker(name, self.wires, self.claims, self.rules, settings, knows_all=number == 0)
+            for number, name in enumerate(settings.runtime_worker_names)
+        ]
+        self.runtime_clients = [
+            RuntimeClient(
+                f"runtime-client-{number}", self.wires, self.claims, self.rules, self.log, settings, templates
+            )
+            for number in range(settings.runtime_clients)
+        ]
+        self.saboteur = Saboteur(
+            self.clock, self.host, self.net, settings, self.workers, self.wires, self.runtime_workers
+        )
         self._is_check_due = False
 
     def run(self) -> Outcome:
         """Runs to the end, or to the first broken promise."""
+        with machine_sources(self.clock, _stream(self.settings, "processes")):
+            return self._run()
+
+    def _run(self) -> Outcome:
         failure = ""
         try:
             self.host.boot()
@@ -128,7 +160,14 @@ class SimulatedWorld:
             failure = f"{type(error).__name__}: {error} ({_where(error)})"
         finally:
             self.host.snapshotter.close()
+            self._end_processes()
         return self._outcome(failure)
+
+    def _end_processes(self) -> None:
+        """No task is left for the garbage collector to find in some later run."""
+        self.wires.close()
+        if self.host.server is not None:
+            self.host.server.loop.end()
 
     # -- stepping
 
@@ -173,6 +212,8 @@ class SimulatedWorld:
         self.net.is_healed = True
         for client in self.clients:
             client.is_stopped = True
+        for runtime_client in self.runtime_clients:
+            runtime_client.is_stopped = True
         self.operator.stop()
         self.planner.stop()
         clock = self.clock
@@ -193,6 +234,8 @@ class SimulatedWorld:
             or self.log.backlog
             or self.log.model.schedules.kept
             or server.coordinator.ledger.position != self.log.position
+            or any(client.is_waiting for client in self.runtime_clients)
+            or not all(worker.is_idle for worker in self.runtime_workers)
         ):
             return False
         is_told = server.coordinator._synced == self.log.position  # noqa: SLF001 - the news of the last sync
@@ -202,6 +245,9 @@ class SimulatedWorld:
         model = self.log.model
         jobs = [f"{job_id} ({model.jobs[job_id]})" for job_id in model.unfinished[:3]]
         server = "" if self.host.server else "no server, "
+        waiting = [client.name for client in self.runtime_clients if client.is_waiting]
+        waiting += [worker.name for worker in self.runtime_workers if not worker.is_idle]
+        server += f"{waiting} wait, " if waiting else ""
         return f"{len(model.unfinished)} jobs, {len(model.leases)} leases, {server}{jobs}"
 
     def _check_end(self) -> None:
@@ -215,15 +261,21 @@ class SimulatedWorld:
         holders = server.dispatcher._holders  # noqa: SLF001 - what is kept for ever is a leak
         require(not len(server.dispatcher.progress), "progress is kept of attempts that have ended")
         require(not holders, f"sessions are kept for the leases {sorted(holders)[:5]}, which have ended")
+        self.rules.check_end()
         self._check_runs()
 
     def _check_runs(self) -> None:
         """A job that a worker ended has run; without faults, once for each attempt that was reported."""
         log, runs = self.log, self.claims.runs
-        for token in log.outcomes:
+        for token in filter(self._is_run_reported, log.outcomes):
             require(runs.get(log.grants[token].job_id, 0) >= 1, f"token {token} was reported and never run")
         if not self.settings.faults:
             self._check_exactly_once()
+
+    def _is_run_reported(self, token: int) -> bool:
+        """Whether a run was reported, not a cancel of what waited for a slot of its worker."""
+        state = self.log.outcomes.get(token)
+        return state is not None and (state != CANCELED or token in self.claims.ran)
 
     def _check_exactly_once(self) -> None:
         log = self.log
@@ -232,7 +284,8 @@ class SimulatedWorld:
         if self.settings.lease_ms > _CALM_LEASE_MS:
             require(not lost, f"without faults, leases were lost: {lost}")
             for job in log.model.jobs.values():
-                reported = sum(log.has_outcome(t) for (j, _), ts in log.tokens_of.items() if j == job.id for t in ts)
+                tokens = [token for (job_id, _), some in log.tokens_of.items() if job_id == job.id for token in some]
+                reported = sum(map(self._is_run_reported, tokens))
                 ran = self.claims.runs.get(job.id, 0)
                 require(ran == reported, f"job {job.id} ran {ran} times and was reported {reported} times")
 

@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 
+from holdfast.worker.child_command import child_command
 from holdfast.worker.executors.frames import FRAME_BYTES_MAX, LENGTH_BYTES, FromChild, ToChild, framed, said_by_child
 
 #: How long bytes of a dead child may still be on their way.
@@ -23,7 +23,7 @@ class ChildProcess:
     """Its process and its socket."""
 
     def __init__(self, app_path: str, memory_bytes: int) -> None:
-        self._command = [*(sys.executable, "-m", "holdfast.worker.executors.child"), "", app_path, str(memory_bytes)]
+        self._arguments = (app_path, str(memory_bytes))
         self._popen: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -40,10 +40,10 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._command[3] = str(theirs.fileno())
+                command = child_command("holdfast.worker.executors.child", str(theirs.fileno()), *self._arguments)
                 # Returns as soon as the child has begun, within a few milliseconds.
                 self._popen = subprocess.Popen(  # noqa: ASYNC220, S603 - asyncio's own needs a watcher; our program
-                    self._command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                    command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
                 )
             except BaseException:
                 ours.close()

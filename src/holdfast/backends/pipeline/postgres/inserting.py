@@ -217,4 +217,4 @@ class _Known:
 
 def _job_of(row: Row) -> Job:
     state, number, created_ms, extra, payload = row[TEMPLATE_END:]
-    return Job(row[0], template_of(row), payload, number, 0, created_ms, extra=extra_of(extra), state=state)
+    return Job(row[0], template_of(row), payload, number, created_ms, extra=extra_of(extra), state=state)

@@ -142,7 +142,7 @@ export class Page {
     this.series.add(stats);
     // Where there is no feed there is no one position that everything has.
     const place = this.able.has("feed") ? ` · epoch ${count(stats.epoch)} · position ${count(stats.position)}` : "";
-    say(this.foot, `Holdfast ${stats.version} · ${stats.backend}${place} · ${bytes(stats.bytes_held)} held`);
+    say(this.foot, `Holdfast ${stats.version} · ${stats.backend}${place} · ${bytes(stats.bytes_held)}${stats.bytes_held_max ? ` of ${bytes(stats.bytes_held_max)}` : ""} held`);
     await this.look();
     this.view?.stats?.(stats);
   }

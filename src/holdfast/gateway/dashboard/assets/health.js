@@ -19,7 +19,7 @@ export function health({ able, live, stats, queues, workers, series }) {
   if (stats === null || queues === null) return { level: "unknown", word: "Looking", findings: [] };
   const open = queues.filter((queue) => queue.mode !== "PAUSED" && queue.ready > 0);
   const findings = [
-    ...withoutWorker(open, stats, workers), ...saturated(open, workers, series), ...old(open, stats),
+    ...warned(stats), ...withoutWorker(open, stats, workers), ...saturated(open, workers, series), ...old(open, stats),
     ...closed(queues), ...failing(series), ...silent(workers, series),
   ];
   if (findings.some((finding) => finding.level === "bad")) return { level: "bad", word: "Needs attention", findings };
@@ -42,6 +42,12 @@ function without(able) {
 function lost(live) {
   const text = `The server has not answered for ${span(Date.now() - live.lostAt)}; what is shown is from before.`;
   return { level: "bad", word: "No connection", findings: [{ level: "bad", text, href: "#/" }] };
+}
+
+/** What the server itself says that an operator should look at. */
+function* warned(stats) {
+  for (const text of stats.warnings ?? [])
+    yield { level: "bad", text: `${text.charAt(0).toUpperCase()}${text.slice(1)}.`, href: "#/" };
 }
 
 /** Jobs that would wait for ever: no worker is there, or none that knows their types. */

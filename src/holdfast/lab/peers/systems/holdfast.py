@@ -45,7 +45,7 @@ class HoldfastDirectory:
         """Starts nothing: whoever opens the directory first serves it."""
 
     def worker_command(self) -> list[str]:
-        return [sys.executable, "-m", "holdfast", "worker", "-A", f"{_APP}:app", "--log-level", "warning"]
+        return [sys.executable, "-P", "-m", "holdfast", "worker", "-A", f"{_APP}:app", "--log-level", "warning"]
 
     def enqueue_many(self, count: int) -> None:
         self._jobs.nothing.submit_many([()] * count)
@@ -81,7 +81,19 @@ class HoldfastServer(HoldfastDirectory):
 
     def _prepare(self) -> None:
         data = place.folder() / "data"
-        command = [sys.executable, "-m", "holdfast", "server", "--data", str(data), "--port", "0", "--http-port", "0"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "holdfast",
+            "server",
+            "--data",
+            str(data),
+            "--port",
+            "0",
+            "--http-port",
+            "0",
+        ]
         log = self._stack.enter_context((place.folder() / "server.log").open("wb"))
         process = self._stack.enter_context(
             ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True))

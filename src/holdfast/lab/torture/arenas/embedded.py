@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast.lab.history.records import Record
 from holdfast.lab.torture.arenas import ledger_facts
+from holdfast.lab.torture.arenas.archive import Archives
 from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
@@ -22,6 +23,7 @@ from holdfast.lab.torture.faults.namespaces import Namespace
 from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Proxy
 
 _ISLANDER = "worker-2"
+_LEDGER = "ledger"
 
 
 class EmbeddedArena(OwnArena):
@@ -50,12 +52,14 @@ class EmbeddedArena(OwnArena):
         self.disk: Disk | None = self._grounds.disk
         workers = [self._worker(number, road) for number, road in enumerate(self._workers.places, 1)]
         self._company = Company(self._grounds.deaths, [self._serving()], workers)
+        self._archives = Archives(self._grounds.archive)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._clients.open([self._server, self._http])
         await self._workers.open([self._server] * len(self._workers.places))
         await self._company.start()
+        self._archives.open({_LEDGER: self._grounds.data})
 
     def _serving(self) -> KeptProgram:
         port, http_port = port_of(self._server), port_of(self._http)
@@ -81,8 +85,13 @@ class EmbeddedArena(OwnArena):
                 ends.callback(self._namespace.close)
             ends.push_async_callback(self._workers.close)
             ends.push_async_callback(self._clients.close)
+            ends.push_async_callback(self._archives.close)
             await self._company.stop()
 
     def facts(self) -> list[Record]:
         """What the journal says."""
-        return ledger_facts.read(self._grounds.data, "ledger")
+        return ledger_facts.read(self._grounds.data, _LEDGER, self._archives.of(_LEDGER))
+
+    def trimmed(self) -> int:
+        """How many segments of the journal the server has removed."""
+        return self._archives.trimmed()

@@ -78,7 +78,7 @@ class EventFacts:
         self._number += 1
         job = self._ledger.book.jobs.get(row.id)
         if job is None:
-            self._jobs.append(DamageFact(f"{self._store} was told to keep all jobs and has forgotten one", row.id))
+            self._jobs.append(DamageFact(f"{self._store} has forgotten a job that is not old", row.id))
             return
         fact = job_fact(row, template, job, at_ms=at_ms, number=self._number, store=self._store, run=_run(job))
         self._jobs.append(msgspec.structs.replace(fact, schedule=schedule))

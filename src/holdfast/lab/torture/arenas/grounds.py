@@ -1,6 +1,7 @@
 """Where an arena is: its folder, what its processes are told, their clock, and the disk that their data is on.
 
-`data` is what they keep, `logs` what they log, `records` what jobs write down; `clock` is their wall clock.
+`data` is what they keep, `archive` what they have removed of it, `logs` what they log, `records` what jobs write down;
+`clock` is their wall clock.
 """
 
 import os
@@ -27,6 +28,7 @@ class Grounds:
         self.folder = folder.absolute()
         self.app = app
         self.data = self.folder / "data"
+        self.archive = self.folder / "archive"
         self.logs = self.folder / "logs"
         self.records = self.folder / "records"
         for path in (self.data, self.logs, self.records):

@@ -33,4 +33,5 @@ def job_fact(row: NewJob, template: Template, job: Job, *, at_ms: int, number: i
         token=job.result.token if job.result else 0,
         run=run,
         retry_of=extra.retry_of if extra else "",
+        reason=job.result.failure_reason if job.result else "",
     )

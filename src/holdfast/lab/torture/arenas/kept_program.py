@@ -19,9 +19,12 @@ from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.torture.arenas.deaths import Deaths
 from holdfast.topology.kept_process import ready_line
 
-HOLDFAST = (sys.executable, "-m", "holdfast")
+HOLDFAST = (sys.executable, "-P", "-m", "holdfast")
 #: Ends with whoever starts it.
 _MORTAL = (setpriv, "--pdeathsig", "KILL") if (setpriv := shutil.which("setpriv")) else ()
+#: Few descriptors, so that a crowd of connections can use them up; more than any of them needs.
+DESCRIPTORS = 512
+_LIMITED = ("/bin/sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "limited")
 START_S = 90.0
 STOP_S = 45.0
 _CHUNK_BYTES = 65_536
@@ -127,6 +130,7 @@ class KeptProgram:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *_MORTAL,
+                *_LIMITED,
                 *self._part.command,
                 cwd=self.log.parent,
                 env=self._environment,

@@ -2,7 +2,7 @@
 
 It is read from a copy, so that looking changes nothing. Everything is read twice: by the way on which a server starts
 (the newest snapshot and what came after it), and from the first event on, by the ledger and by a second opinion that
-shares no code with it. Whatever these do not agree on is damage.
+shares no code with it. Whatever these do not agree on is damage. What the server has trimmed is in an archive.
 """
 
 import contextlib
@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.coordinator.recovery import apply_frame, recover
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import Frame, JournalConfig
+from holdfast.journal.reader import JournalReader
 from holdfast.lab.history.records import DamageFact, Record
+from holdfast.lab.torture.arenas.archive import add_archived
 from holdfast.lab.torture.arenas.event_facts import EventFacts
 from holdfast.testing.ledger_view import view_ledger
 from holdfast.testing.model import Model, ModelViolation
@@ -40,10 +42,10 @@ def _is_kept(folder: str, name: str) -> bool:
     return path.is_file() or path.is_dir()
 
 
-def read(directory: Path, store: str) -> list[Record]:
+def read(directory: Path, store: str, archive: Path | None = None) -> list[Record]:
     """All facts of one ledger. One that cannot be read is damage, and nothing else."""
     try:
-        ledger, frames = _recovered(directory)
+        ledger, frames = _recovered(directory, archive)
     except (HoldfastError, AssertionError) as error:
         return [DamageFact(f"{store} cannot be read: {error}")]
     facts = EventFacts(ledger, store)
@@ -53,15 +55,19 @@ def read(directory: Path, store: str) -> list[Record]:
     return [*facts.records(), *(DamageFact(f"{store}: {text}") for text in damage)]
 
 
-def _recovered(directory: Path) -> tuple[Ledger, list[Frame]]:
-    """The state that a server would start from, and all that the journal holds."""
+def _recovered(directory: Path, archive: Path | None) -> tuple[Ledger, list[Frame]]:
+    """The state that a server would start from, and all that the journal ever held."""
     config = JournalConfig(digest_version=DIGEST_VERSION)
     with copy_of(directory) as copy:
         recovered = recover(OsDisk(copy), config, LedgerConfig(), now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16))
-        try:
-            return recovered.ledger, list(recovered.journal.replay(recovered.journal.first_position - 1))
-        finally:
-            recovered.journal.close()
+        recovered.journal.close()
+        return recovered.ledger, whole_journal(copy, archive)
+
+
+def whole_journal(copy: Path, archive: Path | None) -> list[Frame]:
+    """Every frame of a journal that is nobody's, from its first event on; raises if one is missing."""
+    add_archived(copy, archive)
+    return list(JournalReader(OsDisk(copy)).frames(0))
 
 
 def _replayed(ledger: Ledger, frames: list[Frame]) -> Iterator[str]:

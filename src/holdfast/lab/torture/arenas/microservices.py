@@ -1,17 +1,18 @@
 """The microservices topology: six services, three of which own what is kept.
 
-Their journals are pinned while they run: an owner would give up what its snapshots hold, and leases are told by the
-whole journal alone.
+An owner gives up what its snapshots hold, and leases are told by the whole journal alone: so journals are archived.
 """
 
 from functools import partial
 from pathlib import Path
 
 from holdfast.core import envelopes, line, records
+from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Job
 from holdfast.errors import HoldfastError
 from holdfast.lab.history.records import DamageFact, JobFact, Record
+from holdfast.lab.torture.arenas.archive import Archives
 from holdfast.lab.torture.arenas.options import HEARTBEAT_MS, SLOTS, WORKER_TIMEOUT_MS, options_of
 from holdfast.lab.torture.arenas.owner_journals import Owned, read_owner
 from holdfast.lab.torture.arenas.record_facts import RecordFacts
@@ -19,6 +20,7 @@ from holdfast.lab.torture.arenas.up_arena import Plan, UpArena
 from holdfast.lab.torture.jobs import run_of
 
 _STORE = "services"
+_OWNERS = ("job", "queue", "result")
 _ROLES = ("gateway", "job", "queue", "coordinator", "result", "worker")
 #: All but the worker listen.
 _PORTS = 5
@@ -47,8 +49,7 @@ def microservices(folder: Path, app: str) -> UpArena:
             seats=[(role, role) for role in _ROLES],
             seat_of=_seat_of,
             read=_read,
-            pinned=("job",),
-            is_forgetful=True,
+            journals=_OWNERS,
             is_thrifty=True,
         ),
     )
@@ -58,12 +59,13 @@ def _seat_of(words: list[str]) -> tuple[str, str] | None:
     return (words[1], words[1]) if words[:1] == ["service"] else None
 
 
-def _read(data: Path) -> list[Record]:
+def _read(data: Path, archives: Archives) -> list[Record]:
     """What the three owners say, and whether they say the same."""
+    jobs, queue, results = ((data / name, archives.of(name)) for name in _OWNERS)
     try:
-        kept = read_owner(data / "job", records.Records, records.DIGEST_VERSION)
-        stored = read_owner(data / "result", lambda: envelopes.Envelopes(_EVERYTHING), envelopes.DIGEST_VERSION)
-        waiting = read_owner(data / "queue", lambda: line.Line(_AGING_MS), line.DIGEST_VERSION)
+        kept = read_owner(*jobs, records.Records, DIGEST_VERSION)
+        stored = read_owner(*results, lambda: envelopes.Envelopes(_EVERYTHING), DIGEST_VERSION)
+        waiting = read_owner(*queue, lambda: line.Line(_AGING_MS), DIGEST_VERSION)
     except (HoldfastError, AssertionError) as error:
         return [DamageFact(f"an owner cannot be read: {error}")]
     facts = RecordFacts(kept.machine, _STORE, partial(_run_in, stored))

@@ -5,6 +5,7 @@ from pathlib import Path
 from holdfast.core.owner import owner_index
 from holdfast.lab.history.records import DamageFact, JobFact, Record
 from holdfast.lab.torture.arenas import ledger_facts
+from holdfast.lab.torture.arenas.archive import Archives
 from holdfast.lab.torture.arenas.options import LEDGER, SLOTS, options_of
 from holdfast.lab.torture.arenas.up_arena import Plan, UpArena
 
@@ -26,6 +27,7 @@ def monolith(folder: Path, app: str) -> UpArena:
             seats=[("front", "front"), *(("node", f"node-{index}") for index in range(NODES))],
             seat_of=_seat_of,
             read=_read,
+            journals=[f"node-{index}" for index in range(NODES)],
         ),
     )
 
@@ -38,11 +40,12 @@ def _seat_of(words: list[str]) -> tuple[str, str] | None:
     return None
 
 
-def _read(data: Path) -> list[Record]:
+def _read(data: Path, archives: Archives) -> list[Record]:
     """What each node says; what a node has that is another's is damage."""
     found: list[Record] = []
     for index in range(NODES):
-        facts = ledger_facts.read(data / f"node-{index}", f"node-{index}")
+        name = f"node-{index}"
+        facts = ledger_facts.read(data / name, name, archives.of(name))
         found += facts
         found += [
             DamageFact(f"node {index} has a job of node {owner_index(fact.id, NODES)}", fact.id)

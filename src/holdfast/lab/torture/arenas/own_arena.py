@@ -23,6 +23,10 @@ class OwnArena:
         """How often somebody was refused something because the disk was full."""
         return self._company.no_room()
 
+    def trimmed(self) -> int:
+        """How many files of journals were removed; none where there is no journal of ours."""
+        return 0
+
     def strange(self) -> list[str]:
         """What went wrong that no fault explains."""
         return self._company.strange()

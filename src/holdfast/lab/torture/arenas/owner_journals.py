@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import Frame, JournalConfig
-from holdfast.lab.torture.arenas.ledger_facts import FAR_FUTURE_MS, copy_of
+from holdfast.lab.torture.arenas.ledger_facts import FAR_FUTURE_MS, copy_of, whole_journal
 from holdfast.services.keeping_journal import Machine, Recovered, split
 
 M = TypeVar("M", bound=Machine)
@@ -22,19 +22,15 @@ class Owned(Generic[M]):
     damage: list[str]
 
 
-def read_owner(directory: Path, new: Callable[[], M], digest_version: int) -> Owned[M]:
-    """All that a directory holds; raises what keeps its owner from starting."""
+def read_owner(directory: Path, archive: Path, new: Callable[[], M], digest_version: int) -> Owned[M]:
+    """All that a directory and its archive hold; raises what keeps its owner from starting."""
     machine, config = new(), JournalConfig(digest_version=digest_version)
     with copy_of(directory) as copy:
         recovered = Recovered.of(machine, OsDisk(copy), config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16))
-        try:
-            journal = recovered.journal
-            frames = list(journal.replay(journal.first_position - 1))
-        finally:
-            recovered.journal.close()
+        recovered.journal.close()
+        frames = whole_journal(copy, archive)
     events = [machine.decode(data) for frame in frames for data in split(frame.body)[1]]
-    is_whole = not frames or frames[0].first_position == 1
-    damage = list(_replayed(new(), machine, frames)) if is_whole else []
+    damage = _replayed(new(), machine, frames)
     return Owned(machine, events, [f"{directory.name}: {text}" for text in damage])
 
 
@@ -43,7 +39,7 @@ def _replayed(whole: Machine, machine: Machine, frames: list[Frame]) -> Iterator
     for frame in frames:
         for data in split(frame.body)[1]:
             whole.apply(whole.decode(data))
-        if frame.digest not in (None, whole.digest):
+        if frame.digest != whole.digest:
             yield f"replaying up to {frame.last_position} gives {whole.digest:016x}, written was {frame.digest:016x}"
             return
     if whole.digest != machine.digest:

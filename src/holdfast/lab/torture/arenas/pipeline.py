@@ -16,7 +16,7 @@ from holdfast.lab.torture.arenas.database_clock import DatabaseClock
 from holdfast.lab.torture.arenas.engine_log import EngineLog
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
-from holdfast.lab.torture.arenas.options import EVER_MS, LEASE_MS, LOGGING, SLOTS, options_of
+from holdfast.lab.torture.arenas.options import LEASE_MS, LOGGING, SLOTS, options_of
 from holdfast.lab.torture.arenas.own_arena import OwnArena
 from holdfast.lab.torture.arenas.places import Ports, port_of
 from holdfast.lab.torture.arenas.postgres_engine import PostgresEngine
@@ -87,7 +87,7 @@ class PipelineArena(OwnArena):
         url = await self._postgres.start()
         self._clock.connect(url)
         for program in self._company.programs:
-            program.tell(HOLDFAST_DATABASE=url, HOLDFAST_RETAIN_MS=str(EVER_MS), **_QUICK)
+            program.tell(HOLDFAST_DATABASE=url, **_QUICK)
         await self._roads.open([self._grpc, *self._places["gateway"]])
         await self._company.start()
 

@@ -5,14 +5,13 @@ that killing it says nothing of them but what killing them says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.journal import OsDisk, pin
 from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.history.records import Record
-from holdfast.lab.torture.arenas.clocks import ShortClock
+from holdfast.lab.torture.arenas.archive import Archives
 from holdfast.lab.torture.arenas.company import Company
 from holdfast.lab.torture.arenas.grounds import Grounds
 from holdfast.lab.torture.arenas.kept_program import KeptProgram
@@ -38,12 +37,10 @@ class Plan:
     doors: int
     seats: Sequence[tuple[str, str]]
     seat_of: SeatOf
-    #: What the data says, once nobody changes it any more.
-    read: Callable[[Path], list[Record]]
-    #: Folders of journals in the data that are kept from their first event on.
-    pinned: Sequence[str] = ()
-    #: Whether it forgets what ended a day ago, whatever it is told.
-    is_forgetful: bool = False
+    #: What the data and the archives say, once nobody changes them any more.
+    read: Callable[[Path, Archives], list[Record]]
+    #: Folders of journals in the data, whose closed segments are archived.
+    journals: Sequence[str]
     #: Whether it has so much room reserved that no full disk is felt while a fault lasts.
     is_thrifty: bool = False
     results_apart: bool = False
@@ -83,7 +80,7 @@ class UpArena:
         self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
         self.engines: Sequence[Engine] = ()
-        self.clock: Clockwork | None = ShortClock(self._grounds.clock) if plan.is_forgetful else self._grounds.clock
+        self.clock: Clockwork | None = self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
         arguments = [
             *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
@@ -94,14 +91,13 @@ class UpArena:
         self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
         self._company = Company(self._grounds.deaths, [self._up])
         self._seats: list[Process] = [Seat(self, role, name) for role, name in plan.seats]
-        self._pins = ExitStack()
+        self._archives = Archives(self._grounds.archive)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._roads.open(self._doors)
         await self._company.start()
-        for name in self._plan.pinned:
-            self._pins.enter_context(pin(OsDisk(self._grounds.data / name), 1))
+        self._archives.open({name: self._grounds.data / name for name in self._plan.journals})
         assert self.seated().keys() == set(self._plan.seats), "every seat is taken, and there is no other"
 
     def processes(self) -> list[Process]:
@@ -142,12 +138,16 @@ class UpArena:
             ends.callback(self._grounds.close)
             ends.callback(self._ports.close)
             ends.push_async_callback(self._roads.close)
-            ends.callback(self._pins.close)
+            ends.push_async_callback(self._archives.close)
             await self._company.stop()
 
     def facts(self) -> list[Record]:
         """What the data says."""
-        return self._plan.read(self._grounds.data)
+        return self._plan.read(self._grounds.data, self._archives)
+
+    def trimmed(self) -> int:
+        """How many segments of journals were removed by their owners."""
+        return self._archives.trimmed()
 
 
 def _children(pid: int) -> list[int]:

@@ -144,6 +144,7 @@ def facts_of(record: records.Record, result: Result | None, names: set[str]) -> 
         token=result.token if result else 0,
         run=run_of(result.output) if result and result.output else "",
         retry_of=said.retry_of,
+        reason=result.failure_reason if result else "",
     )
     if result is not None:
         yield EndFact(record.id, result.state, result.token)

@@ -18,6 +18,10 @@ _NEW_S = 0.5
 _CUTS_MAX = 4
 _PAUSE_S_MAX = 0.5
 _CUT_AFTERWARDS = 0.5
+#: Resets in a row, and what lies between two of them: a lease is longer than many, and whoever returns is reset again.
+_RESETS = (4, 7)
+_BETWEEN_S = (0.3, 1.5)
+_WORKERS = "workers"
 
 
 @dataclass(slots=True)
@@ -108,6 +112,31 @@ class Cut(_OfRoads):
         if not (count := proxy.harm().cut - before):
             raise NotNowError(f"{_road(name)}: there are no connections")
         return f"{_road(name)}, {times} times, {count} connections"
+
+
+class Resets:
+    """The connections of all workers are reset again and again; in between the road is good, and both ends are well."""
+
+    kind = "resets"
+
+    def lacking(self, arena: Arena) -> str:
+        """Why it cannot be fired."""
+        return "" if _WORKERS in arena.proxies else f"the workers of {arena.topology} go through no proxy"
+
+    async def fire(self, arena: Arena, draw: random.Random) -> str:
+        """How often; a reset that found no connection does not count."""
+        proxy = arena.proxies[_WORKERS]
+        times = draw.randint(*_RESETS)
+        hits = count = 0
+        for _ in range(times):
+            before = proxy.harm().cut
+            proxy.cut()
+            count += proxy.harm().cut - before
+            hits += proxy.harm().cut > before
+            await asyncio.sleep(draw.uniform(*_BETWEEN_S))
+        if hits < _RESETS[0]:
+            raise NotNowError(f"{_road(_WORKERS)}: {hits} of {times} resets found a connection")
+        return f"{_road(_WORKERS)}, {hits} times, {count} connections"
 
 
 def no_proxies(arena: Arena) -> str:

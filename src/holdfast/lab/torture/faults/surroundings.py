@@ -8,10 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.lab.torture.faults import tracing
-from holdfast.lab.torture.faults.targets import called, some_time
+from holdfast.lab.torture.faults.targets import SECONDS_MAX, SECONDS_MIN, called, some_time
 from holdfast.lab.torture.faults.watching import felt
-from holdfast.lab.torture.ports import Arena, Disk, NotNowError
+from holdfast.lab.torture.ports import Arena, Disk, NotNowError, Process
 
+#: Longer than several leases.
+_LASTING_S = (20.0, 40.0)
 _SYNC_S = (0.01, 0.6)
 _TOP_UP_S = 0.1
 #: Nobody feels a full disk before what was reserved on it is used up.
@@ -27,7 +29,19 @@ _NO_JOURNALS = ("logs", "records")
 class FullDisk:
     """No room is left for a while."""
 
-    kind = "full-disk"
+    def __init__(self, kind: str, seconds: tuple[float, float]) -> None:
+        self.kind = kind
+        self.seconds = seconds
+
+    @classmethod
+    def short(cls) -> "FullDisk":
+        """Soon there is room again."""
+        return cls("full-disk", (SECONDS_MIN, SECONDS_MAX))
+
+    @classmethod
+    def lasting(cls) -> "FullDisk":
+        """What runs when it begins has long ended before there is room again."""
+        return cls("full-disk-long", _LASTING_S)
 
     def lacking(self, arena: Arena) -> str:
         """Why it cannot be fired."""
@@ -39,7 +53,7 @@ class FullDisk:
         """For how long."""
         disk = arena.disk
         assert disk is not None, "see lacking"
-        seconds = some_time(draw)
+        seconds = some_time(draw, *self.seconds)
         before = arena.no_room()
         try:
             disk.fill()
@@ -105,13 +119,14 @@ class ClockStep:
         return f"by {step_ms / 1_000:+g} s for {seconds:.1f} s"
 
 
+def keepers(arena: Arena) -> list[Process]:
+    """Processes that have data of the arena open to write it."""
+    return [process for process in arena.processes() if process.pid() and _writes_below(process.pid(), arena.folder)]
+
+
 def _writers(arena: Arena) -> list[tuple[str, list[int]]]:
     """Who has data of the arena open to write it, and every engine that is up."""
-    journals = [
-        (called(process), [pid])
-        for process in arena.processes()
-        if (pid := process.pid()) and _writes_below(pid, arena.folder)
-    ]
+    journals = [(called(process), [process.pid()]) for process in keepers(arena)]
     found = [*journals, *((engine.name, pids) for engine in arena.engines if (pids := engine.pids()))]
     if not found:
         raise NotNowError("nobody writes anything to a disk")

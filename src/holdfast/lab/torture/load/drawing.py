@@ -24,6 +24,8 @@ PAUSED_QUEUE = "torture-p"
 FROZEN_TYPE = "torture-frozen"
 _BATCH_MAX = 10
 _ATTEMPTS_MAX = 4
+#: Few jobs run so long that several faults in a row hit the same attempt, or all its attempts.
+_LONG_MS = (2_000, 6_000)
 
 #: Says whom of several nodes a key belongs to.
 Owner = Callable[[str], int]
@@ -103,7 +105,8 @@ class _Stream:
     def order(self, queue: str) -> Order:
         """With all options."""
         draw = self.draw
-        takes_ms = draw.choices((0, draw.randint(1, 30), draw.randint(100, 600)), (5, 10, 1))[0]
+        times_ms = (0, draw.randint(1, 30), draw.randint(100, 600), draw.randint(*_LONG_MS))
+        takes_ms = draw.choices(times_ms, (100, 200, 20, 1))[0]
         output_bytes = draw.choice((0, 0, 0, 100, 5_000))
         priority = draw.choice((limits.PRIORITY_DEFAULT, limits.PRIORITY_DEFAULT, draw.randint(0, 9)))
         delay_ms = draw.choices((0, draw.randint(50, 3_000)), (12, 1))[0]

@@ -1,0 +1,53 @@
+"""Log time against a record of our own: it makes no long step forward on the word of one reading.
+
+A step of more than an hour beyond the steady clock is right only if the wall clock has shown the time for as long as
+a doubt lasts, or had shown such a time to the process before.
+"""
+
+from holdfast.coordinator.loop import Coordinator
+from holdfast.core.model import Now
+from holdfast.testing.simulation.clockwork import Clockwork
+from holdfast.testing.simulation.violation import require
+
+_JUMP_MS = 3_600_000
+
+
+class ClockRecord:
+    """What is known of the clocks over all lives of the coordinator."""
+
+    def __init__(self) -> None:
+        self.log_ms = self.steady_ms = 0
+        self.offset_ms = self.since_ms = 0
+        #: Whether the wall clock was far ahead of the log when it was last looked at, and when the life before ended.
+        self.was_ahead = self.was_ahead_before = False
+
+
+class ClockWatch:
+    """A follower of one life's coordinator."""
+
+    is_watching = False
+
+    def __init__(self, coordinator: Coordinator, clock: Clockwork, record: ClockRecord, doubt_ms: int) -> None:
+        self._clock, self._record, self._doubt_ms = clock, record, doubt_ms
+        self._started_ms = clock.steady_ms()
+        record.was_ahead_before = record.was_ahead
+        self._look(coordinator.time.log.log_ms)
+        coordinator.followers.append(self)
+
+    def follow(self, now: Now) -> None:
+        """Compares the step of log time with the steady clock."""
+        self._look(now.log_ms)
+
+    def _look(self, log_ms: int) -> None:
+        record, steady_ms = self._record, self._clock.steady_ms()
+        if abs(self._clock.wall_offset_ms - record.offset_ms) > _JUMP_MS:
+            record.offset_ms, record.since_ms = self._clock.wall_offset_ms, steady_ms
+        ahead_ms = log_ms - record.log_ms - (steady_ms - record.steady_ms)
+        if record.log_ms and ahead_ms > _JUMP_MS:
+            shown_ms = steady_ms - max(record.since_ms, self._started_ms)
+            require(
+                shown_ms >= self._doubt_ms or record.was_ahead_before,
+                f"log time went {ahead_ms} ms ahead after the wall clock had shown that for {shown_ms} ms",
+            )
+        record.log_ms, record.steady_ms = log_ms, steady_ms
+        record.was_ahead = self._clock.wall_ms() - log_ms > _JUMP_MS

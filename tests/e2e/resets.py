@@ -1,0 +1,50 @@
+"""A TCP proxy in a thread of the test, which resets all its connections when it is told to."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from holdfast.lab.torture.faults.proxy import TcpProxy
+
+
+class ResettingProxy:
+    """Leads from `address` to another one."""
+
+    def __init__(self, proxy: TcpProxy, loop: asyncio.AbstractEventLoop) -> None:
+        self._proxy = proxy
+        self._loop = loop
+        self.address = proxy.address
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there have been."""
+        return self._proxy.traffic.connections
+
+    def reset(self) -> int:
+        """Resets every connection; returns how many there were."""
+        return asyncio.run_coroutine_threadsafe(self._reset(), self._loop).result()
+
+    async def _reset(self) -> int:
+        count = self._proxy.connections
+        self._proxy.cut()
+        return count
+
+
+@contextlib.contextmanager
+def resetting_proxy(target: str) -> Iterator[ResettingProxy]:
+    """A proxy for the length of a block."""
+    host, _, port = target.rpartition(":")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        proxy = asyncio.run_coroutine_threadsafe(TcpProxy.open(host, int(port)), loop).result()
+        try:
+            yield ResettingProxy(proxy, loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(proxy.close(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

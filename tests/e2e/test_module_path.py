@@ -1,0 +1,61 @@
+"""Children of the server import nothing from the working directory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fleet import Fleet, Program, clean_environment
+from tests.e2e.test_snapshots import SMALL, snapshots, work_until
+
+#: Modules that every process of the product imports, sooner or later.
+NAMES = ("calendar", "json", "asyncio", "logging", "msgspec", "struct", "zlib")
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    """A directory whose modules write down that they were imported, and by which process."""
+    folder = tmp_path / "trap"
+    folder.mkdir()
+    for name in NAMES:
+        words = f"'{name}: ' + ' '.join(sys.orig_argv) + chr(10)"
+        (folder / f"{name}.py").write_text(f"import sys\nopen({str(tmp_path / 'imported')!r}, 'a').write({words})\n")
+    return folder
+
+
+def imported(trap: Path) -> str:
+    """The lines that modules of the trap wrote."""
+    marker = trap.parent / "imported"
+    return marker.read_text() if marker.exists() else ""
+
+
+def start(fleet: Fleet, trap: Path, *arguments: str) -> Program:
+    """Runs the installed command in the trap; its own path does not begin with the working directory."""
+    command = [str(Path(sys.executable).with_name("holdfast")), *arguments]
+    with (fleet.folder / "adopted.out").open("wb") as out, (fleet.folder / "adopted.log").open("wb") as log:
+        return fleet.adopt(
+            subprocess.Popen(
+                command, cwd=trap, env=clean_environment({}), stdin=subprocess.DEVNULL, stdout=out, stderr=log
+            )
+        )
+
+
+def test_snapshot_process_imports_nothing_from_the_working_directory(fleet: Fleet, trap: Path, tmp_path: Path) -> None:
+    """A `calendar.py` in the directory where the server was started is not executed."""
+    data = tmp_path / "data"
+    server = start(fleet, trap, "server", "--data", str(data), "--port", "0", *SMALL)
+    work_until(fleet.wire(server.ready()["grpc"]), lambda: snapshots(data) or imported(trap))
+    assert imported(trap) == ""
+
+
+@pytest.mark.parametrize("topology", ["embedded", "microservices", "monolith"])
+def test_roles_import_nothing_from_the_working_directory(
+    fleet: Fleet, trap: Path, tmp_path: Path, topology: str
+) -> None:
+    """No role of a topology executes a module that lies in the directory where it was started."""
+    nodes = ("--nodes", "2") if topology == "monolith" else ()
+    up = start(fleet, trap, "up", "--topology", topology, "--data", str(tmp_path / "data"), "--port", "0", *nodes)
+    up.ready()
+    assert up.stop() == 0
+    assert imported(trap) == ""

@@ -1,0 +1,194 @@
+"""A server that recovers: its ports are open, probes are answered, and everything else is UNAVAILABLE for now."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from holdfast.backends.ports import Assignment, JobDraft
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retrying import Once
+from holdfast.client.work_stream import StreamWork
+from holdfast.core.model import Template
+from holdfast.errors import UnavailableError
+from holdfast.gateway.startup import StartStoppedError, Startup
+from holdfast.journal.errors import DirectoryLockedError, JournalDamagedError
+from holdfast.journal.os_disk import OsDisk
+from holdfast.lab.faults.stalling_disk import Gate, StallingDisk
+from holdfast.settings import Settings
+from holdfast.topology.ledger_server import LedgerServer
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.handlers import Handler
+from holdfast.worker.runtime import Worker
+from tests.integration.http_client import ask
+
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def server_on(data: Path, gate: Gate | None = None, **settings: int) -> LedgerServer:
+    """A server on free ports; with a gate, its recovery waits there."""
+    chosen = Settings(data=str(data), **({"port": 0, "http_port": 0, "log_level": "error"} | settings))  # type: ignore[arg-type]
+    if gate is None:
+        return LedgerServer(chosen, log_stream=BytesIO())
+    return LedgerServer(chosen, log_stream=BytesIO(), open_disk=lambda path: StallingDisk(OsDisk(path), gate))
+
+
+@asynccontextmanager
+async def starting(data: Path) -> AsyncIterator[tuple[LedgerServer, "asyncio.Task[str]", Gate]]:
+    """A server whose ports are open and whose recovery waits at the gate until the block ends."""
+    gate = Gate()
+    server = server_on(data, gate, metrics_port=free_port())
+    with gate.shut():
+        start = asyncio.create_task(server.start())
+        await asyncio.to_thread(gate.is_met.wait)
+        while not server.addresses:  # noqa: ASYNC110 - the ports open within a few turns of the loop
+            await asyncio.sleep(0)
+        yield server, start, gate
+    await asyncio.wait([start])
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return int(bound.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+async def test_http_answers_probes_and_asks_others_to_come_again(tmp_path: Path) -> None:
+    """Alive at once, not ready with the progress, and 503 with Retry-After for everything else, until it serves."""
+    async with starting(tmp_path / "data") as (server, start, _):
+        address = server.http_address
+        assert (await ask(address, "GET", "/livez")).status == 200
+        for probed in (address, server.metrics_address):
+            reply = await ask(probed, "GET", "/readyz")
+            assert (reply.status, reply.json["state"], reply.json["progress"]["stage"]) == (503, "starting", "snapshot")
+        for path in ("/api/v1/stats", "/api/v1/jobs", "/", "/nowhere"):
+            reply = await ask(address, "GET", path)
+            assert (reply.status, reply.reason, reply.headers["retry-after"]) == (503, "SERVER_STARTING", "1")
+        assert not start.done()
+    assert (await ask(address, "GET", "/readyz")).status == 200
+    assert (await ask(address, "GET", "/api/v1/stats")).status == 200
+    assert (await ask(server.metrics_address, "GET", "/metrics")).status == 200
+    await server.stop()
+
+
+async def test_grpc_says_not_serving_and_unavailable(tmp_path: Path) -> None:
+    """Health is answered, calls are UNAVAILABLE with a reason and the progress, and the channel is served later."""
+    async with starting(tmp_path / "data") as (server, start, _):
+        channel = grpc.aio.insecure_channel(server.address)
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert answer.status == NOT_SERVING
+        async with RemoteJobs(GrpcCarrier(server.address), Once()) as jobs:
+            with pytest.raises(UnavailableError, match="reading the snapshot") as caught:
+                await jobs.submit([Template("x")], [JobDraft()])
+        assert caught.value.reason == "SERVER_STARTING"
+        assert not start.done()
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    async with RemoteJobs(GrpcCarrier(server.address)) as jobs:
+        assert (await jobs.submit([Template("x")], [JobDraft()])).job_ids
+    await channel.close(None)
+    await server.stop()
+
+
+async def test_worker_that_came_early_works_once_the_server_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker takes a server that starts for one that is away: it comes again, and runs the job."""
+    ran, refused, refusal = asyncio.Event(), asyncio.Event(), Startup.error
+
+    async def handle(_: Assignment) -> bytes:
+        ran.set()
+        return b""
+
+    def error(startup: Startup) -> UnavailableError:
+        refused.set()
+        return refusal(startup)
+
+    monkeypatch.setattr(Startup, "error", error)
+
+    async with starting(tmp_path / "data") as (server, _, _gate):
+        worker = Worker(StreamWork(server.address), {"x": Handler(handle)}, WorkerConfig(worker_id="w"))
+        working = asyncio.create_task(worker.run())
+        await refused.wait()
+    async with RemoteJobs(GrpcCarrier(server.address)) as jobs:
+        await jobs.submit([Template("x")], [JobDraft()])
+        await ran.wait()
+    worker.stop()
+    await working
+    await server.stop()
+
+
+async def test_second_server_of_a_directory_opens_no_port(tmp_path: Path) -> None:
+    """The directory is claimed before anything listens: the second server is refused as such."""
+    first = server_on(tmp_path / "data")
+    await first.start()
+    port = int(first.address.rpartition(":")[2])
+    second = server_on(tmp_path / "data", port=port)
+    with pytest.raises(DirectoryLockedError):
+        await second.start()
+    assert not second.addresses
+    await first.stop()
+
+
+async def test_recovery_that_fails_closes_the_ports(tmp_path: Path) -> None:
+    """A damaged journal is refused with the same error as ever, and nothing is left listening."""
+    data, ports = tmp_path / "data", (free_port(), free_port())
+    server = server_on(data)
+    await server.start()
+    await server.stop()
+    (data / "MANIFEST").write_bytes(b"damaged")
+    broken = server_on(data, port=ports[0], http_port=ports[1])
+    with pytest.raises(JournalDamagedError):
+        await broken.start()
+    assert all(map(is_free, ports))
+    assert not broken.addresses
+
+
+async def test_port_that_is_taken_ends_the_recovery(tmp_path: Path) -> None:
+    """The error names the port; the directory is free again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(UnavailableError) as caught:
+            await server_on(tmp_path / "data", port=taken.getsockname()[1]).start()
+        assert caught.value.reason == "PORT_IN_USE"
+    again = server_on(tmp_path / "data")
+    await again.start()
+    await again.stop()
+
+
+async def test_start_can_be_given_up(tmp_path: Path) -> None:
+    """A stop during the recovery ends it at its next step, closes the ports, and gives the directory back."""
+    data = tmp_path / "data"
+    gate = Gate()
+    first = server_on(data)
+    await first.start()
+    for _ in range(3):
+        await first.jobs.submit([Template("x")], [JobDraft()])
+    await first.stop()
+    server = server_on(data, gate)
+    with gate.shut():
+        start = asyncio.create_task(server.start())
+        await asyncio.to_thread(gate.is_met.wait)
+        server.give_up()
+    with pytest.raises(StartStoppedError):
+        await start
+    assert not server.addresses
+    again = server_on(data)
+    await again.start()
+    assert len(again.coordinator.ledger.book.jobs) == 3
+    await again.stop()

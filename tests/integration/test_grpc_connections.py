@@ -1,0 +1,213 @@
+"""gRPC connections that nothing came of: so many stay, the oldest go first, and callers are not touched."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from holdfast import limits
+from holdfast.backends.ports import Introduction, JobDraft
+from holdfast.client.access import Access
+from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.work_stream import StreamWork
+from holdfast.core.model import Template
+from holdfast.gateway import tokens
+from holdfast.gateway.grpc.connections import ConnectionTable, grpc_peer
+from holdfast.gateway.guarding import Scope
+from holdfast.lab.faults.http2 import Http2Attacker
+from holdfast.topology.ledger_server import LedgerServer
+from tests.integration.carrying import Hearing, Patient
+from tests.integration.conftest import Start
+
+CONNECTIONS_MAX = 60
+STRANGERS_MAX = CONNECTIONS_MAX // 4
+IDLE = 100
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> str:
+    return tokens.create(tmp_path / "data" / tokens.FILE_NAME, "all", [Scope.ADMIN], now_ms=1)
+
+
+def place(server: LedgerServer) -> tuple[str, int]:
+    host, _, port = server.address.rpartition(":")
+    return host, int(port)
+
+
+class Crowd:
+    """Connections that say nothing."""
+
+    def __init__(self) -> None:
+        self.ended: list[int] = []
+        self._changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def held(self, server: LedgerServer, count: int) -> AsyncIterator[None]:
+        with ExitStack() as stack:
+            sockets = [stack.enter_context(socket.create_connection(place(server))) for _ in range(count)]
+            tasks = [asyncio.create_task(self._watch(number, one)) for number, one in enumerate(sockets)]
+            yield
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _watch(self, number: int, one: socket.socket) -> None:
+        one.setblocking(False)
+        with suppress(ConnectionError):
+            while await asyncio.get_running_loop().sock_recv(one, 4_096):
+                pass
+        self.ended.append(number)
+        self._changed.set()
+
+    async def until_ended(self, count: int) -> None:
+        while len(self.ended) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+async def test_idle_connections_give_way_to_workers_and_clients(start: Start, token: str) -> None:
+    """A worker that was there keeps its stream; another worker and a client get in beside more than are allowed."""
+    server = await start(grpc_connections=CONNECTIONS_MAX)
+    access, crowd = Access(token=token), Crowd()
+    first = await StreamWork(server.address, access).open(Introduction("first", frozenset({"brew"}), slots=1))
+    assert (await first.next()).lease_ms
+    async with crowd.held(server, IDLE):
+        await crowd.until_ended(IDLE - STRANGERS_MAX)
+        second = await StreamWork(server.address, access).open(Introduction("second", frozenset({"brew"}), slots=1))
+        assert (await second.next()).lease_ms
+        client = RemoteJobs(Patient(GrpcCarrier(server.address, access)), Hearing())
+        assert (await client.stats()).workers == 2
+        (job_id,) = (await server.jobs.submit([Template("brew")], [JobDraft()])).job_ids
+        await first.want(1)
+        while not (leases := (await first.next()).leases):
+            pass
+        assert [lease.job_id for lease in leases] == [job_id]
+        await client.close()
+    await first.close()
+    await second.close()
+
+
+async def test_oldest_strangers_go_first_and_callers_never() -> None:
+    """Of connections that are looked at, those without a call end beyond the bound, in the order of their coming."""
+    with socket.create_server(("127.0.0.1", 0), backlog=IDLE) as listening:
+        port = listening.getsockname()[1]
+        table = ConnectionTable(connections_max=CONNECTIONS_MAX)
+        pairs: list[tuple[socket.socket, socket.socket]] = []
+
+        async def connect(count: int) -> None:
+            places = [("127.0.0.1", port)] * count
+            pairs.extend((socket.create_connection(place), listening.accept()[0]) for place in places)
+            await table.look()
+
+        table.watch(port)
+        await connect(1)
+        table.admit(grpc_peer(*pairs[0][0].getsockname()))
+        await connect(STRANGERS_MAX)
+        assert not any(map(is_over, pairs))
+        await connect(3)
+        assert [index for index, pair in enumerate(pairs) if is_over(pair)] == [1, 2, 3]
+        for pair in pairs:
+            for one in pair:
+                one.close()
+        assert await table.look() == 0
+
+
+def is_over(pair: tuple[socket.socket, socket.socket]) -> bool:
+    """Whether the server's side has shut the connection down."""
+    pair[0].setblocking(False)
+    try:
+        return pair[0].recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_peers_are_written_as_grpc_does(host: str) -> None:
+    """What gRPC calls a peer is what its socket is called."""
+    server, peers = grpc.aio.server(), []
+
+    async def handler(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        peers.append(context.peer())
+        return b""
+
+    rows = {"Ask": grpc.unary_unary_rpc_method_handler(handler)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.Service", rows),))
+    shown = f"[{host}]" if ":" in host else host
+    port = server.add_insecure_port(f"{shown}:0")
+    await server.start()
+    table = ConnectionTable()
+    table.watch(port)
+    async with grpc.aio.insecure_channel(f"{shown}:{port}") as channel:
+        await channel.unary_unary("/a.Service/Ask", None, None)(b"")
+        await table.look()
+        assert table.peers == set(peers)
+    await server.stop(0)
+
+
+async def test_probe_gets_through_beside_requests_that_never_end(start: Start, token: str) -> None:
+    """Calls of health whose request does not arrive are given up, oldest first, and a probe is answered."""
+    assert token
+    server = await start()
+    attacker = Http2Attacker(*place(server))
+    for _ in range(3 * limits.OPEN_REQUESTS_MAX):
+        attacker.open("/grpc.health.v1.Health/Check", 4_000_000)
+    await asyncio.to_thread(attacker.push, 0.2)
+    assert attacker.refused == 2 * limits.OPEN_REQUESTS_MAX
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert reply.status == health_pb2.HealthCheckResponse.SERVING
+    attacker.close()
+
+
+async def test_probes_that_come_together_are_all_answered(start: Start, token: str) -> None:
+    """On a slow machine one may give way to the next; asked again, as its answer says, it is answered."""
+    assert token
+    server = await start()
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+
+        async def probed() -> health_pb2.HealthCheckResponse.ServingStatus:
+            while True:
+                try:
+                    return (await stub.Check(health_pb2.HealthCheckRequest())).status
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                        raise
+
+        assert set(await asyncio.gather(*[probed() for _ in range(50)])) == {health_pb2.HealthCheckResponse.SERVING}
+
+
+async def test_watches_of_health_are_bounded(start: Start, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams without a token cost a task each: beyond so many they are refused, until one ends."""
+    assert token
+    monkeypatch.setattr(limits, "OPEN_STREAMS_MAX", 2)
+    server = await start()
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watches = []
+        for _ in range(2):
+            watches.append(stub.Watch(health_pb2.HealthCheckRequest()))
+            assert (await watches[-1].read()).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError, match="2 streams without a token"):
+            await stub.Watch(health_pb2.HealthCheckRequest()).read()
+        for watch in watches:
+            watch.cancel()
+
+
+async def test_one_connection_has_so_many_calls_at_a_time(start: Start, token: str) -> None:
+    """The server names the bound, and a client within it gets all its calls answered, one after the other."""
+    server = await start()
+    client = RemoteJobs(Patient(GrpcCarrier(server.address, Access(token=token))), Hearing())
+    replies = await asyncio.gather(*[client.stats() for _ in range(2 * limits.STREAMS_PER_CONNECTION_MAX)])
+    assert len(replies) == 2 * limits.STREAMS_PER_CONNECTION_MAX
+    await client.close()
+    attacker = Http2Attacker(*place(server))
+    await asyncio.to_thread(attacker.push, 0.2)
+    assert attacker.streams_max == limits.STREAMS_PER_CONNECTION_MAX
+    attacker.close()

@@ -1,0 +1,139 @@
+"""How much history the journal keeps, and what goes first when the disk fills up."""
+
+import random
+from collections.abc import Callable
+
+from holdfast.coordinator.loop import NO_SPACE, Coordinator, Lane, LoopConfig, World
+from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.snapshots import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper, take_snapshot
+from holdfast.core import commands
+from holdfast.core.commands import Submitted
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.ledger import LedgerConfig
+from holdfast.core.model import NewJob, Template
+from holdfast.journal.errors import JournalError
+from holdfast.journal.pins import pin
+from holdfast.journal.port import JournalConfig
+from holdfast.journal.snapshot import list_snapshots
+from holdfast.lab.faults.full_disk import Machine
+from holdfast.testing.disk import SimDisk
+
+SEGMENT_BYTES = 8_192
+JOURNAL = JournalConfig(segment_bytes=SEGMENT_BYTES, extent_bytes=2_048, digest_version=DIGEST_VERSION)
+PAYLOAD = bytes(range(250)) * 2
+
+
+class AtOnce:
+    """Does the work here and now."""
+
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
+        del is_lone
+        done(work())
+
+
+class BusyLedger:
+    """A coordinator whose snapshots are made at once, in this process; its jobs are canceled and forgotten soon."""
+
+    def __init__(self, keeper: KeeperConfig, disk: SimDisk | None = None) -> None:
+        self.disk = disk or SimDisk(random.Random(0))
+        self.machine = Machine()
+        recovered = recover(self.disk, JOURNAL, LedgerConfig(), now_ms=0, new_cluster_id=bytes(16))
+        self.journal = recovered.journal
+        world = World(self.machine.clock, self.machine, self.machine, self.machine.fatal)
+        config = LoopConfig(spare_bytes=2_048, retain_jobs=4)
+        self.coordinator = Coordinator(recovered.ledger, self.journal, world, config)
+        self.makes = self.failures = 0
+        SnapshotKeeper(self.coordinator, self.journal, self.disk, self, AtOnce(), keeper)
+        self.coordinator.start()
+        self._jobs = 0
+
+    def start(self, done: Callable[[str], None]) -> None:
+        """The maker of snapshots."""
+        self.makes += 1
+        try:
+            is_made = take_snapshot(self.disk, LedgerConfig()) > 0
+        except (OSError, JournalError):
+            self.failures += 1
+            is_made = False
+        done("" if is_made else "the disk was full")
+
+    def work(self, count: int) -> int:
+        """Submits so many jobs one after the other and cancels each; returns how many were accepted."""
+        answers: list[object] = []
+        for _ in range(count):
+            self._jobs += 1
+            job = f"job-{self.journal.epoch}-{self._jobs}"
+            submit = commands.Submit([Template("type")], [NewJob(job, 0, PAYLOAD)])
+            self.coordinator.call(Lane.SUBMIT, submit, answers.append)
+            self.coordinator.call(Lane.SUBMIT, commands.Cancel(job, ""), lambda _: None)
+            self.machine.pass_s(1)
+        assert all(answer is NO_SPACE or isinstance(answer, Submitted) for answer in answers)
+        return sum(isinstance(answer, Submitted) for answer in answers)
+
+    def sealed_bytes(self) -> int:
+        return sum(info.bytes for info in self.journal.segments() if info.is_sealed)
+
+
+def keeper(**bounds: int) -> KeeperConfig:
+    """A snapshot after every two segments."""
+    return KeeperConfig(snapshot_bytes=2 * SEGMENT_BYTES, look_ms=1_000, **bounds)
+
+
+def test_history_stays_under_its_bound() -> None:
+    """Sealed segments that snapshots cover are removed, oldest first, once all of them exceed `history_bytes`."""
+    bound = 8 * SEGMENT_BYTES
+    ledger = BusyLedger(keeper(history_bytes=bound))
+    largest = 0
+    for _ in range(40):
+        ledger.work(10)
+        largest = max(largest, ledger.sealed_bytes())
+    # A segment overruns its size by a frame, and the bound is looked at once a second.
+    assert bound // 2 < ledger.sealed_bytes() <= largest <= bound + 2 * SEGMENT_BYTES
+    assert ledger.journal.first_position > 1
+
+
+def test_pinned_history_is_kept_beyond_its_bound() -> None:
+    """What a reader has pinned stays, whatever the bound says, and goes afterwards."""
+    ledger = BusyLedger(keeper(history_bytes=0))
+    with pin(ledger.disk, 1, pid=1):
+        ledger.work(200)
+        assert ledger.journal.first_position == 1
+    ledger.work(10)
+    assert ledger.journal.first_position > 1
+
+
+def test_history_makes_room_before_a_submit_is_refused() -> None:
+    """On a disk without a free byte, covered history goes so that jobs are taken, and snapshots go on being made."""
+    ledger = BusyLedger(keeper())
+    assert ledger.work(200) == 200
+    ledger.disk.faults.free_bytes = 0
+    before = ledger.makes
+    assert ledger.work(400) == 400
+    assert ledger.makes > before
+    assert ledger.failures == 0
+    assert ledger.disk.faults.free_bytes >= 0
+    ledger.disk.kill()
+    again = BusyLedger(keeper(), ledger.disk)
+    assert again.coordinator.ledger.position > 0
+
+
+def test_submit_that_finds_no_room_is_not_refused_while_history_can_go() -> None:
+    """Between two looks of the keeper, the loop asks for room itself: covered segments go, oldest first."""
+    ledger = BusyLedger(keeper())
+    assert ledger.work(200) == 200
+    observers = ledger.coordinator.observers
+    observers[:] = [observer for observer in observers if not isinstance(observer, SnapshotKeeper)]
+    before = ledger.journal.first_position
+    ledger.disk.faults.free_bytes = 0
+    assert ledger.work(40) == 40
+    assert ledger.journal.first_position > before
+
+
+def test_disk_that_runs_short_gets_a_snapshot_early() -> None:
+    """A snapshot is made while there is room for it, so that history can go: jobs are taken on."""
+    ledger = BusyLedger(KeeperConfig(snapshot_bytes=1 << 30, look_ms=1_000))
+    ledger.work(200)
+    assert list_snapshots(ledger.disk) == []
+    ledger.disk.faults.free_bytes = 4 * SEGMENT_BYTES
+    assert ledger.work(400) == 400
+    assert len(list_snapshots(ledger.disk)) == SNAPSHOTS_KEPT

@@ -1,0 +1,138 @@
+"""Directories that Holdfast wrote in each format version are opened, verified, and gone on with."""
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.coordinator.recovery import recover
+from holdfast.coordinator.snapshots import take_snapshot
+from holdfast.coordinator.time_travel import history, verified
+from holdfast.core import events, image
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.events import Started
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.journal.errors import ReplayDivergedError
+from holdfast.journal.segment import segment_names
+from holdfast.journal.snapshot import list_snapshots, read_snapshot_header
+from holdfast.journal.version import FORMAT_VERSION, version_of
+from holdfast.services.keeping_journal import Machine, Recovered
+from holdfast.services.restoring import owner_state
+from holdfast.testing.disk import SimDisk
+from holdfast.topology.backing_up import opened_backup
+from tests.golden.state.generate import BACKUP, CONFIG, GOLDEN, LEDGER, OWNERS, START_MS, job_id
+
+VERSIONS = [f"v{number}" for number in range(1, FORMAT_VERSION + 1)]
+LATER_MS = START_MS + 3_600_000
+
+
+def files_of(version: str, name: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((GOLDEN / version / name).iterdir())}
+
+
+def disk_of(version: str, name: str) -> SimDisk:
+    return SimDisk(random.Random(0), files_of(version, name))
+
+
+def silent(_done: int, _total: int) -> None:
+    """Nobody watches."""
+
+
+def recovered_ledger(disk: SimDisk) -> Ledger:
+    found = recover(disk, CONFIG, LedgerConfig(), now_ms=LATER_MS, new_cluster_id=bytes(16))
+    found.journal.close()
+    assert not found.warnings
+    return found.ledger
+
+
+def recovered_owner(kind: str, disk: SimDisk) -> Machine:
+    machine = OWNERS[kind][0]()
+    Recovered.of(machine, disk, CONFIG, now_ms=LATER_MS, new_cluster_id=bytes(16)).journal.close()
+    return machine
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ledger_of_every_version_is_verified(version: str) -> None:
+    """Every frame is replayed and compared with the digest of its version; the proof is of the present one."""
+    proof, ledger = verified(disk_of(version, LEDGER), silent)
+    assert (proof.digest, ledger.book.digest_version) == (ledger.digest, DIGEST_VERSION)
+    _, present = verified(disk_of(VERSIONS[-1], LEDGER), silent)
+    assert image.full_digest(ledger) == image.full_digest(present)
+    assert history(disk_of(version, LEDGER), job_id(0))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ledger_of_every_version_is_upgraded(version: str) -> None:
+    """It recovers by snapshot and frames, goes on in the present version, and old files stay as they are."""
+    before = files_of(version, LEDGER)
+    disk = SimDisk(random.Random(0), before)
+    found = recover(disk, CONFIG, LedgerConfig(), now_ms=LATER_MS, new_cluster_id=bytes(16))
+    ledger = found.ledger
+    assert not found.warnings
+    for epoch in range(2):
+        event = Started(LATER_MS, epoch)
+        ledger.apply(event)
+        found.journal.write(events.join([events.encode_one(event)]), 1, ledger.digest)
+    found.journal.close()
+    again = recovered_ledger(SimDisk(random.Random(0), disk.files()))
+    assert image.full_digest(again) == image.full_digest(ledger)
+    files = disk.files()
+    assert all(files[name] == before[name] for name in segment_names(list(before)))
+    new = [name for name in segment_names(list(files)) if name not in before]
+    assert new
+    assert {version_of(files[name]) for name in new} == {FORMAT_VERSION}
+    assert verified(disk, silent)[1].digest == ledger.digest
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_next_snapshot_is_of_the_present_version(version: str) -> None:
+    """A snapshot made from old segments carries the present digest, and a restart needs nothing else."""
+    disk = disk_of(version, LEDGER)
+    whole = recovered_ledger(disk)
+    position = take_snapshot(disk, LedgerConfig())
+    assert position == max(list_snapshots(disk))
+    header = read_snapshot_header(disk, position)
+    assert header.digest_version == DIGEST_VERSION
+    assert image.full_digest(recovered_ledger(disk)) == image.full_digest(whole)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_digest_of_every_version_is_compared(version: str) -> None:
+    """A frame that gives another state than was written with it is noticed, whatever the version."""
+    disk, number = disk_of(version, LEDGER), int(version.removeprefix("v"))
+    config = replace(CONFIG, digest_version=number)
+    body = events.join([events.encode_one(Started(LATER_MS, 1))])
+    for wrong in range(2):
+        found = recover(disk, config, LedgerConfig(), now_ms=LATER_MS, new_cluster_id=bytes(16))
+        found.ledger.book.rehash(number)
+        found.journal.write(body, 1, found.ledger.digest + wrong)
+        found.journal.close()
+    with pytest.raises(ReplayDivergedError, match=f"position {found.journal.end_position} "):
+        recovered_ledger(disk)
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_owner_of_every_version_is_upgraded(version: str, kind: str) -> None:
+    """The journals of the services recover alike, by snapshot or by frames alone, and end in the same state."""
+    state = owner_state(kind, disk_of(version, kind), silent)
+    disk = disk_of(version, kind)
+    machine = recovered_owner(kind, disk)
+    bare = disk_of(version, kind)
+    for position in list_snapshots(bare):
+        bare.remove(f"snapshot-{position:020d}.snap")
+    present = recovered_owner(kind, disk_of(VERSIONS[-1], kind))
+    images = [list(one.image()) for one in (state.machine, machine, recovered_owner(kind, bare), present)]
+    assert images[0] == images[1] == images[2] == images[3]
+    assert machine.digest_version == DIGEST_VERSION
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_backup_of_every_version_is_proved(version: str, tmp_path: Path) -> None:
+    """The digest in the file BACKUP is compared by the function of its format."""
+    folder = tmp_path / BACKUP
+    shutil.copytree(GOLDEN / version / BACKUP, folder)
+    with opened_backup(folder, folder, lambda _stage: silent) as (backup, _disk):
+        assert f"v{backup.format}" == version

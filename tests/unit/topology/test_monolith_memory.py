@@ -1,0 +1,36 @@
+"""How the nodes of a monolith share the memory that jobs may take."""
+
+import pytest
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.settings import MEMORY, Settings
+from holdfast.topology import monolith
+
+LEAST = 16 << 20
+
+
+def share(settings: Settings) -> int:
+    """What the first node is told."""
+    command = monolith.role(settings, 0).command
+    return int(command[command.index("--memory-bytes") + 1])
+
+
+def test_nodes_share_what_is_given() -> None:
+    """One machine for all of them."""
+    settings = Settings(data=MEMORY, nodes=3, memory_bytes=3 * LEAST)
+    monolith.check(settings)
+    assert share(settings) == LEAST
+
+
+def test_memory_that_is_too_little_for_all_nodes_is_refused() -> None:
+    """The error names the whole, which is what was given, and not the share of a node."""
+    with pytest.raises(InvalidArgumentError, match=f"at least {3 * LEAST}, because 3 nodes share it"):
+        monolith.check(Settings(data=MEMORY, nodes=3, memory_bytes=3 * LEAST - 1))
+
+
+def test_nodes_on_a_small_machine_get_what_a_node_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has given a wrong value there, so they start."""
+    monkeypatch.setattr(monolith, "memory_for_jobs", lambda _: LEAST)
+    settings = Settings(data=MEMORY, nodes=64)
+    monolith.check(settings)
+    assert share(settings) == LEAST

@@ -1,0 +1,36 @@
+"""How much memory there is: that of the machine, or of the container if that is less."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.worker.memory import available_bytes, physical_bytes, resident_bytes
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "3000000"}, 3_000_000),
+        ("0::/a/b\n", {"a/b/memory.max": "2000000", "a/memory.max": "3000000"}, 2_000_000),
+        ("0::/\n", {"memory.max": "5000000"}, 5_000_000),
+        ("4:cpu,memory:/c\n1:name=x:/d\n", {"memory/c/memory.limit_in_bytes": "7000000"}, 7_000_000),
+        ("4:memory:/c\n", {"memory/c/memory.limit_in_bytes": str(1 << 63)}, None),
+        ("0::/gone\n", {}, None),
+    ],
+)
+def test_limit_of_the_container_counts(
+    tmp_path: Path, groups: str, files: dict[str, str], expected: int | None
+) -> None:
+    """The least of the machine's memory and of all limits around this process, in either version of control groups."""
+    (tmp_path / "cgroup").write_text(groups)
+    for name, text in files.items():
+        file = tmp_path / "root" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    assert available_bytes(tmp_path / "cgroup", tmp_path / "root") == (expected or physical_bytes())
+
+
+def test_machine_without_control_groups_has_its_memory(tmp_path: Path) -> None:
+    """Where the system tells nothing of limits there are none."""
+    assert available_bytes(tmp_path / "nothing", tmp_path) == physical_bytes()
+    assert 0 < resident_bytes() < available_bytes()
