@@ -186,8 +186,13 @@ _EVENTS += ["mode", "purged", "noted", "schedule set", "schedule deleted", "sche
 
 
 def show_event(body: bytes) -> str:
-    """An event as the journal holds it: its numbers and words, without names that code could change."""
+    """An event as the journal holds it: its numbers and words, without names that code could change.
+
+    Flags at its end that are not set are left out.
+    """
     ((tag, at_ms, *fields),) = msgspec.msgpack.decode(body)
+    while fields and fields[-1] is False:
+        fields.pop()
     return f"{_EVENTS[tag]} at {at_ms}: {' '.join(map(show, fields))}"
 
 

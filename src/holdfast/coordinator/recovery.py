@@ -65,7 +65,7 @@ def recover(
         # Once the directory is ours: nobody deletes the snapshot while it is read.
         nonlocal restored
         progress("snapshot", 0, 0)
-        restored = restore(disk, ledger_config, progress=progress)
+        restored = restore(disk, ledger_config, proves_digest=False, progress=progress)
         return restored.ledger.position
 
     journal = FileJournal.open(
@@ -90,20 +90,28 @@ def recover(
 
 
 def restore(
-    disk: Disk, config: LedgerConfig, *, oldest_first: bool = False, progress: Progress = tell_nobody
+    disk: Disk,
+    config: LedgerConfig,
+    *,
+    oldest_first: bool = False,
+    proves_digest: bool = True,
+    progress: Progress = tell_nobody,
 ) -> Restored:
     """The ledger of the newest (or oldest) snapshot that is good, or an empty one."""
     warnings: list[str] = []
     for position in sorted(list_snapshots(disk), reverse=not oldest_first):
         try:
             header = read_snapshot_header(disk, position)
-            ledger = image.load(_told(disk, position, progress), config, header.digest_version)
+            chunks = _told(disk, position, progress)
+            # A snapshot of an earlier version is hashed anyway, in order to go over to the present one.
+            proves = proves_digest or header.digest_version != DIGEST_VERSION
+            ledger = image.load(chunks, config, header.digest_version, proves_digest=proves)
         except (SnapshotDamagedError, msgspec.MsgspecError) as error:
             warnings.append(f"snapshot at position {position} was passed over: {error}")
             continue
-        if header.position == ledger.position:
+        if (header.position, header.digest) == (ledger.position, ledger.digest):
             return Restored(ledger, header.link, warnings)
-        warnings.append(f"snapshot at position {position} was passed over: it holds the state at {ledger.position}")
+        warnings.append(f"snapshot at position {position} was passed over: its header and its state differ")
     return Restored(Ledger(config), None, warnings)
 
 

@@ -6,6 +6,8 @@ Invariants:
   transition, for a job keeps the term that it added last; so it is known at every position, and the journal stores it
   with every frame: a replay that would end in another state is noticed at the first frame that differs. A queue that
   is not open and a schedule add terms of their own.
+- A job of an image has no term yet. The image's digest covers it, and the term is computed when the job first changes:
+  a start does not hash every job. `prove` computes the digest from every job.
 - Every change of state goes through `leave` and `enter`, which keep digest, counts and the table of legal
   transitions together.
 """
@@ -18,7 +20,7 @@ from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, Terms, terms_of
 from holdfast.core.footprint import held_bytes, result_bytes
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL
 from holdfast.core.listing import Listing
-from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Schedule, Template
+from holdfast.core.model import NO_MARK, Closure, Extra, Job, Lease, QueueMode, Schedule, Template
 from holdfast.core.ready_queue import ReadyQueue
 from holdfast.core.retention import FinishedJobs
 
@@ -89,9 +91,12 @@ class Book:
 
     def rehash(self, version: int) -> None:
         """Goes over to a version of the digest, at the cost of one term for each job, closed queue and schedule."""
-        if version == self.digest_version:
-            return
-        self._use(version)
+        if version != self.digest_version:
+            self._use(version)
+            self.prove()
+
+    def prove(self) -> None:
+        """Computes the digest from everything that the book holds."""
         term = self._job_term
         total = sum(self._terms.closure(queue, closure) for queue, closure in self.modes.items())
         total += sum(map(self._terms.schedule, self.schedules.values()))
@@ -122,12 +127,13 @@ class Book:
         """Before any field of a job changes that goes to this state; raises if it may not."""
         if (job.state, state) not in LEGAL:
             lifecycle.check(job.state, state)
-        self.digest = (self.digest - job.mark) & DIGEST_MASK
-        self.listing.counts_of[job.chunk][job.state] -= 1
+        self.lift(job)
 
     def lift(self, job: Job) -> None:
         """Before any field of a job changes that stays in its state, or is forgotten."""
-        self.digest = (self.digest - job.mark) & DIGEST_MASK
+        # A job of an image has no term until it first changes.
+        mark = self._job_term(job) if job.mark == NO_MARK else job.mark
+        self.digest = (self.digest - mark) & DIGEST_MASK
         self.listing.counts_of[job.chunk][job.state] -= 1
 
     def enter(self, job: Job, state: int) -> None:
@@ -147,17 +153,14 @@ class Book:
 
     def load(self, jobs: Sequence[Job]) -> None:
         """Puts jobs of an image behind those that are there; the caller puts those into lanes that wait."""
-        term, digest, held = self._job_term, self.digest, 0
+        held = 0
         self.jobs.update(zip([job.id for job in jobs], jobs, strict=True))
         self.listing.extend(jobs)
         for job in jobs:
-            job.mark = mark = term(job)
-            digest += mark
             job.bytes_held = size = held_bytes(job)
             held += size
             if job.extra is not None:
                 self._load_keys(job, job.extra)
-        self.digest = digest & DIGEST_MASK
         self.bytes_held += held
 
     def _load_keys(self, job: Job, extra: Extra) -> None:
@@ -230,7 +233,7 @@ class Book:
         assert all(self.unique.get(unique_name(job)) is job for job in live)
         by_state = dict.fromkeys(range(NOWHERE + 1, max(lifecycle.State) + 1), 0)
         for job in self.jobs.values():
-            assert job.mark == self._job_term(job), job
+            assert job.mark in (NO_MARK, self._job_term(job)), job
             by_state[job.state] += 1
             assert (job.state == lifecycle.RUNNING) == (job.token in self.leases), job
         self.ready.audit(by_state[lifecycle.QUEUED])

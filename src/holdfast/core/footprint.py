@@ -46,10 +46,12 @@ def result_bytes(result: Result) -> int:
 
 def held_bytes(job: Job) -> int:
     """All that a job takes now."""
-    size = job_bytes(job.id, job.payload, job.extra)
+    size, extra, result = JOB_BYTES + len(job.id) + len(job.payload), job.extra, job.result
+    if extra is not None:
+        size += extra_bytes(extra)
     if job.cancel_reason:
         size += text_bytes(job.cancel_reason)
-    return size + result_bytes(job.result) if job.result is not None else size
+    return size + result_bytes(result) if result is not None else size
 
 
 def text_bytes(text: str) -> int:

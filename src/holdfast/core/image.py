@@ -219,8 +219,14 @@ def put_templates(jobs: list[Job], templates: list[Template]) -> None:
 
 
 @reading()
-def load(chunks: Iterable[bytes], config: LedgerConfig, digest_version: int = DIGEST_VERSION) -> Ledger:
-    """The ledger that `dump` was given, under this digest version; `ValidationError` for bytes it never wrote."""
+def load(
+    chunks: Iterable[bytes], config: LedgerConfig, digest_version: int = DIGEST_VERSION, *, proves_digest: bool = True
+) -> Ledger:
+    """The ledger that `dump` was given, under this digest version; `ValidationError` for bytes it never wrote.
+
+    Without a proof the digest is taken from the head of the image, whose bytes have checksums: the maker of snapshots
+    proves every file that it has written, and the one that it goes on from.
+    """
     book = Book(config.dedup_keys_max, digest_version)
     head: ImageHead | None = None
     for chunk in read_chunks(chunks, book):
@@ -234,10 +240,17 @@ def load(chunks: Iterable[bytes], config: LedgerConfig, digest_version: int = DI
         for job_id in chunk.finished:
             book.finished.append(book.jobs[job_id])
     ledger = load_head(book, head, config)
-    assert head is not None
-    if book.digest != head.digest:
-        raise msgspec.ValidationError("the image does not give the state that it was made from")
+    if proves_digest:
+        prove(book)
     return ledger
+
+
+def prove(book: Book) -> None:
+    """Compares the digest with the one of everything that the book holds."""
+    claimed = book.digest
+    book.prove()
+    if book.digest != claimed:
+        raise msgspec.ValidationError("the image does not give the state that it was made from")
 
 
 def load_head(book: Book, head: ImageHead | None, config: LedgerConfig) -> Ledger:
@@ -245,7 +258,7 @@ def load_head(book: Book, head: ImageHead | None, config: LedgerConfig) -> Ledge
     if head is None:
         raise msgspec.ValidationError("the image has no head")
     book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
-    book.process = head.process
+    book.process, book.digest = head.process, head.digest
     return Ledger(config, book, head.position)
 
 

@@ -165,6 +165,10 @@ else:
     _TemplateOrIndex = Template | int
 
 
+#: The mark of a job whose term was not computed yet. No version of the digest has such a term.
+NO_MARK = -1
+
+
 class Job(msgspec.Struct, array_like=True, gc=False):
     """The record of one job. `number` is its place in submit order, for ever.
 
@@ -197,8 +201,8 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     chunk: int = 0
     #: Which of its entries in the ready queue is the live one (see `lane`).
     place: int = 0
-    #: What it adds to the book's digest now.
-    mark: int = 0
+    #: What it adds to the book's digest now; `NO_MARK` until it first changes after a start.
+    mark: int = NO_MARK
     #: What it adds to the book's held bytes now (see `footprint`).
     bytes_held: int = 0
 

@@ -446,6 +446,12 @@ VARIANTS = (
         seed=3,
     ),
     Variant(
+        "term-of-a-loaded-job-not-subtracted",
+        BOOK,
+        "mark = self._job_term(job) if job.mark == NO_MARK else job.mark",
+        "mark = job.mark",
+    ),
+    Variant(
         "held-bytes-grow-for-ever",
         BOOK,
         "        self.bytes_held -= job.bytes_held\n",

@@ -69,6 +69,8 @@ class Worker:
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._heartbeat_ms = limits.HEARTBEAT_MS
         self._are_leases_renewed = False
+        #: Whether leases were released in a session of which it is not known that the server has read it to its end.
+        self._is_return_owed = False
         #: When a lease may last have been given or extended.
         self._extended_s = time.monotonic()
         #: Whether it runs functions of an app, which may call progress() and log().
@@ -133,6 +135,8 @@ class Worker:
                 raise
             except HoldfastError as error:
                 failures = await self._back_off(failures, error)
+                if self._hurry.is_set():
+                    return None
             else:
                 if session is None:
                     return None
@@ -145,7 +149,7 @@ class Worker:
                 finally:
                     self.attached.clear()
                     await self._unless(self._abandoned.wait(), session.close())
-            if self._hurry.is_set() or self._may_leave:
+            if self._may_leave:
                 return None
 
     async def _open(self) -> WorkSession | None:
@@ -180,7 +184,7 @@ class Worker:
 
     @property
     def _may_leave(self) -> bool:
-        return self._over.is_set() or (self._stopping.is_set() and self._is_idle)
+        return self._over.is_set() or (self._stopping.is_set() and self._is_idle and not self._is_return_owed)
 
     @property
     def _is_idle(self) -> bool:
@@ -224,6 +228,7 @@ class Worker:
         if welcome.capabilities is not None:
             self._check(welcome.capabilities)
         self._are_leases_renewed = welcome.are_leases_renewed
+        self._is_return_owed = False  # the hello did not name them, so the server has taken them back
         await self._take(welcome)
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
@@ -333,6 +338,7 @@ class Worker:
         tokens = [token for token, context in self._slots.contexts.items() if not context.is_revoked]
         self._give_up(tokens)
         if tokens:
+            self._is_return_owed = True
             await session.release(tokens)
 
     def _hurry_up(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.core import commands, events, image
+from holdfast.core import commands, digest_v2, events, image
 from holdfast.core.events import AnyEvent, RefusedReport, Revocation
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
@@ -156,6 +156,27 @@ def test_image_that_misses_a_chunk_is_refused(desk: Desk) -> None:
     head, *_ = image.dump(eventful(desk).ledger)
     with pytest.raises(msgspec.ValidationError, match="does not give the state"):
         image.load([head], desk.config)
+
+
+def test_loading_without_a_proof_hashes_no_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start takes the digest from the head of the image; a job is hashed when it first changes: before and after."""
+    desk.submit("a", "b")
+    chunks = list(image.dump(desk.ledger))
+    original, hashed = digest_v2.job, list[str]()
+
+    def term(job: Job, /) -> int:
+        hashed.append(job.id)
+        return original(job)
+
+    monkeypatch.setattr(digest_v2, "job", term)
+    loaded = image.load(chunks, desk.config, proves_digest=False)
+    assert hashed == []
+    assert loaded.digest == desk.ledger.digest
+    desk.restart(loaded)
+    desk.lease(1)
+    assert hashed == ["a", "a"]
+    assert desk.replayed().digest == loaded.digest
+    desk.check()
 
 
 def test_rows_of_an_image_are_decoded_as_jobs() -> None:
