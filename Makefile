@@ -52,7 +52,7 @@ fmt: $(STAMP) ## format the code and apply the safe fixes of the linter
 	$(BIN)/ruff check --fix .
 
 test: engines check ## what CI runs: set up everything, check, run the whole test suite (APT=no, WORKERS=2, PYTEST_ARGS=)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
 
 fuzz: $(FUZZ_STAMP) ## try inputs that nobody should send (MINUTES=5 for all together; TARGET=name, SEED=n)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(KEEP)
