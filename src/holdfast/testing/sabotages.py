@@ -450,6 +450,7 @@ VARIANTS = (
         BOOK,
         "mark = self._job_term(job) if job.mark == NO_MARK else job.mark",
         "mark = job.mark",
+        seed=1,
     ),
     Variant(
         "held-bytes-grow-for-ever",
