@@ -224,7 +224,7 @@ class Settler:
         """A job that should stop and was not handed out ends as canceled."""
         async with lease.lock:
             if lease in self._table:
-                await self.end(lease, Result(0, CANCELED, summary=record.cancel_reason or "canceled before it ran"))
+                await self.end(lease, Result(0, CANCELED, summary=record.cancel_reason))
 
 
 def _ended_by(lease: Lease, tried: Tried, revocation: Revocation) -> Result:
