@@ -96,9 +96,9 @@ class PrivateZooKeeper:
             ports = self._ports()
             self.servers = [self._server(index, ports) for index in range(self._count)]
             self._make_secrets()
-            for number, server in enumerate(self.servers, 1):
-                server.prepare(number)
-                server.start(self._programs, self._open_directory)
+            for index, server in enumerate(self.servers):
+                server.prepare(index + 1)
+                self.start_server(index)
             for index in range(self._count):
                 self.serving(index)
             # For people: `zk://$(cat …/zookeeper/hosts)/holdfast`.
@@ -126,7 +126,8 @@ class PrivateZooKeeper:
     def start_server(self, index: int) -> None:
         """Starts one that is down, and does not wait for it."""
         assert self._programs is not None
-        self.servers[index].start(self._programs, self._open_directory)
+        others = [*self.servers[:index], *self.servers[index + 1 :]]
+        self.servers[index].start(self._programs, self._open_directory, lambda: any(other.mode() for other in others))
 
     def pause(self, index: int) -> None:
         """One server stands still, and its connections stay open."""

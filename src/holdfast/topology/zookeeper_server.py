@@ -1,6 +1,8 @@
 """One server of a private ensemble: a process that is started again whenever it ends, until it is told to stay down.
 
-One that ends before it has ever served is not started again: it would say the same.
+One that ends before it has ever served is not started again: it would say the same. One that serves nobody while its
+neighbours do is killed and started again: ZooKeeper 3.8 can stay in the middle of its own shutdown, after an error in
+one of its threads.
 """
 
 import contextlib
@@ -9,7 +11,8 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.logs import get_logger
@@ -19,6 +22,9 @@ _LOG_BYTES_MAX = 4 * 1_048_576
 _STOP_S = 10.0
 _ASK_S = 2.0
 _RESTART_S = 0.2
+#: How often a server is asked whether it serves, and for how long it may not while its neighbours do.
+_LOOK_S = 5.0
+_STUCK_S = 30.0
 _SERVING = ("leader", "follower", "standalone")
 
 
@@ -55,12 +61,15 @@ class ZooKeeperServer:
         _replace(self.folder / "zoo.cfg", "\n".join([*lines, ""]))
         _replace(self.folder / "myid", f"{number}\n")
 
-    def start(self, programs: Programs, directory: int) -> None:
+    def start(self, programs: Programs, directory: int, do_others_serve: Callable[[], bool]) -> None:
         """Begins to keep it; the open directory is the one that its folder is in."""
         assert not self.is_kept, "it is kept already"
         self._is_down.clear()
         self._thread = threading.Thread(
-            target=self._keep, args=(programs, directory), name=f"holdfast-zookeeper-{self.folder.name}", daemon=True
+            target=self._keep,
+            args=(programs, directory, do_others_serve),
+            name=f"holdfast-zookeeper-{self.folder.name}",
+            daemon=True,
         )
         self._thread.start()
 
@@ -114,19 +123,36 @@ class ZooKeeperServer:
     def _log(self) -> Path:
         return self.folder / "server.log"
 
-    def _keep(self, programs: Programs, directory: int) -> None:
+    def _keep(self, programs: Programs, directory: int, do_others_serve: Callable[[], bool]) -> None:
         while True:
             with self._changing:
                 if self._is_down.is_set():
                     return
                 process = self._process = self._launch(programs, directory)
-            process.wait()
+            self._wait(process, do_others_serve)
             if self._is_down.is_set() or not self._was_ready:
                 return
             get_logger().warning(
                 "ensemble_server_died", server=self.folder.name, status=process.returncode, message="starting it again"
             )
             self._is_down.wait(_RESTART_S)
+
+    def _wait(self, process: "subprocess.Popen[bytes]", do_others_serve: Callable[[], bool]) -> None:
+        """Waits for the end of the process, and ends one that is stuck."""
+        served_s = time.monotonic()
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+                return
+            if self.mode():
+                served_s = time.monotonic()
+            elif time.monotonic() - served_s > _STUCK_S and not self._is_down.is_set() and do_others_serve():
+                get_logger().warning(
+                    "ensemble_server_stuck",
+                    server=self.folder.name,
+                    message=f"it served nobody for {_STUCK_S:.0f} s while others did: killed, to be started again",
+                )
+                process.kill()
 
     def _launch(self, programs: Programs, directory: int) -> "subprocess.Popen[bytes]":
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES_MAX:

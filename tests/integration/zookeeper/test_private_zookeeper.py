@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.topology import zookeeper_server
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
 from holdfast.topology.zookeeper_server import ZooKeeperServer
 from tests.e2e.waiting import eventually
@@ -24,7 +25,6 @@ STARTER = """
 import sys
 from pathlib import Path
 from holdfast.topology.private_zookeeper import PrivateZooKeeper
-from holdfast.topology.zookeeper_server import ZooKeeperServer
 servers = PrivateZooKeeper(Path(sys.argv[1]), 1, 100)
 print(servers.start(), servers.servers[0].pid, flush=True)
 sys.stdin.read()
@@ -206,6 +206,20 @@ def test_ensemble_serves_without_one_of_three(ensemble: PrivateZooKeeper) -> Non
     other = (leader + 1) % 3
     ensemble.pause(other)
     assert kept(ensemble.hosts, f"/without_{leader}") == b"kept"
+
+
+def test_server_that_serves_nobody_while_others_do_is_replaced(
+    ensemble: PrivateZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs is killed and started again; one whose neighbours do not serve either is left alone."""
+    monkeypatch.setattr(zookeeper_server, "_LOOK_S", 0.2)
+    monkeypatch.setattr(zookeeper_server, "_STUCK_S", 1.0)
+    hung = ensemble.servers[1]
+    before = hung.pid
+    ensemble.pause(1)
+    eventually(lambda: hung.pid != before, what="another process of the server")
+    ensemble.serving(1)
+    assert not is_alive(before)
 
 
 def snapshots(server: ZooKeeperServer) -> set[str]:
