@@ -54,8 +54,8 @@ def make_for_callers(folder: Path, kind: str, *, is_replacing: bool) -> bool:
 
 def make_for_workers(folder: Path, data: Path, *, is_replacing: bool) -> bool:
     """Whether a token was made; an earlier one whose file is lost is revoked."""
-    from holdfast.gateway import tokens  # noqa: PLC0415 - services need nothing of it
-    from holdfast.gateway.guarding import Scope  # noqa: PLC0415 - as above
+    from holdfast.server.auth import tokens  # noqa: PLC0415 - services need nothing of it
+    from holdfast.server.auth.permissions import Scope  # noqa: PLC0415 - as above
 
     path, known = token_file(folder, "worker"), data / tokens.FILE_NAME
     if not is_replacing and path.exists():

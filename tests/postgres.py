@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.postgres.database import open_store
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
+from holdfast.topologies.pipeline.postgres.database import open_store
 from scripts.engines import POSTGRES
 from tests.engines import require
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
-    from holdfast.backends.ports import JobView, Progress
     from holdfast.core.lifecycle import State
     from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError, UnavailableError
+    from holdfast.ports import JobView, Progress
     from holdfast.sdk.errors import (
         JobCanceledError,
         JobFailedError,
@@ -54,7 +54,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "holdfast.app": ("Holdfast",),
-    "holdfast.backends.ports": ("JobView", "Progress"),
+    "holdfast.ports": ("JobView", "Progress"),
     "holdfast.core.lifecycle": ("State",),
     "holdfast.errors": ("HoldfastError", "InvalidArgumentError", "NotFoundError", "UnavailableError"),
     "holdfast.sdk.errors": (

@@ -6,27 +6,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from holdfast import limits
-from holdfast.backends.ports import JobQuery, QueueView, ScheduleSpec, Stats, WorkerView
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import JobQuery, QueueView, ScheduleSpec, Stats, WorkerView
+from holdfast.sdk.app_location import path_of
 from holdfast.sdk.codec import Codec, encode
 from holdfast.sdk.connection import Connection
-from holdfast.sdk.declaring import Declaration, Decorator, alias_names, exceptions, is_redefinition, type_name
+from holdfast.sdk.declaration import Declaration, Decorator, alias_names, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
-from holdfast.sdk.lifetimes import OPEN
-from holdfast.sdk.locating import path_of
-from holdfast.sdk.opening import default_url, opener, without_secrets
+from holdfast.sdk.open_apps import OPEN
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
-from holdfast.sdk.scheduling import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
-from holdfast.sdk.submitting import Item, Submitter
+from holdfast.sdk.schedules import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
+from holdfast.sdk.submission import Item, Submitter
+from holdfast.sdk.url_schemes import default_url, opener, without_secrets
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import WorkApi
-    from holdfast.coordinator.ports import Clock
     from holdfast.core.capabilities import Capabilities
+    from holdfast.ledger.ports import Clock
+    from holdfast.ports import WorkApi
     from holdfast.sdk.portal import Portal
     from holdfast.sdk.worker import AppWorker
     from holdfast.worker.handlers import Handler
@@ -139,7 +139,7 @@ class Holdfast(SchedulingFaces):
         self._included.extend(modules)
 
     def _import_included(self) -> None:
-        from holdfast.worker.loading import import_included
+        from holdfast.worker.app_loader import import_included
 
         for name in self._included:
             import_included(name)
@@ -294,8 +294,8 @@ class Holdfast(SchedulingFaces):
         """
         from holdfast.sdk.worker import AppWorker
         from holdfast.worker.config import WorkerConfig
-        from holdfast.worker.naming import fresh_name
         from holdfast.worker.start_report import Reads, declared_by, report_start
+        from holdfast.worker.worker_name import fresh_name
 
         if not 1 <= slots <= limits.SLOTS_MAX:
             raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")

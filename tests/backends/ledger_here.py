@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.clock import SystemClock, Uptime
 from holdfast.core.capabilities import LEDGER, Capabilities
+from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.settings import MEMORY, Settings
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from holdfast.topology.serving import Serving
+from holdfast.topologies.embedded.served_ledger import Serving
 
 #: Below what the coordinator takes for a pause of its process.
 _STEP_MS = 240

@@ -4,13 +4,13 @@ import asyncio
 from enum import Enum
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.socket_transport import SocketCarrier
 from holdfast.client.socket_work import SocketWork
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.capabilities import LEDGER, Capabilities
+from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.testing.conformance.harness import Control, Need, Terms
 from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port

@@ -5,8 +5,14 @@ import contextlib
 import uuid
 from pathlib import Path
 
-from holdfast.backends.microservices.work import UnaryWork
-from holdfast.backends.ports import (
+from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.core.capabilities import MICROSERVICES, Capabilities
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import DONE
+from holdfast.core.model import Template
+from holdfast.errors import UnavailableError
+from holdfast.ports import (
     AdminApi,
     CapabilityApi,
     FeedApi,
@@ -16,15 +22,9 @@ from holdfast.backends.ports import (
     ScheduleApi,
     WorkApi,
 )
-from holdfast.client.grpc_carrier import GrpcCarrier
-from holdfast.client.remote import RemoteJobs
-from holdfast.core.capabilities import MICROSERVICES, Capabilities
-from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import DONE
-from holdfast.core.model import Template
-from holdfast.errors import UnavailableError
 from holdfast.testing.conformance.harness import Control, Need, Terms
 from holdfast.testing.conformance.workplace import PATIENCE_S
+from holdfast.topologies.microservices.backend.work_api import UnaryWork
 from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
 

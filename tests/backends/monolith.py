@@ -2,7 +2,10 @@
 
 import asyncio
 
-from holdfast.backends.ports import (
+from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_work import RoutedWork
+from holdfast.core.capabilities import MONOLITH, Capabilities
+from holdfast.ports import (
     AdminApi,
     CapabilityApi,
     FeedApi,
@@ -12,9 +15,6 @@ from holdfast.backends.ports import (
     WorkApi,
     WorkSession,
 )
-from holdfast.client.routed import RoutedJobs
-from holdfast.client.routed_work import RoutedWork
-from holdfast.core.capabilities import MONOLITH, Capabilities
 from holdfast.testing.conformance.harness import Control, Need, Terms
 from tests.backends.lending import Lender
 from tests.e2e.fleet import Fleet

@@ -13,12 +13,12 @@ _DEADLINES = {
     "holdfast.client.schedules": ("_CHANGE_S", "_LOOK_S"),
     "holdfast.client.work_session": ("_FAREWELL_S",),
     "holdfast.client.routed_work": ("_WELCOME_S", "_PATIENCE_S"),
-    "holdfast.backends.microservices.coordinator_calls": ("_HEARTBEAT_S", "_FETCH_S", "_REPORT_S"),
-    "holdfast.backends.pipeline.http": ("_CONNECT_S",),
-    "holdfast.backends.pipeline.attending": ("_DEADLINE_S",),
-    "holdfast.backends.pipeline.postgres.connections": ("_ACQUIRE_S",),
-    "holdfast.backends.zookeeper.connection": ("_CALL_S",),
-    "holdfast.backends.zookeeper.session": ("_CLOSE_S",),
+    "holdfast.topologies.microservices.backend.coordinator_client": ("_HEARTBEAT_S", "_FETCH_S", "_REPORT_S"),
+    "holdfast.topologies.pipeline.backend.http_client": ("_CONNECT_S",),
+    "holdfast.topologies.pipeline.backend.coordinator_client": ("_DEADLINE_S",),
+    "holdfast.topologies.pipeline.postgres.connections": ("_ACQUIRE_S",),
+    "holdfast.topologies.zookeeper.backend.connection": ("_CALL_S",),
+    "holdfast.topologies.zookeeper.backend.worker_session": ("_CLOSE_S",),
 }
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.backends.pipeline.http import Lines
-from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
-from holdfast.backends.pipeline.work import PipelineWork
-from holdfast.backends.pipeline.work_stats import WorkConfig
-from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.core.capabilities import PIPELINE, Capabilities, Capability
+from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
+from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.work_api import PipelineWork
+from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
+from holdfast.topologies.pipeline.postgres.database import PostgresStore, open_store
 from tests.backends.microservices import until_it_works
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.waiting import eventually

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.ledger.feed import LedgerFeed
-from holdfast.backends.ports import FeedPart, JobDraft
-from holdfast.coordinator import time_travel
-from holdfast.coordinator.feed import EventWindow, JournalPast, WindowConfig
-from holdfast.coordinator.job_index import JobIndex
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
+from holdfast.ledger import time_travel
+from holdfast.ledger.event_window import EventWindow, JournalPast, WindowConfig
+from holdfast.ledger.feed_api import LedgerFeed
+from holdfast.ledger.job_index import JobIndex
+from holdfast.ports import FeedPart, JobDraft
 from holdfast.settings import MEMORY, Settings
-from holdfast.topology.serving import Serving
+from holdfast.topologies.embedded.served_ledger import Serving
 from tests.e2e.waiting import eventually
 
 
@@ -169,7 +169,7 @@ async def test_reader_that_is_canceled_gives_its_pin_back(tiny: Tiny) -> None:
 
 async def test_reader_that_waits_too_long_gives_its_pin_back(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that stops asking does not keep the past from being deleted; asking again, it goes on."""
-    monkeypatch.setattr("holdfast.backends.ledger.feed._PATIENCE_S", 0.0)
+    monkeypatch.setattr("holdfast.ledger.feed_api._PATIENCE_S", 0.0)
     ids = await tiny.submit(600)
     async with aclosing(tiny.feed.feed(0)) as feed:
         await anext(feed)

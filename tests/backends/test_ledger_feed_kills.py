@@ -5,14 +5,14 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.backends.ports import JobDraft
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.coordinator import time_travel
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
+from holdfast.ledger import time_travel
+from holdfast.ports import JobDraft
 from tests.backends.ledger_there import Server, Servers
 from tests.e2e.fleet import fleet_in
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ledger.searching import cursor_of, place_of
-from holdfast.backends.ports import JobDraft, JobQuery
 from holdfast.core.lifecycle import CANCELED, QUEUED, State
 from holdfast.core.model import Extra, Template
 from holdfast.errors import InvalidArgumentError, UnavailableError
+from holdfast.ledger.search import cursor_of, place_of
+from holdfast.ports import JobDraft, JobQuery
 from holdfast.settings import MEMORY, Settings
-from holdfast.topology.serving import Serving
+from holdfast.topologies.embedded.served_ledger import Serving
 
 
 @pytest.fixture

@@ -3,18 +3,18 @@
 import asyncio
 from pathlib import Path
 
-from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
-from holdfast.backends.zookeeper.connection import Connection, connect
-from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.capabilities import ZOOKEEPER, Capabilities
 from holdfast.core.history import Entry
+from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from holdfast.topology.bidding_jobs import BiddingJobs
-from holdfast.topology.ensemble_url import Ensemble
-from holdfast.topology.lacking import NoFeed
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.backend.connection import Connection, connect
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.steward import Steward
+from holdfast.topologies.zookeeper.backend.work_api import BidWork
+from holdfast.topologies.zookeeper.client_api import BiddingJobs
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
+from holdfast.topologies.zookeeper.unsupported import NoFeed
 from tests.zookeeper import TICK_MS, fresh_root, require_zookeeper
 
 #: Longer than a machine that has other things to do stands still: only leases run out here, by their own clock.

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import pytest
 from google.protobuf.message import Message
 
-from holdfast.backends.ports import JobDraft, JobQuery
-from holdfast.client.carriers import Response
 from holdfast.client.remote import RemoteJobs
+from holdfast.client.transport import Response
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import FailedPreconditionError
+from holdfast.ports import JobDraft, JobQuery
 
 Use = Callable[[RemoteJobs], Awaitable[object]]
 

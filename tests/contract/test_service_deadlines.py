@@ -6,11 +6,11 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.backends.microservices.coordinator_calls import CoordinatorCalls
-from holdfast.backends.microservices.owners import Owners
-from holdfast.backends.ports import Introduction
 from holdfast.errors import HoldfastError
+from holdfast.ports import Introduction
 from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls
+from holdfast.topologies.microservices.backend.owner_clients import Owners
 from tests.e2e.waiting import DEADLINE_S
 
 WORKER = Introduction("w", frozenset({"echo"}))

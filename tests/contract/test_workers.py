@@ -8,9 +8,9 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from holdfast.gateway.grpc.work import fetch_hint_ms
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast.server.grpc.work_service import fetch_hint_ms
 from tests.contract.jobs import NO_JOB, assigned, fetched, reported
 from tests.contract.refusals import Case, check_refusal, check_refusal_is_logged, every
 from tests.contract.served import WITH_WORKER_CALLS, Served, Serving, Topology

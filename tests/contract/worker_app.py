@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from holdfast.backends.ports import Assignment
+from holdfast.ports import Assignment
 from holdfast.worker.handlers import Handler, Mode
 
 #: Runs until it is canceled.

@@ -9,9 +9,9 @@ import pytest
 import typer.main
 
 from holdfast.cli.main import app
-from holdfast.gateway.service_tokens import hash_of
-from holdfast.services.environment import ROLES, hashes_of, read
+from holdfast.server.auth.service_tokens import hash_of
 from holdfast.settings_sources import secret_of
+from holdfast.topologies.microservices.services.environment import ROLES, hashes_of, read
 from scripts import credentials, healthcheck
 from tests.deploy.compose_files import instructions, mounts_of, networks_of, services_of, volumes_of, words
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.coordinator.recovery import recover
 from holdfast.core import events
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent, Granted, Reported, Revoked
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal import Frame, JournalConfig, OsDisk
+from holdfast.ledger.recovery import recover
 from holdfast.testing.model import Model
 
 Event = TypeVar("Event", bound=AnyEvent)

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
+from holdfast.ports import Assignment
 from holdfast.worker.context import current
 from holdfast.worker.executors.frames import Over, framed
 from holdfast.worker.handlers import Handler, Mode

@@ -21,13 +21,21 @@ from holdfast.cli import main
 #: What commands import when they run; nothing of it starts a thread, which no copy would have.
 MODULES = (
     *("asyncio", "rich.console", "rich.live", "rich.progress", "rich.text", "uuid", "tempfile"),
-    *("holdfast.cli.screen", "holdfast.client.grpc_carrier", "holdfast.client.remote", "holdfast.client.routed"),
-    *("holdfast.client.socket_carrier", "holdfast.gateway.tokens", "holdfast.topology.backing_up"),
-    *("holdfast.topology.restoring", "holdfast.topology.serving", "holdfast.worker.failures"),
-    *("holdfast.client.routed_work", "holdfast.client.work_stream", "holdfast.observe.stream"),
-    *("holdfast.topology.embedded", "holdfast.topology.node", "holdfast.topology.service_process"),
-    *("holdfast.topology.pipeline_gateway", "holdfast.topology.pipeline_process", "holdfast.topology.worker_process"),
-    *("holdfast.topology.zookeeper_gateway", "holdfast.worker.builtin", "holdfast.worker.loading"),
+    *("holdfast.cli.screen", "holdfast.client.grpc_transport", "holdfast.client.remote", "holdfast.client.routed"),
+    *("holdfast.client.socket_transport", "holdfast.server.auth.tokens", "holdfast.topologies.backup"),
+    *("holdfast.topologies.backup_restore", "holdfast.topologies.embedded.served_ledger", "holdfast.worker.failures"),
+    *("holdfast.client.routed_work", "holdfast.client.work_stream", "holdfast.observe.log_stream"),
+    *(
+        "holdfast.topologies.embedded.up",
+        "holdfast.topologies.monolith.node",
+        "holdfast.topologies.microservices.process",
+    ),
+    *(
+        "holdfast.topologies.pipeline.gateway",
+        "holdfast.topologies.pipeline.process",
+        "holdfast.topologies.worker_process",
+    ),
+    *("holdfast.topologies.zookeeper.gateway", "holdfast.worker.builtin", "holdfast.worker.app_loader"),
 )
 _REQUEST_BYTES = 1 << 17
 #: Three streams and the line for the answer.

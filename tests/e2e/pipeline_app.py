@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from holdfast.backends.ports import Assignment
+from holdfast.ports import Assignment
 from holdfast.worker.handlers import AttemptFailedError, Handler
 
 #: The variable that names the file.

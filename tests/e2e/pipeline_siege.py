@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.errors import ExitCode
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
 from tests.e2e.app_jobs import ROOT
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.pipeline_app import RUNS

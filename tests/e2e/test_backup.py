@@ -14,8 +14,8 @@ from holdfast.core.events import Granted
 from holdfast.journal.backup import Progress
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
-from holdfast.topology.backing_up import take_backup
-from holdfast.topology.restoring import restore_backup
+from holdfast.topologies.backup import take_backup
+from holdfast.topologies.backup_restore import restore_backup
 from tests.e2e.fleet import Fleet, stable_port
 from tests.e2e.history import events_in, of_kind, refused_reports
 from tests.e2e.loaded import LoadedProgram, LoadedShell

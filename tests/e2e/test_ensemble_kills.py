@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.e2e.campaign import kills_each, seed, victims
 from tests.e2e.waiting import eventually, pause
 from tests.zookeeper import TICK_MS, differences, known_by, require_zookeeper

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.ports import JobDraft
+from holdfast.client.reconnect_policy import patiently
 from holdfast.client.routed import RoutedJobs
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import owner_index
 from holdfast.errors import HoldfastError
-from holdfast.topology.patience import patiently
+from holdfast.ports import JobDraft
 from tests.e2e.campaign import kills_each, seed, victims
 from tests.e2e.fleet import Fleet
 from tests.e2e.history import checked

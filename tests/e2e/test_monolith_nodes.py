@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.ports import JobDraft, JobQuery
+from holdfast.client.reconnect_policy import patiently
 from holdfast.client.routed import RoutedJobs
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.core.owner import owner_index
 from holdfast.errors import Code, ExitCode, HoldfastError, UnavailableError
-from holdfast.topology.patience import patiently
+from holdfast.ports import JobDraft, JobQuery
 from tests.e2e.fleet import Fleet
 from tests.e2e.loaded import LoadedProgram, LoadedShell
 from tests.e2e.loaded_fleet import loaded_fleet_in

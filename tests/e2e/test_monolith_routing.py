@@ -8,8 +8,7 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from holdfast.backends.ports import Assignment, Introduction, JobDraft, JobQuery
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
@@ -19,6 +18,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import owner_index
 from holdfast.errors import NotFoundError
+from holdfast.ports import Assignment, Introduction, JobDraft, JobQuery
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.loaded import LoadedProgram
 from tests.e2e.loaded_fleet import loaded_fleet_in

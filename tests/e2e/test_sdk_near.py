@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, Job, ResultTimeoutError, State
+from holdfast.client.blocking_link import NearSocket
+from holdfast.client.link import Near
 from holdfast.errors import HoldfastError
-from holdfast.topology.link import Near
-from holdfast.topology.near_socket import NearSocket
 from tests.e2e.fleet import Fleet, Program
 from tests.e2e.waiting import eventually
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from holdfast.errors import ExitCode
-from holdfast.gateway.service_tokens import hash_of
+from holdfast.server.auth.service_tokens import hash_of
 from tests.e2e.fleet import Fleet, Program
 from tests.e2e.waiting import eventually
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.e2e.campaign import kills_each, seed, victims
 from tests.e2e.contract_load import Client, Story
 from tests.e2e.fleet import Fleet

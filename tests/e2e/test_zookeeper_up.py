@@ -12,11 +12,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from holdfast import Holdfast, limits
-from holdfast.backends.zookeeper import connection
-from holdfast.backends.zookeeper.records import Retention
-from holdfast.backends.zookeeper.retention import read_retention
 from holdfast.errors import ExitCode, FailedPreconditionError, NotFoundError, UnavailableError, UnimplementedError
-from holdfast.topology.ensemble_url import ensemble_of
+from holdfast.topologies.zookeeper.backend import connection
+from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.retention import read_retention
+from holdfast.topologies.zookeeper.ensemble_url import ensemble_of
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
 from tests.e2e.http_asking import Reply, ask

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.test_zookeeper_worker_loss import guard_of

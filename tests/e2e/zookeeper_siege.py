@@ -10,7 +10,7 @@ from collections.abc import Callable
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.waiting import eventually, pause
 from tests.zookeeper import differences

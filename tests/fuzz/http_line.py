@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from holdfast import limits
-from holdfast.gateway.http import openapi
-from holdfast.gateway.http.app import Application
-from holdfast.gateway.http.protocol import Connection, Shared
-from holdfast.gateway.http.routing import Route
-from holdfast.gateway.http.securing import BrowserShield
-from holdfast.gateway.http.system import Probes
+from holdfast.server.http import openapi
+from holdfast.server.http.application import Application
+from holdfast.server.http.browser_security import BrowserShield
+from holdfast.server.http.protocol import Connection, Shared
+from holdfast.server.http.routing import Route
+from holdfast.server.http.system import Probes
 from tests.fuzz.world import World
 
 _CONTINUE, _ERROR = 100, 400

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.services.keeping_journal import Machine, join, split
+from holdfast.topologies.microservices.services.owner_journal import Machine, join, split
 from tests.fuzz.depth import deepened
 from tests.fuzz.parts import packed, unpacked
 

@@ -9,16 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from holdfast.backends.pipeline.http import Lines
-from holdfast.backends.pipeline.store import Place
-from holdfast.gateway.http.asking import JSON_TYPE, Answer, Head
-from holdfast.gateway.http.routing import Route
-from holdfast.pipeline.coordinator import CoordinatorConfig, CoordinatorRole
-from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
-from holdfast.pipeline.queue import QueueConfig, QueueRole
-from holdfast.pipeline.seats import QueueList
-from holdfast.pipeline.serving import RoleApplication
-from holdfast.pipeline.vitals import Vitals
+from holdfast.server.http.request import JSON_TYPE, Answer, Head
+from holdfast.server.http.routing import Route
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.store import Place
+from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, CoordinatorRole
+from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
+from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
+from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_server import RoleApplication
+from holdfast.topologies.pipeline.roles.seats import QueueList
 from tests.fuzz.world import PATIENCE_S, settle
 
 _ERROR = 400

@@ -9,14 +9,6 @@ from google.rpc.status_pb2 import Status
 
 from holdfast.core.workers import beat_ms
 from holdfast.errors import MAPPED, Code
-from holdfast.gateway.calls import table
-from holdfast.gateway.grpc.calls import CalledServices
-from holdfast.gateway.grpc.decoding import UnknownMethods
-from holdfast.gateway.grpc.guard import GuardedServer, rights
-from holdfast.gateway.grpc.public import PublicService
-from holdfast.gateway.grpc.status import DETAILS_KEY
-from holdfast.gateway.grpc.work import CoordinatorService, WorkService
-from holdfast.gateway.guarding import OpenGuard
 from holdfast.proto import (
     holdfast_pb2,
     holdfast_pb2_grpc,
@@ -25,6 +17,14 @@ from holdfast.proto import (
     taskqueue_public_pb2,
     taskqueue_public_pb2_grpc,
 )
+from holdfast.server.auth.permissions import OpenGuard
+from holdfast.server.calls import table
+from holdfast.server.grpc.calls import CalledServices
+from holdfast.server.grpc.guard import GuardedServer, rights
+from holdfast.server.grpc.public_service import PublicService
+from holdfast.server.grpc.request_decoder import UnknownMethods
+from holdfast.server.grpc.status import DETAILS_KEY
+from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from tests.fuzz.world import PATIENCE_S, World, settle
 
 #: What a client may be told; INTERNAL would be a bug.

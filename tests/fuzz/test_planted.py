@@ -9,20 +9,23 @@ import msgspec
 import pytest
 
 from holdfast import settings_sources
-from holdfast.backends.pipeline import wire
-from holdfast.backends.zookeeper import records as zookeeper_records
-from holdfast.core import cron, cron_days, cursors, envelopes, events, failure, image, line, records, trace_context
-from holdfast.gateway import socket, tokens
-from holdfast.gateway.grpc import public
-from holdfast.gateway.http import asking, strict_json
-from holdfast.gateway.http.arriving import Arrivals
+from holdfast.core import cron, cron_days, cursors, events, failure, image, trace_context
 from holdfast.journal import backup, recovery, snapshot, survey
 from holdfast.journal.disk import File
 from holdfast.lab.history import files
-from holdfast.pipeline import coordinator
 from holdfast.proto.frames import FrameReader
 from holdfast.sdk import codec
-from holdfast.topology import archives, ensemble_url
+from holdfast.server import unix_socket
+from holdfast.server.auth import tokens
+from holdfast.server.grpc import public_service
+from holdfast.server.http import request, strict_json
+from holdfast.server.http.request_parser import Arrivals
+from holdfast.topologies import backup_archive
+from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
+from holdfast.topologies.pipeline.backend import port_rpc
+from holdfast.topologies.pipeline.roles import coordinator
+from holdfast.topologies.zookeeper import ensemble_url
+from holdfast.topologies.zookeeper.backend import records as zookeeper_records
 from holdfast.worker.executors import frames
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated
@@ -79,7 +82,7 @@ _ANY_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?P<
 
 #: The target that must find it, where the mistake is, and what is there instead.
 PLANTED: dict[str, tuple[str, object, str, object]] = {
-    "any name in an archive": ("archives", archives, "_NAME", re.compile(".*", re.DOTALL)),
+    "any name in an archive": ("archives", backup_archive, "_NAME", re.compile(".*", re.DOTALL)),
     "a seal that nobody looks at": ("backup_file", backup.Backup, "sealed", lambda it: it),
     "an outcome that cannot be sent": ("child", frames, "_is_outcome", lambda _: True),
     "a note that cannot be sent": ("child", frames, "_is_note", lambda _: True),
@@ -90,25 +93,25 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
     "an envelope that is no text": ("envelopes", envelopes, _TEXT, _MISSED),
     "text that is not UTF-8": ("events", events, "decode", events._decoder.decode),
     "a frame in two pieces": ("frames", FrameReader, "feed", _piece_by_piece),
-    "a refusal that is a bug": ("grpc", public, "checked_id", _unchecked),
+    "a refusal that is a bug": ("grpc", public_service, "checked_id", _unchecked),
     "a history that is no text": ("history", files, "_UNREADABLE", msgspec.MsgspecError),
-    "a body that does not fit": ("http_json", asking, "converted", msgspec.convert),
+    "a body that does not fit": ("http_json", request, "converted", msgspec.convert),
     "a URL in two pieces": ("http_stream", Arrivals, "on_url", _last_part_only),
     "an image without its jobs": ("image", image, "_batches", lambda _: iter(())),
     "damage is not refused": ("journal", recovery, "refuse_damage", lambda _: None),
     "sealed segments are not read": ("journal", survey, "_verify_sealed", lambda *_: None),
-    "a ticket that is no text": ("line", line, _TEXT, _MISSED),
+    "a ticket that is no text": ("line", waiting_jobs, _TEXT, _MISSED),
     "an output without an end": ("outputs", failure, _DEPTH, _MISSED),
     "a record that is no text": ("records", records, _TEXT, _MISSED),
     "a worker that no database can hold": ("roles", coordinator, "check_name", lambda *_: None),
     "a setting without an end": ("settings", settings_sources, _DEPTH, _MISSED),
     "chunks that nobody checks": ("snapshot", snapshot, "_read_chunks", _unchecked_chunks),
-    "a frame that is no message": ("socket_talks", socket, "DecodeError", _MISSED),
+    "a frame that is no message": ("socket_talks", unix_socket, "DecodeError", _MISSED),
     "a name twice in an object": ("strict_json", strict_json, "_NAMES", strict_json._DECODER),
     "any token will do": ("tokens", tokens.TokenTable, "find", _anybody),
     "a trace of zeros": ("trace_context", trace_context, "_FORM", _ANY_PARENT),
     "a password in a message": ("urls", ensemble_url, "masked", lambda text: text),
-    "an answer that is no text": ("wire", wire, _TEXT, _MISSED),
+    "an answer that is no text": ("wire", port_rpc, _TEXT, _MISSED),
     "a node that is no text": ("zookeeper_records", zookeeper_records, _TEXT, _MISSED),
 }
 

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError
-from holdfast.gateway.guarding import Scope
-from holdfast.gateway.http.asking import Asked, Head
-from holdfast.gateway.http.routing import Handler, Route
-from holdfast.pipeline.serving import MSGPACK_TYPE, RoleApplication
-from holdfast.pipeline.vitals import Vitals
+from holdfast.ledger.node_identity import IDENTITY_NAME, identity_of
+from holdfast.process.kept_process import ready_line
 from holdfast.sdk.options import JobOptions, changed
-from holdfast.services.environment import ROLES, read
-from holdfast.topology.kept_process import ready_line
-from holdfast.topology.node_identity import IDENTITY_NAME, identity_of
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.http.request import Asked, Head
+from holdfast.server.http.routing import Handler, Route
+from holdfast.topologies.microservices.services.environment import ROLES, read
+from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE, RoleApplication
 from holdfast.worker.executors.child_process import ChildProcess
 from holdfast.worker.executors.frames import LENGTH_BYTES
 

@@ -9,9 +9,9 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from holdfast.clock import Uptime
-from holdfast.gateway.backend import Backend
+from holdfast.ledger.service import LedgerCore
+from holdfast.server.backend import Backend
 from holdfast.settings import Settings
-from holdfast.topology.ledger_core import LedgerCore
 
 NOW_MS = 1_700_000_000_000
 #: How long an answer may take that nobody has to wait for.

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from holdfast.backends.ports import WorkApi
-from holdfast.client.carriers import Carrier, Response
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.refusals import explained
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Retrying
-from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.retry_policy import Retrying
+from holdfast.client.socket_transport import SocketCarrier
 from holdfast.client.socket_work import SocketWork
+from holdfast.client.transport import Carrier, Response
 from holdfast.client.work_stream import StreamWork
 from holdfast.errors import UnavailableError
-from holdfast.gateway.socket import SOCKET_NAME
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import WorkApi
+from holdfast.server.ledger_server import LedgerServer
+from holdfast.server.unix_socket import SOCKET_NAME
 
 T = TypeVar("T")
 

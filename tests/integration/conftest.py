@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.server.ledger_server import LedgerServer
 from holdfast.settings import Settings
-from holdfast.topology.ledger_server import LedgerServer
 
 Start = Callable[..., Awaitable[LedgerServer]]
 

@@ -13,23 +13,23 @@ import grpc
 import structlog
 
 from holdfast import limits
-from holdfast.backends.microservices.jobs import ServiceJobs
-from holdfast.backends.microservices.mapping import report_row
-from holdfast.backends.microservices.owners import Owners
-from holdfast.backends.ports import JobDraft
-from holdfast.coordinator.timekeeper import STALL_MS
-from holdfast.core import envelopes, line, records
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import SIM_TYPE, Template
+from holdfast.ledger.command_clock import STALL_MS
+from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.services.coordinator import Coordinator, Terms, heard_message
-from holdfast.services.job import JobService
-from holdfast.services.queue import QueueService
-from holdfast.services.result import ResultService
+from holdfast.server.internal_messages import report_row
 from holdfast.testing.clock import ManualClock
+from holdfast.topologies.microservices.backend.job_api import ServiceJobs
+from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.services.coordinator_service import Coordinator, Terms, heard_message
+from holdfast.topologies.microservices.services.job_service import JobService
+from holdfast.topologies.microservices.services.queue_service import QueueService
+from holdfast.topologies.microservices.services.result_service import ResultService
+from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from tests.unit.services.owner_server import DEADLINE_MS, DEADLINE_S, patient, served
 
 WORKER = "w"
@@ -122,7 +122,7 @@ class FaultyChannel:
 class World:
     """Three owners, their clients, and the coordinator of the moment."""
 
-    def __init__(self, channels: dict[str, grpc.aio.Channel], clock: ManualClock, waiting: line.Line) -> None:
+    def __init__(self, channels: dict[str, grpc.aio.Channel], clock: ManualClock, waiting: waiting_jobs.Line) -> None:
         self.clock = clock
         self.faults = Faults()
         self.line = waiting
@@ -260,7 +260,11 @@ def _named(works: tuple[pb.FetchWorkResponse, ...]) -> list[pb.RunningJob]:
 async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterator[World]:
     """Served until the block ends."""
     clock = ManualClock()
-    book, waiting, ends = records.Records(), line.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
+    book, waiting, ends = (
+        records.Records(),
+        waiting_jobs.Line(60_000),
+        envelopes.Envelopes(envelopes.Retention.beyond()),
+    )
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())
         stack.enter_context(patient())

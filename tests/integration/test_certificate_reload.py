@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.client.access import access_of
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.errors import HoldfastError
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.carrying import Hearing, Patient
 from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start

@@ -8,9 +8,8 @@ from uuid import uuid4
 import pytest
 from google.protobuf.message import Message
 
-from holdfast.backends.ports import JobDraft, JobQuery
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.socket_transport import SocketCarrier
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import State
 from holdfast.core.model import FIXED, Backoff, Extra, QueueMode, Template
@@ -24,9 +23,10 @@ from holdfast.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.socket import SocketServer
+from holdfast.ports import JobDraft, JobQuery
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.backend import Backend
+from holdfast.server.unix_socket import SocketServer
 from tests.e2e.fleet import stable_port
 from tests.e2e.waiting import DEADLINE_S
 from tests.integration.carrying import CARRIERS, CONVERSATIONS, Patient, carrier_to, remote_to, socket_of

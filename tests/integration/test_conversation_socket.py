@@ -12,17 +12,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction, JobDraft
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.socket_transport import SocketCarrier
 from holdfast.client.socket_work import SocketWork
 from holdfast.core.model import Template
 from holdfast.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
-from holdfast.gateway import conversation
-from holdfast.gateway.socket import SOCKET_NAME, SocketServer
+from holdfast.ports import Introduction, JobDraft
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import framed
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server import conversation
+from holdfast.server.ledger_server import LedgerServer
+from holdfast.server.unix_socket import SOCKET_NAME, SocketServer
 from tests.integration.carrying import socket_of
 from tests.integration.conftest import Start
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from holdfast.backends.ports import Directive, Introduction, JobDraft, JobView, WorkSession
 from holdfast.client.work_session import StreamSession
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Note, Template
 from holdfast.errors import AbortedError, InvalidArgumentError, UnavailableError
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import Directive, Introduction, JobDraft, JobView, WorkSession
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.carrying import CONVERSATIONS, work_of
 from tests.integration.conftest import Start
 

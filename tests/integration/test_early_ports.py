@@ -11,19 +11,19 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from holdfast.backends.ports import Assignment, JobDraft
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Once
+from holdfast.client.retry_policy import Once
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
-from holdfast.gateway.startup import StartStoppedError, Startup
 from holdfast.journal.errors import DirectoryLockedError, JournalDamagedError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.lab.faults.stalling_disk import Gate, StallingDisk
+from holdfast.ports import Assignment, JobDraft
+from holdfast.server.ledger_server import LedgerServer
+from holdfast.server.startup import StartStoppedError, Startup
 from holdfast.settings import Settings
-from holdfast.topology.ledger_server import LedgerServer
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker

@@ -7,13 +7,13 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.ports import JobApi
-from holdfast.coordinator.loop import OVERLOADED, STOPPING
 from holdfast.core.commands import Refusal
 from holdfast.errors import error_class
-from holdfast.gateway.grpc.public import PublicService
+from holdfast.ledger.coordinator import OVERLOADED, STOPPING
+from holdfast.ports import JobApi
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
+from holdfast.server.grpc.public_service import PublicService
 
 
 class FailingJobs:

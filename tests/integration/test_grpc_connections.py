@@ -11,17 +11,17 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction, JobDraft
 from holdfast.client.access import Access
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.model import Template
-from holdfast.gateway import tokens
-from holdfast.gateway.grpc.connections import ConnectionTable, grpc_peer
-from holdfast.gateway.guarding import Scope
 from holdfast.lab.faults.http2 import Http2Attacker
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import Introduction, JobDraft
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.grpc.connections import ConnectionTable, grpc_peer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.carrying import Hearing, Patient
 from tests.integration.conftest import Start
 

@@ -8,7 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from holdfast.gateway.grpc.server import SERVICES
+from holdfast.server.grpc.server import SERVICES
 from tests.integration.conftest import Start
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import limits
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import ask, connected, get, post, request
 

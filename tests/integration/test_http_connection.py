@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from holdfast import limits
-from holdfast.gateway.http import protocol
-from holdfast.gateway.http import server as http_server
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.http import protocol
+from holdfast.server.http import server as http_server
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, connected, request
 

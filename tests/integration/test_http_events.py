@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.model import Template
 from holdfast.errors import UnauthenticatedError
-from holdfast.gateway.guarding import Caller, Ended, OpenGuard, Right, Scope, Visit
-from holdfast.gateway.http import telling
-from holdfast.gateway.http.app import Application
-from holdfast.gateway.http.events import Told
-from holdfast.gateway.http.server import HttpServer
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import JobDraft
+from holdfast.server.auth.permissions import Caller, Ended, OpenGuard, Right, Scope, Visit
+from holdfast.server.http import event_stream
+from holdfast.server.http.application import Application
+from holdfast.server.http.events import Told
+from holdfast.server.http.server import HttpServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, ask, connected, get, request
 
@@ -168,7 +168,7 @@ async def test_filters_leave_out_what_nobody_wants(server: LedgerServer) -> None
 
 async def test_silence_is_broken_by_comments(server: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which also say where to go on."""
-    monkeypatch.setattr(telling, "_BEAT_S", 0.05)
+    monkeypatch.setattr(event_stream, "_BEAT_S", 0.05)
     async with listening(server, "worker=nobody") as feed:
         await submit(server)
         position = server.coordinator.ledger.position

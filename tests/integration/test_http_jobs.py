@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.http.app import Application
-from holdfast.gateway.http.jobs import STATUS_ALIASES
-from holdfast.gateway.http.server import HttpServer
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import JobDraft
+from holdfast.server.backend import Backend
+from holdfast.server.http.application import Application
+from holdfast.server.http.jobs import STATUS_ALIASES
+from holdfast.server.http.server import HttpServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.e2e.waiting import eventually
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, get, post, request

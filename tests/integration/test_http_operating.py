@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import ask, get, post
 

@@ -10,7 +10,7 @@ from holdfast.core.events import AnyEvent, Created
 from holdfast.core.ledger import Ledger
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, post
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
 from holdfast.core.model import Template
-from holdfast.gateway.http import protocol, server, telling
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import JobDraft
+from holdfast.server.http import event_stream, protocol, server
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, connected, get, post, request
 
@@ -152,7 +152,7 @@ async def test_connections_that_are_all_busy_refuse_another(start: Start, monkey
 
 async def test_listener_that_does_not_read_is_dropped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing piles up for it, and the others hear everything."""
-    monkeypatch.setattr(telling, "UNSENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(event_stream, "UNSENT_BYTES_MAX", 1_000)
     running = await start(no_http=False, http_port=0)
     async with connected(running.http_address) as deaf, connected(running.http_address) as keen:
         deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]

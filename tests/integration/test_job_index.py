@@ -3,15 +3,15 @@
 import asyncio
 from pathlib import Path
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.history import Entry
 from holdfast.core.model import Template
 from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.journal.index import index_name
 from holdfast.journal.os_disk import OsDisk
+from holdfast.ledger.snapshot_process import SnapshotProcess, index_command
+from holdfast.ports import JobDraft
 from holdfast.settings import Settings
-from holdfast.topology.serving import Serving
-from holdfast.topology.snapshot_process import SnapshotProcess, index_command
+from holdfast.topologies.embedded.served_ledger import Serving
 from tests.e2e.waiting import eventually
 
 SEGMENT_BYTES = 1 << 20

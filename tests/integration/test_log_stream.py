@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from holdfast.observe.stream import BackgroundStream
+from holdfast.observe.log_stream import BackgroundStream
 
 LINE = b'{"event":"line"}\n'
 

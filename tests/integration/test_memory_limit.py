@@ -5,13 +5,13 @@ from typing import cast
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ledger.calling import Caller
-from holdfast.backends.ports import JobDraft
-from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.lifecycle import DONE, State
 from holdfast.core.model import Extra, Template
 from holdfast.errors import ResourceExhaustedError
+from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.coordinator_calls import Caller
+from holdfast.ports import JobDraft
 from tests.integration.conftest import Start
 from tests.integration.http_client import get
 

@@ -9,12 +9,12 @@ import pytest
 from holdfast.cli.stats import stats
 from holdfast.client.access import Access
 from holdfast.core.capabilities import Capability
-from holdfast.gateway import socket
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.calls import Table, table
-from holdfast.gateway.grpc import server as grpc_server
+from holdfast.server import unix_socket
+from holdfast.server.backend import Backend
+from holdfast.server.calls import Table, table
+from holdfast.server.grpc import server as grpc_server
 from holdfast.settings import Settings
-from holdfast.topology.dashboard import Place, backend_of, connected, declared_by
+from holdfast.topologies.dashboard import Place, backend_of, connected, declared_by
 from tests.integration.conftest import Start
 
 
@@ -26,7 +26,7 @@ def older_table(backend: Backend) -> Table:
 @pytest.fixture(autouse=True)
 def _older(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that the test starts are older ones."""
-    for module in (grpc_server, socket):
+    for module in (grpc_server, unix_socket):
         monkeypatch.setattr(module, "table", older_table)
 
 

@@ -10,10 +10,10 @@ from holdfast.clock import SystemClock
 from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.model import NewJob, Template
-from holdfast.core.record_events import Decided
-from holdfast.core.records import Records
-from holdfast.services.keeper import Keeper, Verdict
-from holdfast.topology.owner_snapshot import OwnerSnapshotProcess
+from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.snapshot_process import OwnerSnapshotProcess
+from holdfast.topologies.microservices.state.record_events import Decided
+from holdfast.topologies.microservices.state.records import Records
 
 
 def opened(directory: Path, machine: Records) -> Keeper:

@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from holdfast import Holdfast, State, UnavailableError
-from holdfast.coordinator.loop import BROKEN, Lane
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
+from holdfast.ledger.coordinator import BROKEN, Lane
 from holdfast.testing.clock import memory_of
 from tests.e2e.waiting import DEADLINE_S, eventually
 from tests.integration.conftest import Start

@@ -4,7 +4,7 @@ import threading
 
 from holdfast import Holdfast
 from holdfast.limits import NAME_CHARS_MAX
-from holdfast.worker.naming import fresh_name, process_name
+from holdfast.worker.worker_name import fresh_name, process_name
 from tests.e2e.waiting import DEADLINE_S
 
 

@@ -8,22 +8,22 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.ports import Introduction
 from holdfast.client.access import Access
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Once
-from holdfast.client.socket_carrier import SocketCarrier
+from holdfast.client.retry_policy import Once
+from holdfast.client.socket_transport import SocketCarrier
 from holdfast.client.work_session import StreamSession
 from holdfast.client.work_stream import StreamWork
 from holdfast.errors import ResourceExhaustedError, UnauthenticatedError
-from holdfast.gateway import tokens
-from holdfast.gateway.guarding import Scope
+from holdfast.ports import Introduction
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.carrying import Hearing, Patient
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, request

@@ -9,20 +9,20 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.gateway import tokens
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.calls import table
-from holdfast.gateway.grpc.guard import GuardedServer, rights
-from holdfast.gateway.grpc.server import SERVICES
-from holdfast.gateway.guarding import Open, OpenGuard, Right, Scope
-from holdfast.gateway.http.app import Application
-from holdfast.gateway.http.routing import EVERYBODY, Route
-from holdfast.gateway.socket import SOCKET_NAME
 from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_public_pb2
-from holdfast.services.environment import GatewayEnvironment
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Open, OpenGuard, Right, Scope
+from holdfast.server.backend import Backend
+from holdfast.server.calls import table
+from holdfast.server.grpc.guard import GuardedServer, rights
+from holdfast.server.grpc.server import SERVICES
+from holdfast.server.http.application import Application
+from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.public_server import Face
+from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import Settings
-from holdfast.topology.face import Face
-from holdfast.topology.service_gateway import Gateway
+from holdfast.topologies.microservices.role_gateway import Gateway
+from holdfast.topologies.microservices.services.environment import GatewayEnvironment
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction
 from holdfast.client.access import access_of
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.work_stream import StreamWork
 from holdfast.errors import FailedPreconditionError, HoldfastError
-from holdfast.gateway import tokens
-from holdfast.gateway.guarding import Scope
-from holdfast.gateway.http import handshakes
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.ports import Introduction
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.http import handshakes
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.carrying import Hearing, Patient
 from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start

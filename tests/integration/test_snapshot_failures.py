@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.ports import JobDraft
 from holdfast.cli.health import Finding, findings
 from holdfast.cli.top_numbers import Look, Trend
 from holdfast.core.model import Template
 from holdfast.journal.errors import JournalDamagedError
+from holdfast.ports import JobDraft
 from tests.integration.conftest import Start
 from tests.integration.http_client import get
 

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.journal.descriptors import DescriptorReserve
-from holdfast.topology.snapshot_process import SnapshotProcess, maker_command
+from holdfast.ledger.snapshot_process import SnapshotProcess, maker_command
 
 
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("can't start new thread")])

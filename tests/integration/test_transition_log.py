@@ -7,12 +7,12 @@ from io import BytesIO
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.ports import JobDraft
-from holdfast.coordinator.loop import BROKEN, Lane
 from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Now, Template
+from holdfast.ledger.coordinator import BROKEN, Lane
+from holdfast.ports import JobDraft
 from tests.integration.conftest import Start
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
+from holdfast.ports import Assignment
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.port import Ended

@@ -7,13 +7,13 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Template
+from holdfast.ports import JobDraft
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import holdfast_pb2_grpc as own_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
-from holdfast.topology.ledger_server import LedgerServer
+from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 
 

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from holdfast.coordinator.recovery import recover
 from holdfast.core import commands, events
 from holdfast.core.commands import CancelReply, GrantedLease, ReportReply, ReportRow, Submitted
 from holdfast.core.ledger import Ledger, LedgerConfig
@@ -13,6 +12,7 @@ from holdfast.core.model import Extra, NewJob, Note, Now, QueueMode, Template
 from holdfast.errors import Code
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
+from holdfast.ledger.recovery import recover
 from holdfast.testing.disk import SimDisk
 from holdfast.testing.model import ModelViolation
 from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen

@@ -2,8 +2,6 @@
 
 import pytest
 
-from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
-from holdfast.coordinator.sessions import Dispatcher, Hello, Push, Session, SessionConfig
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.events import AnyEvent
@@ -11,6 +9,8 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Note, Now, QueueMode, Template
 from holdfast.journal.errors import JournalFailedError
+from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session, SessionConfig
 from tests.simulation.test_sessions_without_room import Machine
 
 

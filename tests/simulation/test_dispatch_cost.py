@@ -10,13 +10,13 @@ from unittest.mock import ANY
 
 import pytest
 
-from holdfast.coordinator.loop import Lane, LoopConfig
-from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, ReportReply, ReportRow
 from holdfast.core.events import Revoked
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
+from holdfast.ledger.coordinator import Lane, LoopConfig
+from holdfast.ledger.sessions import Hello, Push, Session
 from holdfast.limits import QUARANTINE_MS
 from tests.simulation.test_dispatch import Shop
 

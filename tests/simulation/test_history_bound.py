@@ -3,9 +3,6 @@
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator.loop import NO_SPACE, Coordinator, Lane, LoopConfig, World
-from holdfast.coordinator.recovery import recover
-from holdfast.coordinator.snapshots import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper, take_snapshot
 from holdfast.core import commands
 from holdfast.core.commands import Submitted
 from holdfast.core.digest import DIGEST_VERSION
@@ -16,6 +13,9 @@ from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import list_snapshots
 from holdfast.lab.faults.full_disk import Machine
+from holdfast.ledger.coordinator import NO_SPACE, Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.recovery import recover
+from holdfast.ledger.snapshots import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper, take_snapshot
 from holdfast.testing.disk import SimDisk
 
 SEGMENT_BYTES = 8_192

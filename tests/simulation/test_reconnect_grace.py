@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
+from holdfast.ledger.sessions import Hello, Push, Session
 from holdfast.limits import RECONNECT_GRACE_MS
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.world import SimulatedWorld

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from holdfast.coordinator.recovery import recover
 from holdfast.core import events
 from holdfast.core.ledger import LedgerConfig
 from holdfast.journal.errors import ReplayDivergedError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
+from holdfast.ledger.recovery import recover
 from holdfast.testing.disk import SimDisk
 
 

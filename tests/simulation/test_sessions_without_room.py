@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.coordinator.loop import NO_SPACE, Coordinator, Lane, LoopConfig, World
-from holdfast.coordinator.sessions import Dispatcher, Hello, Push, Session, SessionConfig
-from holdfast.coordinator.waiting_reports import WaitingReports
 from holdfast.core import commands
 from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Template
+from holdfast.ledger.coordinator import NO_SPACE, Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.pending_reports import WaitingReports
+from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session, SessionConfig
 from holdfast.limits import OUTCOME_BYTES
 from holdfast.testing.simulation.clockwork import Clockwork, Planned
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.gateway import tokens
-from holdfast.gateway.guarding import Scope
-from holdfast.pipeline.callers import CALLERS, credentials_in, guard_of
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.topologies.pipeline.roles.callers import CALLERS, credentials_in, guard_of
 from scripts import credentials
 
 

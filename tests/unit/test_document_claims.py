@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from holdfast.cli.main import app
-from holdfast.sdk import opening
+from holdfast.sdk import url_schemes
 from holdfast.settings import KNOWN, TopologyName
 from holdfast.settings_sources import NO_SETTINGS, TOKEN
 from holdfast.testing.sabotages import VARIANTS
@@ -126,7 +126,7 @@ def test_backups_are_made_beside_a_running_server(root: Path, name: str) -> None
 def test_every_url_that_an_app_opens_is_in_the_guide(root: Path) -> None:
     """The guide's table of URLs has a row for each kind that `Holdfast(url)` takes."""
     table = section((root / "docs/guide.md").read_text(), "## Where jobs are kept").split("```")[0]
-    schemes = [opening.MEMORY, *opening._SERVERS, opening._ENSEMBLE]
+    schemes = [url_schemes.MEMORY, *url_schemes._SERVERS, url_schemes._ENSEMBLE]
     assert [scheme for scheme in schemes if f'| `"{scheme}' not in table] == []
 
 

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coordinator.recovery import recover
-from holdfast.coordinator.snapshots import take_snapshot
-from holdfast.coordinator.time_travel import history, verified
 from holdfast.core import events, image
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import Started
@@ -18,10 +15,13 @@ from holdfast.journal.errors import ReplayDivergedError
 from holdfast.journal.segment import segment_names
 from holdfast.journal.snapshot import list_snapshots, read_snapshot_header
 from holdfast.journal.version import FORMAT_VERSION, version_of
-from holdfast.services.keeping_journal import Machine, Recovered
-from holdfast.services.restoring import owner_state
+from holdfast.ledger.recovery import recover
+from holdfast.ledger.snapshots import take_snapshot
+from holdfast.ledger.time_travel import history, verified
 from holdfast.testing.disk import SimDisk
-from holdfast.topology.backing_up import opened_backup
+from holdfast.topologies.backup import opened_backup
+from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered
+from holdfast.topologies.microservices.services.owner_restore import owner_state
 from tests.golden.state.generate import BACKUP, CONFIG, GOLDEN, LEDGER, OWNERS, START_MS, job_id
 
 VERSIONS = [f"v{number}" for number in range(1, FORMAT_VERSION + 1)]

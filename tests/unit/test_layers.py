@@ -47,7 +47,7 @@ RULES = (
     Rule(
         "coordinator/",
         not_others=frozenset({"asyncio", "grpc", "uvloop"}),
-        except_files=frozenset({"coordinator/asyncio_shell.py"}),
+        except_files=frozenset({"ledger/asyncio_shell.py"}),
     ),
     Rule("errors.py", ours=()),
     Rule("limits.py", ours=()),
@@ -60,8 +60,8 @@ RULES = (
     Rule("backends/ledger/", ours=("backends", "coordinator", "core", "errors", "limits")),
     Rule("backends/microservices/", ours=("backends", "client", "clock", "core", "proto", "errors", "limits", "logs")),
     Rule("backends/pipeline/", ours=("backends", "core", "errors", "limits", "logs")),
-    Rule("backends/joining.py", ours=("backends.ports", "core", "errors", "limits")),
-    Rule("backends/ports.py", ours=("core", "errors", "limits")),
+    Rule("client/submit_batcher.py", ours=("backends.ports", "core", "errors", "limits")),
+    Rule("ports.py", ours=("core", "errors", "limits")),
     Rule(
         "gateway/",
         ours=(
@@ -210,15 +210,15 @@ def test_production_code_does_not_know_how_it_is_tested(root: Path) -> None:
         ("core/leases.py", "from .. import journal"),
         ("core/leases.py", "from ..clock import Clock"),
         ("journal/file.py", "from holdfast.core.events import Event"),
-        ("coordinator/loop.py", "import asyncio"),
-        ("coordinator/loop.py", "from holdfast.gateway import grpc"),
-        ("coordinator/asyncio_shell.py", "import holdfast.gateway.grpc"),
+        ("ledger/coordinator.py", "import asyncio"),
+        ("ledger/coordinator.py", "from holdfast.server import grpc"),
+        ("ledger/asyncio_shell.py", "import holdfast.server.grpc"),
         ("worker/runtime.py", "from holdfast.cli import main"),
         ("worker/runtime.py", "import holdfast.testing"),
-        ("worker/runtime.py", "from holdfast.coordinator.loop import Lane"),
+        ("worker/runtime.py", "from holdfast.ledger.coordinator import Lane"),
         ("client/work_stream.py", "from holdfast.backends.ledger import LedgerJobs"),
-        ("backends/ports.py", "from holdfast.coordinator.loop import Lane"),
-        ("gateway/grpc/public.py", "from holdfast.topology import ledger_server"),
+        ("ports.py", "from holdfast.ledger.coordinator import Lane"),
+        ("server/grpc/public_service.py", "from holdfast.topologies import ledger_server"),
         ("limits.py", "from holdfast.errors import Code"),
     ],
 )
@@ -232,12 +232,12 @@ def test_forbidden_import_is_found(file: str, text: str) -> None:
     [
         ("core/leases.py", "import heapq\nfrom holdfast.core import model\nfrom holdfast import limits"),
         ("core/leases.py", "from . import model\nfrom .model import Job\nfrom ..errors import Code"),
-        ("coordinator/asyncio_shell.py", "import asyncio\nfrom holdfast.core import ledger"),
+        ("ledger/asyncio_shell.py", "import asyncio\nfrom holdfast.core import ledger"),
         ("__main__.py", "from holdfast.cli import main"),
         ("cli/up.py", "from holdfast.cli import main"),
         ("testing/disk.py", "from holdfast.testing import clock"),
-        ("worker/runtime.py", "import time\nfrom holdfast.backends.ports import WorkApi"),
-        ("topology/worker_process.py", "import time, holdfast.client"),
+        ("worker/runtime.py", "import time\nfrom holdfast.ports import WorkApi"),
+        ("topologies/worker_process.py", "import time, holdfast.client"),
     ],
 )
 def test_allowed_import_passes(file: str, text: str) -> None:
@@ -248,6 +248,6 @@ def test_allowed_import_passes(file: str, text: str) -> None:
 def test_words_about_testing_are_told_from_simulated_work() -> None:
     """The simulator is found by name; the flag and the kind of job are let through."""
     assert words_about_testing("journal/file.py", "# the simulator needs this") == ["journal/file.py:1"]
-    assert words_about_testing("coordinator/loop.py", "if Simulation: ...") == ["coordinator/loop.py:1"]
-    assert words_about_testing("coordinator/loop.py", "Template(simulated=job.simulated)") == []
+    assert words_about_testing("ledger/coordinator.py", "if Simulation: ...") == ["ledger/coordinator.py:1"]
+    assert words_about_testing("ledger/coordinator.py", "Template(simulated=job.simulated)") == []
     assert words_about_testing("core/model.py", "# simulated clock") == []

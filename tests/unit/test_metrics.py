@@ -10,11 +10,11 @@ from holdfast.core import commands, events
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import FIXED, Backoff, QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
-from holdfast.gateway.http.host_names import HostNames
-from holdfast.observe import endpoint as endpoint_module
-from holdfast.observe.endpoint import Endpoint
+from holdfast.observe import metrics_endpoint as endpoint_module
 from holdfast.observe.exposition import MeterCollector, Vitals, of_queues, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
+from holdfast.observe.metrics_endpoint import Endpoint
+from holdfast.server.http.host_names import HostNames
 from tests.unit.core.desk import Desk
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

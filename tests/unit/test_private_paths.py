@@ -9,14 +9,14 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import FailedPreconditionError
-from holdfast.gateway import certificates, tokens
-from holdfast.gateway.guarding import Scope
 from holdfast.journal.os_disk import OsDisk
-from holdfast.private_paths import check_directory, make_directory, prepare_directory
+from holdfast.process.private_paths import check_directory, make_directory, prepare_directory
+from holdfast.process.private_postgres import PrivatePostgres
+from holdfast.server.auth import certificates, tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.protection import protect
 from holdfast.settings import Settings
-from holdfast.topology.private_postgres import PrivatePostgres
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
-from holdfast.topology.protecting import protect
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 
 NOBODY = 65_534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

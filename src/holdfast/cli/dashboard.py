@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import access_to, check_directory, place_of
+from holdfast.cli.connection import access_to, check_directory, place_of
 from holdfast.cli.server import of_a_gateway, run_program
 from holdfast.settings import FIELDS, MEMORY, ClientSettings, Settings, purpose
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
-    from holdfast.topology.dashboard import Place
+    from holdfast.topologies.dashboard import Place
 
 EPILOG = (
     "It shows a server the token of the URL or HOLDFAST_TOKEN, and acts with it for every caller; callers show it"
@@ -54,7 +54,7 @@ def dashboard(
     data = str(place) if isinstance(place, Path) else MEMORY
     told = {**flags, "data": data, "http_port": port, "no_http": False, "port": "0"}
     settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd()).settings
-    from holdfast.topology.dashboard import serve
+    from holdfast.topologies.dashboard import serve
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
         del log_stream  # it logs no transitions

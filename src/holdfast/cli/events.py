@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.connection import Connect, ask
 from holdfast.cli.text import Json, as_clock, print_json, printable, say
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.cli.connecting import Client
+    from holdfast.cli.connection import Client
     from holdfast.core.history import Entry
 
 

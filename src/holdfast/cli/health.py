@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.backends.ports import QueueView, WorkerView
 from holdfast.cli.text import as_span
 from holdfast.cli.top_numbers import Look, Trend
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode
 from holdfast.core.unknown_types import unknown_types, unknown_types_text
+from holdfast.ports import QueueView, WorkerView
 
 _OLD_MS, _VERY_OLD_MS, _SILENT_MS = 60_000, 600_000, 20_000
 #: Jobs are stalled if they have waited this long behind busy slots, and no job was seen to end for at least as long.

@@ -9,15 +9,15 @@ import typer
 
 from holdfast import limits
 from holdfast.cli import job_search, job_watch
-from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.connection import Connect, Connection, ask
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, indented, print_json, printable, printable_lines, say
 from holdfast.errors import DeadlineExceededError, ExitCode
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import JobDraft, JobView, ResultView
-    from holdfast.cli.connecting import Client
+    from holdfast.cli.connection import Client
     from holdfast.core.model import Template
+    from holdfast.ports import JobDraft, JobView, ResultView
 
 app = typer.Typer(help="Submit jobs and look after them.", no_args_is_help=True)
 
@@ -92,9 +92,9 @@ def submit(
     """Submit a job; once its id is printed, it is on disk."""
     import uuid
 
-    from holdfast.backends.ports import JobDraft
     from holdfast.core.model import Extra, Template
     from holdfast.core.trace_context import carrying, trace_context
+    from holdfast.ports import JobDraft
 
     data = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
     labels = job_search.parse_labels(label)
@@ -133,7 +133,7 @@ def get(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
     from holdfast.cli.job_report import JobReport, print_report, report_json
 
     async def report(client: "Client") -> JobReport:
-        from holdfast.backends.attempts import attempts_of
+        from holdfast.server.attempts import attempts_of
 
         job = await client.get(job_id)
         return JobReport(job, await client.payload(job_id), await attempts_of(client, client.history, job))

@@ -5,11 +5,11 @@ import json
 
 import msgspec
 
-from holdfast.backends.attempts import JobAttempts
-from holdfast.backends.ports import JobView
 from holdfast.cli.text import as_span, as_time, indented, print_fields, printable
 from holdfast.cli.views import job_fields, job_json
 from holdfast.core.history import Attempt
+from holdfast.ports import JobView
+from holdfast.server.attempts import JobAttempts
 
 #: Arguments up to this length stand on one line; longer ones are a block, which is cut after this many characters.
 _LINE_CHARS, _BLOCK_CHARS = 80, 4_000

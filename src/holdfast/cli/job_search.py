@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast import limits
-from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.connection import Connect, ask
 from holdfast.cli.moments import moment_ms
 from holdfast.cli.text import Json, print_json, say
 from holdfast.core.lifecycle import State
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import JobQuery, JobView
-    from holdfast.cli.connecting import Client
+    from holdfast.cli.connection import Client
+    from holdfast.ports import JobQuery, JobView
 
 
 def complete_state() -> list[str]:
@@ -47,7 +47,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
-    from holdfast.backends.ports import JobQuery
+    from holdfast.ports import JobQuery
 
     query = JobQuery(
         states=frozenset(_state(text) for text in state or ()),

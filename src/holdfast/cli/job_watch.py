@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.connection import Connect, Connection, ask
 from holdfast.cli.text import Json, as_clock, as_span, print_json, printable
 from holdfast.core.lifecycle import DONE, RUNNING, TERMINAL
 from holdfast.errors import ExitCode
@@ -13,8 +13,8 @@ from holdfast.errors import ExitCode
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from holdfast.backends.ports import JobView
-    from holdfast.cli.connecting import Client
+    from holdfast.cli.connection import Client
+    from holdfast.ports import JobView
 
 #: How long a server may be away before a watch gives up.
 _PATIENCE_S = 60.0

@@ -14,10 +14,10 @@ from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table,
 from holdfast.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from holdfast.coordinator.time_travel import Moment
     from holdfast.core.overview import Overview
     from holdfast.journal.os_disk import OsDisk
     from holdfast.journal.recovery import RepairReport
+    from holdfast.ledger.time_travel import Moment
 
 app = typer.Typer(
     help="Look into a journal, prove it, travel in it, back it up, repair its end.",
@@ -76,7 +76,7 @@ def verify(directory: Directory, as_json: Json = False) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from holdfast.coordinator import time_travel
+    from holdfast.ledger import time_travel
 
     disk = disk_of(directory)
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
@@ -100,8 +100,8 @@ def show(
 ) -> None:
     """Show what happened, one line for each job that an event names."""
     from holdfast.cli.views import print_entries
-    from holdfast.coordinator import time_travel
     from holdfast.core.history import entries
+    from holdfast.ledger import time_travel
 
     lines = (
         entry
@@ -121,7 +121,7 @@ def history(
 ) -> None:
     """Show everything that happened to one job."""
     from holdfast.cli.views import print_entries
-    from holdfast.coordinator import time_travel
+    from holdfast.ledger import time_travel
 
     print_entries(time_travel.history(disk_of(directory), job_id), as_json=as_json, has_ids=False)
 
@@ -131,8 +131,8 @@ def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
     """Show the whole system as it was: states, queues, leases, workers."""
     import msgspec
 
-    from holdfast.coordinator import time_travel
     from holdfast.core.overview import overview
+    from holdfast.ledger import time_travel
 
     view = overview(time_travel.state_at(disk_of(directory), past_of(at)))
     if as_json:
@@ -144,7 +144,7 @@ def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
 @app.command()
 def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
     """Print the digest of the state. It is equal wherever the same events were applied."""
-    from holdfast.coordinator import time_travel
+    from holdfast.ledger import time_travel
 
     ledger = time_travel.state_at(disk_of(directory), past_of(at))
     if as_json:

@@ -12,7 +12,7 @@ from holdfast.cli.text import Json, as_time, print_fields, print_json, say
 
 if TYPE_CHECKING:
     from holdfast.journal.backup import Progress as Told
-    from holdfast.topology.backing_up import Watch
+    from holdfast.topologies.backup import Watch
 
 Source = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The data directory; a server may be using it.")]
 Target = Annotated[
@@ -41,8 +41,8 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
     from holdfast.cli.places import parts_of
     from holdfast.clock import system_clock
     from holdfast.errors import FailedPreconditionError
-    from holdfast.topology.backing_up import take_backup
-    from holdfast.topology.whose_directory import holds_database
+    from holdfast.process.directory_owner import holds_database
+    from holdfast.topologies.backup import take_backup
 
     if parts := parts_of(directory):
         commands = "".join(f"\n  holdfast journal backup {directory / part} {target / part}" for part in parts)
@@ -82,7 +82,7 @@ def restore(path: BackupPath, directory: Restored, at: At = "", as_json: Json = 
 
     from holdfast.cli.journal import past_of
     from holdfast.clock import system_clock
-    from holdfast.topology.restoring import restore_backup
+    from holdfast.topologies.backup_restore import restore_backup
 
     is_past, reaches = past_of(at) if at else None, int(at) if at.isdecimal() else 0
     with _watching() as watch:

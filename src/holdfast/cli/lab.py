@@ -221,7 +221,7 @@ async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
     """The work; TERM and INT end it, and its processes with it. A second one changes nothing: who tidies up goes on."""
     import asyncio
 
-    from holdfast.topology.signals import on_stop
+    from holdfast.process.signals import on_stop
 
     task = asyncio.create_task(work)
     with on_stop(lambda: _cancel(task)):

@@ -17,24 +17,24 @@ from holdfast.cli import (
     config,
     dashboard,
     events,
-    front,
     job,
     journal,
     lab,
-    node,
-    pipeline,
     queue,
     schedule,
     server,
-    service,
     stats,
     token,
     top,
     workers,
-    zookeeper,
 )
 from holdfast.cli.text import printable
 from holdfast.errors import MAPPED, ExitCode, HoldfastError
+from holdfast.topologies.microservices import commands as service
+from holdfast.topologies.monolith import front_command as front
+from holdfast.topologies.monolith import node_command as node
+from holdfast.topologies.pipeline import commands as pipeline
+from holdfast.topologies.zookeeper import commands as zookeeper
 
 app = typer.Typer(
     name="holdfast",

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.connection import Connect, Connection, ask
 from holdfast.cli.text import Json, as_span, print_json, print_table, printable, say
 from holdfast.core.model import QueueMode
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import QueueView
-    from holdfast.cli.connecting import Client
+    from holdfast.cli.connection import Client
+    from holdfast.ports import QueueView
 
 app = typer.Typer(help="See what waits in which queue, and steer it.", no_args_is_help=True)
 

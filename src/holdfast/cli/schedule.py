@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast import limits
-from holdfast.cli.connecting import Connect, Connection, ask
+from holdfast.cli.connection import Connect, Connection, ask
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, print_json, printable
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import ScheduleSpec, ScheduleView
+    from holdfast.ports import ScheduleSpec, ScheduleView
 
 app = typer.Typer(help="Make jobs by time: cron, an interval, or once.", no_args_is_help=True)
 

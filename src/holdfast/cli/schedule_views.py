@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from holdfast.backends.ports import ScheduleSpec, ScheduleView
 from holdfast.cli.text import as_span, plain, print_fields, print_table
+from holdfast.ports import ScheduleSpec, ScheduleView
 
 _SECOND_MS = 1_000
 _HERE, _THERE = "NEXT HERE", "NEXT THERE"

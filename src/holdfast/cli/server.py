@@ -25,7 +25,7 @@ def up(**flags: object) -> None:
     unsaid = {name: value for name, value in own.items() if loaded.origins[name] == "default"}
     settings = msgspec.structs.replace(settings, **unsaid)
     if not (settings.is_in_memory or settings.database or settings.ensemble):
-        from holdfast.topology.whose_directory import refuse_another
+        from holdfast.process.directory_owner import refuse_another
 
         refuse_another(Path(settings.data), settings.topology)
     run_program(settings, _topology(settings.topology))
@@ -34,25 +34,25 @@ def up(**flags: object) -> None:
 def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]":
     """The program of a topology; only the one that is asked for is loaded."""
     if name == "microservices":
-        from holdfast.topology import microservices
+        from holdfast.topologies.microservices import up as microservices
 
         return microservices.serve
     if name == "monolith":
-        from holdfast.topology import monolith
+        from holdfast.topologies.monolith import up as monolith
 
         return monolith.serve
     if name == "pipeline":
-        from holdfast.topology.pipeline_needs import need_packages
+        from holdfast.topologies.pipeline.requirements import need_packages
 
         need_packages()
-        from holdfast.topology.pipeline import serve as serve_pipeline
+        from holdfast.topologies.pipeline.up import serve as serve_pipeline
 
         return serve_pipeline
     if name == "zookeeper":
-        from holdfast.topology.zookeeper import serve as serve_zookeeper
+        from holdfast.topologies.zookeeper.up import serve as serve_zookeeper
 
         return serve_zookeeper
-    from holdfast.topology.embedded import serve_and_work
+    from holdfast.topologies.embedded.up import serve_and_work
 
     return serve_and_work
 
@@ -60,7 +60,7 @@ def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any
 def server(**flags: object) -> None:
     """A server, until TERM or INT."""
     settings = _settings(flags)
-    from holdfast.topology.embedded import serve
+    from holdfast.topologies.embedded.up import serve
 
     run_program(settings, serve)
 
@@ -74,7 +74,7 @@ def run_program(settings: Settings, program: "Callable[[Settings, ByteStream], C
     import uvloop
 
     from holdfast.observe import logging
-    from holdfast.observe.stream import BackgroundStream
+    from holdfast.observe.log_stream import BackgroundStream
     from holdfast.observe.tracing_export import exporting
 
     stream = BackgroundStream(sys.stderr.fileno())

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.connection import Connect, ask
 from holdfast.cli.text import Json, as_time, print_fields, print_json
 from holdfast.core.lifecycle import State
 from holdfast.errors import UnimplementedError
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import Stats
-    from holdfast.cli.connecting import Client
+    from holdfast.cli.connection import Client
     from holdfast.core.capabilities import Capabilities
+    from holdfast.ports import Stats
 
 
 def stats(connect: Connect = None, as_json: Json = False) -> None:

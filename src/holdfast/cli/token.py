@@ -14,8 +14,8 @@ from holdfast.settings import MEMORY, TOKENS_NAME, Settings
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
-    from holdfast.gateway.guarding import Scope
-    from holdfast.gateway.tokens import Token
+    from holdfast.server.auth.permissions import Scope
+    from holdfast.server.auth.tokens import Token
 
 app = typer.Typer(
     help="Make and revoke the tokens of a server. Once its directory has some, it demands them over gRPC and HTTP.",
@@ -45,7 +45,7 @@ def create(
     """Make a token. It is shown now and never again; only its hash is kept."""
     import secrets
 
-    from holdfast.gateway import tokens
+    from holdfast.server.auth import tokens
 
     now_ms = time.time_ns() // 1_000_000
     wanted = _scopes(scopes)
@@ -63,7 +63,7 @@ def create(
 @app.command("list")
 def list_tokens(data: Data = None, as_json: Json = False) -> None:
     """List the tokens, without the tokens themselves."""
-    from holdfast.gateway import tokens
+    from holdfast.server.auth import tokens
 
     found = tokens.read(_file(data))
     if as_json:
@@ -91,7 +91,7 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Make a token worthless, for calls and for whoever is connected with it."""
-    from holdfast.gateway import tokens
+    from holdfast.server.auth import tokens
 
     gone = tokens.revoke(_file(data), name)
     if as_json:
@@ -111,7 +111,7 @@ def _file(data: str | None) -> Path:
 
 
 def _scopes(text: str) -> "list[Scope]":
-    from holdfast.gateway.guarding import Scope
+    from holdfast.server.auth.permissions import Scope
 
     known = {scope.value: scope for scope in Scope}
     words = [word.strip() for word in text.split(",")]

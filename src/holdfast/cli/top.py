@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.connecting import Connect, Connection
+from holdfast.cli.connection import Connect, Connection
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json
 
@@ -29,7 +29,7 @@ def top(
 
     On a terminal with a screen it goes on until q; elsewhere it is printed once.
     """
-    from holdfast.cli.top_watching import Watching, look, print_once
+    from holdfast.cli.top_loop import Watching, look, print_once
 
     place = connect or os.environ.get("HOLDFAST_CONNECT") or "this machine"
     with Connection(connect) as server:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.backends.ports import JobView, QueueView, Stats, WorkerView
 from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.ports import JobView, QueueView, Stats, WorkerView
 
 #: What differs between reasons that mean the same.
 _VARYING = re.compile(

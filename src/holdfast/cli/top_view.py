@@ -8,12 +8,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.backends.ports import JobView, QueueView, WorkerView
 from holdfast.cli.health import Finding, findings, verdict
 from holdfast.cli.text import as_clock, as_span, printable
 from holdfast.cli.top_numbers import Group, Look, Trend, grouped
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode
+from holdfast.ports import JobView, QueueView, WorkerView
 
 #: Lines that are not rows of tables: title, numbers, the curve, and the keys.
 _FIXED_LINES = 6

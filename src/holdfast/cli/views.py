@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.backends.ports import JobView, ResultView
 from holdfast.cli.text import as_moment, as_span, as_time, indented, plain, print_json, print_table
 from holdfast.core.failure import Failure, failure_of
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import FAILED, RUNNING, TERMINAL
 from holdfast.core.model import Extra
+from holdfast.ports import JobView, ResultView
 
 _PERMILLE_DONE = 1_000
 

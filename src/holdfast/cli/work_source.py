@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.connecting import access_to, place_of, say_created, say_where
+from holdfast.cli.connection import access_to, place_of, say_created, say_where
 from holdfast.settings import WorkerSettings
 from holdfast.settings_sources import Loaded
 from holdfast.worker.start_report import Reads
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
-    from holdfast.backends.ports import WorkApi
-    from holdfast.cli.connecting import Client
-    from holdfast.worker.loading import App, ConnectedApp
+    from holdfast.cli.connection import Client
+    from holdfast.ports import WorkApi
+    from holdfast.worker.app_loader import App, ConnectedApp
 
 
 class WorkSource(NamedTuple):
@@ -32,7 +32,7 @@ def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: b
     A directory is served by the first process that opens it, and this worker may be that process. The worker beside a
     server may not (`may_serve`): the server has the directory, and must find it free when it starts again.
     """
-    from holdfast.worker.loading import ConnectedApp
+    from holdfast.worker.app_loader import ConnectedApp
 
     target = loaded.settings.connect
     own = app if isinstance(app, ConnectedApp) else None
@@ -46,15 +46,15 @@ def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: b
         advice = _advice() if loaded.origins["connect"] == "default" else ""
         return WorkSource(StreamWork(place, access_to(loaded.settings), advice=advice), place)
     if isinstance(place, list):
+        from holdfast.client.nodes_link import tell
         from holdfast.client.routed_work import RoutedWork
-        from holdfast.topology.routed import tell
 
         return WorkSource(RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place))
     if isinstance(place, Path):
         if own is not None and may_serve and is_same_directory(url, target):
             return _own(own, target, is_directory=True)  # with the settings that the app has for it
         return _directory(place, may_serve=may_serve)
-    from holdfast.topology.bidding_jobs import bid_work
+    from holdfast.topologies.zookeeper.client_api import bid_work
 
     return WorkSource(bid_work(place), place.url)
 
@@ -94,11 +94,11 @@ async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterato
 
 async def client_at(settings: WorkerSettings) -> "Client":
     """A client of the place that was named for the worker."""
-    from holdfast.client.grpc_carrier import GrpcCarrier
+    from holdfast.client.grpc_transport import GrpcCarrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
-    from holdfast.client.socket_carrier import SocketCarrier
-    from holdfast.topology.bidding_jobs import BiddingJobs
+    from holdfast.client.socket_transport import SocketCarrier
+    from holdfast.topologies.zookeeper.client_api import BiddingJobs
 
     place, access = place_of(settings.connect), access_to(settings)
     if isinstance(place, list):

@@ -15,11 +15,11 @@ from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, Fields, WorkerSettings,
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import ScheduleSpec
     from holdfast.cli.work_source import WorkSource
+    from holdfast.ports import ScheduleSpec
+    from holdfast.worker.app_loader import App
     from holdfast.worker.config import WorkerConfig
     from holdfast.worker.handlers import Handler
-    from holdfast.worker.loading import App
     from holdfast.worker.runtime import Worker
 
 _FIELDS: Fields = fields_of(WorkerSettings)
@@ -70,10 +70,10 @@ def worker(
 def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool, is_with_server: bool) -> "Worker":
     """Works to the end; returns the worker as it ended."""
     from holdfast.observe import logging
-    from holdfast.observe.stream import BackgroundStream
+    from holdfast.observe.log_stream import BackgroundStream
     from holdfast.observe.tracing_export import exporting
-    from holdfast.topology.worker_process import run_worker
-    from holdfast.worker.lifeline import die_with_parent, lifeline
+    from holdfast.process.lifeline import die_with_parent, lifeline
+    from holdfast.topologies.worker_process import run_worker
 
     if has_lifeline:
         die_with_parent()
@@ -113,8 +113,8 @@ def run_to_the_end(work: "Coroutine[Any, Any, Worker]") -> "Worker":
 
 def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
     """The app, if one is named, and what a worker of it can run."""
+    from holdfast.worker.app_loader import load_app
     from holdfast.worker.builtin import BUILTIN
-    from holdfast.worker.loading import load_app
 
     if not app_path:
         return None, BUILTIN
@@ -144,7 +144,7 @@ def _preparing(
 
 def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
     """Sets the schedules of an app where its jobs come from; nothing to do for most."""
-    from holdfast.worker.loading import PlannedApp, schedules_of
+    from holdfast.worker.app_loader import PlannedApp, schedules_of
 
     specs = schedules_of(app)
     if not specs:
@@ -183,10 +183,10 @@ def _warn_of_another_place(app: str, url: str, where: str) -> None:
 
 
 def _config(settings: WorkerSettings, app: "App | None", *, dies_with_server: bool) -> "WorkerConfig":
+    from holdfast.worker.app_loader import schedules_of
     from holdfast.worker.config import WorkerConfig, half_of_memory
     from holdfast.worker.handlers import Mode
-    from holdfast.worker.loading import schedules_of
-    from holdfast.worker.naming import process_name
+    from holdfast.worker.worker_name import process_name
 
     return WorkerConfig(
         worker_id=settings.worker_id or process_name(),

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connecting import Connect, ask
+from holdfast.cli.connection import Connect, ask
 from holdfast.cli.text import Json, as_span, print_json, print_table, printable
 from holdfast.cli.worker import worker as start
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import WorkerView
+    from holdfast.ports import WorkerView
 
 app = typer.Typer(
     help="Start a worker, or look after those that run. Without a command it is a worker, until TERM or INT.",

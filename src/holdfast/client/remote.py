@@ -10,8 +10,19 @@ from typing import Self
 from google.protobuf.message import Message
 
 from holdfast import limits
-from holdfast.backends.joining import Joiner
-from holdfast.backends.ports import (
+from holdfast.client import views
+from holdfast.client.retry_policy import Retrying
+from holdfast.client.schedules import RemoteSchedules
+from holdfast.client.submit_batcher import Joiner
+from holdfast.client.transport import Carrier, Response
+from holdfast.client.views import made
+from holdfast.core.capabilities import Capabilities
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import InvalidArgumentError
+from holdfast.ports import (
     Explanation,
     FeedPart,
     Found,
@@ -24,17 +35,6 @@ from holdfast.backends.ports import (
     Stats,
     WorkerView,
 )
-from holdfast.client import views
-from holdfast.client.carriers import Carrier, Response
-from holdfast.client.retrying import Retrying
-from holdfast.client.schedules import RemoteSchedules
-from holdfast.client.views import made
-from holdfast.core.capabilities import Capabilities
-from holdfast.core.commands import CancelReply, Submitted
-from holdfast.core.history import Entry
-from holdfast.core.lifecycle import State
-from holdfast.core.model import QueueMode, Template
-from holdfast.errors import InvalidArgumentError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 

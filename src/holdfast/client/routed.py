@@ -12,7 +12,20 @@ from typing import Self
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.ports import (
+from holdfast.client import routed_search, routed_submits, routed_views
+from holdfast.client.access import ANYBODY, Access
+from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.node_set import Carry, Node, Nodes, missing
+from holdfast.client.node_tokens import Tokens
+from holdfast.client.retry_policy import Retrying
+from holdfast.client.routed_schedules import RoutedSchedules
+from holdfast.core.capabilities import MONOLITH, Capabilities
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode, Template
+from holdfast.errors import HoldfastError, NotFoundError, UnavailableError, UnimplementedError
+from holdfast.ports import (
     Explanation,
     FeedPart,
     Found,
@@ -25,19 +38,6 @@ from holdfast.backends.ports import (
     Stats,
     WorkerView,
 )
-from holdfast.client import routed_search, routed_submits, routed_views
-from holdfast.client.access import ANYBODY, Access
-from holdfast.client.grpc_carrier import GrpcCarrier
-from holdfast.client.retrying import Retrying
-from holdfast.client.routed_nodes import Carry, Node, Nodes, missing
-from holdfast.client.routed_schedules import RoutedSchedules
-from holdfast.client.tokens import Tokens
-from holdfast.core.capabilities import MONOLITH, Capabilities
-from holdfast.core.commands import CancelReply, Submitted
-from holdfast.core.history import Entry
-from holdfast.core.lifecycle import State
-from holdfast.core.model import QueueMode, Template
-from holdfast.errors import HoldfastError, NotFoundError, UnavailableError, UnimplementedError
 
 
 class RoutedJobs:

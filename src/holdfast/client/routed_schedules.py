@@ -1,8 +1,8 @@
 """`ScheduleApi` over several nodes: a schedule is kept by the node that owns its name, and its jobs are there."""
 
-from holdfast.backends.ports import ScheduleSpec, ScheduleView
-from holdfast.client.routed_nodes import Nodes
+from holdfast.client.node_set import Nodes
 from holdfast.client.schedules import RemoteSchedules
+from holdfast.ports import ScheduleSpec, ScheduleView
 
 
 class RoutedSchedules:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.ports import Found, JobQuery, JobView
-from holdfast.client.routed_nodes import Node, Nodes
+from holdfast.client.node_set import Node, Nodes
 from holdfast.core.cursors import cursor_at, place_in
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import Found, JobQuery, JobView
 
 #: A node that has looked so often and found nothing lets the caller ask again.
 _LOOKS_MAX = 50

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.backends.ports import JobDraft
-from holdfast.client.retrying import RETRYABLE
-from holdfast.client.routed_nodes import Node, Nodes
+from holdfast.client.node_set import Node, Nodes
+from holdfast.client.retry_policy import RETRYABLE
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Template
 from holdfast.core.validation import check_batch
 from holdfast.errors import HoldfastError, error_class
+from holdfast.ports import JobDraft
 
 #: Drafts of one node, each with its place in the submission.
 Part = list[tuple[int, JobDraft]]

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.backends.ports import QueueView, Stats, WorkerView
 from holdfast.core.model import QueueMode
 from holdfast.core.overview import most_common
+from holdfast.ports import QueueView, Stats, WorkerView
 
 #: Of two modes that nodes have of one queue, what is told is the one that holds more back.
 _SEVERITY = {QueueMode.OPEN: 0, QueueMode.DRAINING: 1, QueueMode.PAUSED: 2}

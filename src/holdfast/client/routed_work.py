@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.routed_line import Line, closed
-from holdfast.client.routed_room import Room
-from holdfast.client.tokens import Tokens
+from holdfast.client.credit_balancer import Room
+from holdfast.client.node_session import Line, closed
+from holdfast.client.node_tokens import Tokens
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.core.owner import owner_index
 from holdfast.errors import HoldfastError, UnavailableError
+from holdfast.ports import Assignment, Directive, Introduction
 
 #: Once one node is there, the others have so long to be there from the beginning.
 _WELCOME_S = 1.0

@@ -3,10 +3,10 @@
 from google.protobuf.message import Message
 
 from holdfast import limits
-from holdfast.backends.ports import ScheduleSpec, ScheduleView
-from holdfast.client.carriers import Carrier, Response
-from holdfast.client.retrying import Retrying
+from holdfast.client.retry_policy import Retrying
+from holdfast.client.transport import Carrier, Response
 from holdfast.client.views import made, template_message, template_of
+from holdfast.ports import ScheduleSpec, ScheduleView
 from holdfast.proto import holdfast_pb2 as pb
 
 _CHANGE_S = limits.DEADLINE_MS_SUBMIT / 1_000

@@ -4,11 +4,11 @@ import asyncio
 from collections import deque
 from pathlib import Path
 
-from holdfast.backends.ports import Introduction
-from holdfast.client.carriers import error_named
-from holdfast.client.socket_line import SocketLine, connect
+from holdfast.client.socket_connection import SocketLine, connect
+from holdfast.client.transport import error_named
 from holdfast.client.work_session import StreamSession
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.ports import Introduction
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import WORKER
 

@@ -6,13 +6,13 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from holdfast.backends.ports import JobDraft, JobQuery, JobView, Progress, QueueView, ResultView, Stats, WorkerView
 from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, QueueMode, Template
 from holdfast.errors import Code, InvalidArgumentError
+from holdfast.ports import JobDraft, JobQuery, JobView, Progress, QueueView, ResultView, Stats, WorkerView
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.enums import job_status
 

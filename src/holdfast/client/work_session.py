@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.errors import HoldfastError
+from holdfast.ports import Assignment, Directive, Introduction
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.enums import job_status
 

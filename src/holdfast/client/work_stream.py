@@ -5,12 +5,12 @@ from typing import Any
 
 import grpc
 
-from holdfast.backends.ports import Introduction
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.channel import open_channel
 from holdfast.client.refusals import explained
 from holdfast.client.work_session import StreamSession
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
+from holdfast.ports import Introduction
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 

@@ -11,13 +11,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from holdfast.core.book import Book
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.footprint import held_bytes
 from holdfast.core.lane import FRESH
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
+from holdfast.core.state import Book
 from holdfast.core.unreadable import reading, unreadable
 
 AnyJob = TypeVar("AnyJob")

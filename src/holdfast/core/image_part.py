@@ -17,7 +17,6 @@ from itertools import chain
 import msgspec
 
 from holdfast.core import events
-from holdfast.core.book import Book
 from holdfast.core.digest import DIGEST_MASK, terms_of
 from holdfast.core.events import AnyEvent
 from holdfast.core.footprint import JOB_BYTES, job_bytes, result_bytes
@@ -34,6 +33,7 @@ from holdfast.core.image import (
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import FAILED, RUNNING, TERMINAL
 from holdfast.core.model import Job
+from holdfast.core.state import Book
 from holdfast.core.unreadable import reading
 
 #: Gives the chunks of one image from the beginning, each time it is called.

@@ -8,10 +8,10 @@ new jobs. A batch is judged like its jobs one after the other.
 
 import msgspec
 
-from holdfast.core.book import Book
 from holdfast.core.commands import Decision, Refusal, Submit, Submitted
 from holdfast.core.events import Created
 from holdfast.core.model import Extra, Job, NewJob, Now, QueueMode, Template
+from holdfast.core.state import Book
 from holdfast.core.validation import bad_given_id, check_job, is_given_id
 from holdfast.errors import Code
 

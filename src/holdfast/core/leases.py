@@ -15,7 +15,6 @@ import heapq
 
 from holdfast import limits
 from holdfast.core import commands
-from holdfast.core.book import Book
 from holdfast.core.commands import (
     Decision,
     Expire,
@@ -34,6 +33,7 @@ from holdfast.core.last_chance import runs_alone
 from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Job, Lease, Now, Result
 from holdfast.core.outcomes import LOSSES_SPENT, result_of, revocation_of
+from holdfast.core.state import Book
 from holdfast.core.tasks import end
 from holdfast.core.text import as_text
 

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from holdfast.core import commands, events
-from holdfast.core.book import Book
 from holdfast.core.commands import AnyCommand, Decision, Refusal
 from holdfast.core.events import AnyEvent
 from holdfast.core.leases import LeaseManager
@@ -21,6 +20,7 @@ from holdfast.core.model import Job, Now
 from holdfast.core.notes import NoteTaker
 from holdfast.core.queues import QueueManager
 from holdfast.core.schedules import ScheduleManager
+from holdfast.core.state import Book
 from holdfast.core.tasks import TaskManager
 from holdfast.limits import SCAN_JOBS_MAX
 

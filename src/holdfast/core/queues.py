@@ -5,10 +5,10 @@ new jobs; neither touches what runs, nor what comes back from running.
 """
 
 from holdfast import limits
-from holdfast.core.book import Book
 from holdfast.core.commands import Decision, Refusal, SetQueueMode
 from holdfast.core.events import QueueModeSet
 from holdfast.core.model import Closure, Now, QueueMode
+from holdfast.core.state import Book
 from holdfast.core.validation import check_queue, check_reason, invalid
 from holdfast.errors import Code
 

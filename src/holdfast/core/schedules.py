@@ -7,7 +7,6 @@ heap. Heap entries may be stale; they are checked when they come up. The rules a
 
 import heapq
 
-from holdfast.core.book import Book
 from holdfast.core.commands import (
     Decision,
     DeleteSchedule,
@@ -20,6 +19,7 @@ from holdfast.core.commands import (
 from holdfast.core.events import CancelAccepted, Created, ScheduleDeleted, SchedulePaused, ScheduleSet, Ticked
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Now, QueueMode, Schedule, ScheduleSpec
+from holdfast.core.state import Book
 from holdfast.core.tasks import TaskManager
 from holdfast.core.ticks import (
     FIRED,

@@ -4,7 +4,6 @@ Decisions read the book and change nothing; `apply_*` change the book and decide
 """
 
 from holdfast import limits
-from holdfast.core.book import Book, unique_name
 from holdfast.core.commands import Cancel, CancelQueued, CancelReply, Decision, Evict, Refusal, Submit
 from holdfast.core.events import CancelAccepted, Created, Evicted, QueuedCanceled, Retired
 from holdfast.core.footprint import job_bytes, text_bytes
@@ -13,6 +12,7 @@ from holdfast.core.lane import FRESH
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Extra, Job, Now, Result, Template
 from holdfast.core.retention import to_forget
+from holdfast.core.state import Book, unique_name
 from holdfast.core.validation import check_batch, check_reason, check_template, invalid
 from holdfast.errors import Code
 

@@ -16,16 +16,16 @@ from contextlib import ExitStack
 
 import msgspec
 
+from holdfast.journal.directory_marks import BACKUP_NAME
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import JournalDamagedError, JournalError, SnapshotDamagedError
 from holdfast.journal.manifest import MANIFEST_NAME, Manifest, write_manifest
-from holdfast.journal.marking import BACKUP_NAME
 from holdfast.journal.pins import pin
 from holdfast.journal.reader import sound_survey
 from holdfast.journal.segment import segment_names
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, snapshot_name
 from holdfast.journal.survey import Survey
-from holdfast.journal.writing import read_whole, replace_file, write_fully
+from holdfast.journal.whole_write import read_whole, replace_file, write_fully
 
 #: The version of the digest in a file BACKUP, by the format of the file.
 DIGEST_VERSIONS = {1: 1, 2: 2}

@@ -18,7 +18,7 @@ from holdfast.journal.manifest import Manifest, write_manifest
 from holdfast.journal.port import SegmentInfo
 from holdfast.journal.segment import SegmentHeader
 from holdfast.journal.survey import Survey
-from holdfast.journal.writing import is_passing, remove_if_present
+from holdfast.journal.whole_write import is_passing, remove_if_present
 
 
 class Chain:

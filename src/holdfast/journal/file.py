@@ -19,6 +19,7 @@ from typing import Self
 
 from holdfast.journal.chain import Chain
 from holdfast.journal.descriptors import is_no_descriptor
+from holdfast.journal.directory_marks import refuse_marked
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import (
     JournalClosedError,
@@ -29,7 +30,6 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.frame import encode
 from holdfast.journal.manifest import Manifest, write_manifest
-from holdfast.journal.marking import refuse_marked
 from holdfast.journal.next_segment import NextSegment
 from holdfast.journal.pins import pinned_position
 from holdfast.journal.port import Frame, JournalConfig, SegmentInfo
@@ -38,7 +38,7 @@ from holdfast.journal.replay import replay_segments
 from holdfast.journal.segment import CLUSTER_ID_BYTES, HEADER_BYTES, SegmentHeader, create_segment
 from holdfast.journal.space import Space
 from holdfast.journal.survey import Survey
-from holdfast.journal.writing import is_no_space, is_passing, write_fully
+from holdfast.journal.whole_write import is_no_space, is_passing, write_fully
 
 
 class FileJournal:

@@ -31,7 +31,7 @@ from holdfast.journal.port import Frame
 from holdfast.journal.segment import SegmentHeader, segment_names
 from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
 from holdfast.journal.walk import FrameWalker
-from holdfast.journal.writing import TEMPORARY_SUFFIX, remove_if_present, write_fully
+from holdfast.journal.whole_write import TEMPORARY_SUFFIX, remove_if_present, write_fully
 
 INDEX_MAGIC = b"HFINDEXS"
 INDEX_SUFFIX = ".idx"

@@ -16,7 +16,7 @@ from holdfast.journal.disk import Disk
 from holdfast.journal.errors import REBUILD, JournalDamagedError
 from holdfast.journal.segment import segment_name
 from holdfast.journal.version import PREAMBLE_BYTES, preamble, preamble_problem
-from holdfast.journal.writing import read_whole, replace_file
+from holdfast.journal.whole_write import read_whole, replace_file
 
 MANIFEST_NAME = "MANIFEST"
 MANIFEST_MAGIC = b"HFMANIFS"

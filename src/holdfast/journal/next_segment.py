@@ -10,7 +10,7 @@ import threading
 
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.segment import HEADER_BYTES, SegmentHeader, finish_segment
-from holdfast.journal.writing import TEMPORARY_SUFFIX, is_passing, remove_if_present
+from holdfast.journal.whole_write import TEMPORARY_SUFFIX, is_passing, remove_if_present
 
 NEXT_NAME = "next.seg" + TEMPORARY_SUFFIX
 

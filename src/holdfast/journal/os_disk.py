@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.journal.disk import File, Hold
 from holdfast.journal.errors import DirectoryLockedError
-from holdfast.private_paths import make_directory, sync_directory
+from holdfast.process.private_paths import make_directory, sync_directory
 
 LOCK_NAME = "LOCK"
 _ZEROS = bytes(1 << 20)

@@ -17,7 +17,7 @@ from holdfast.journal.manifest import Manifest, read_manifest, write_manifest
 from holdfast.journal.segment import read_header, segment_names
 from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
 from holdfast.journal.tail import Verdict
-from holdfast.journal.writing import TEMPORARY_SUFFIX, replace_file, write_fully
+from holdfast.journal.whole_write import TEMPORARY_SUFFIX, replace_file, write_fully
 
 #: Temporary files of ours. A directory may hold other people's, which are none of our business.
 _LEFT_BEHIND = re.compile(

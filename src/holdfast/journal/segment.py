@@ -25,7 +25,7 @@ from holdfast.journal.version import (
     preamble_problem,
     version_of,
 )
-from holdfast.journal.writing import TEMPORARY_SUFFIX, remove_if_present, write_fully
+from holdfast.journal.whole_write import TEMPORARY_SUFFIX, remove_if_present, write_fully
 
 SEGMENT_MAGIC = b"HFSEGMNT"
 HEADER_BYTES = SECTOR_BYTES

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import SnapshotDamagedError
 from holdfast.journal.version import PREAMBLE_BYTES, check_digest_version, preamble, preamble_problem
-from holdfast.journal.writing import TEMPORARY_SUFFIX, remove_if_present, write_fully
+from holdfast.journal.whole_write import TEMPORARY_SUFFIX, remove_if_present, write_fully
 
 SNAPSHOT_MAGIC = b"HFSNAPSH"
 

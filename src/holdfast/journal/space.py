@@ -22,7 +22,7 @@ that is there.
 import threading
 
 from holdfast.journal.disk import File
-from holdfast.journal.writing import is_no_space
+from holdfast.journal.whole_write import is_no_space
 
 
 class Space:

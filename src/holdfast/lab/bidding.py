@@ -12,16 +12,16 @@ import time
 from pathlib import Path
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction, JobDraft, WorkSession
-from holdfast.backends.zookeeper.connection import connect
-from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Template
 from holdfast.lab.counting_way import PING_BYTES, CountingWay
+from holdfast.ports import Introduction, JobDraft, WorkSession
 from holdfast.settings import SESSION_MS
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.backend.connection import connect
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.work_api import BidWork
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 
 WAITING = (100, 1_000, 10_000)
 ROUNDS = 5

@@ -6,7 +6,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast.coordinator.recovery import recover
 from holdfast.core import commands, events
 from holdfast.core.commands import Decision, GrantedLease
 from holdfast.core.digest import DIGEST_VERSION
@@ -18,6 +17,7 @@ from holdfast.core.owner import mint
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
+from holdfast.ledger.recovery import recover
 
 _CONFIG = JournalConfig(digest_version=DIGEST_VERSION)
 _CLUSTER = bytes(16)

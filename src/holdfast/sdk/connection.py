@@ -11,9 +11,9 @@ from holdfast.core.owner import mint, uuid4
 from holdfast.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from holdfast.backends.ports import WorkApi
+    from holdfast.client.link import Link, Near, Ports
+    from holdfast.ports import WorkApi
     from holdfast.sdk.portal import Portal
-    from holdfast.topology.link import Link, Near, Ports
 
 T = TypeVar("T")
 Closer = Callable[[float | None], None]

@@ -11,7 +11,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.codec import Codec
 from holdfast.sdk.job import Job
 from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed, suggestion
-from holdfast.sdk.submitting import Item, Submitter
+from holdfast.sdk.submission import Item, Submitter
 
 if TYPE_CHECKING:
     from holdfast.worker.handlers import Handler
@@ -71,7 +71,7 @@ class FunctionInfo:
 
     def handler(self) -> "Handler":
         """How a worker runs it."""
-        from holdfast.sdk.running import handler_of
+        from holdfast.sdk.function_handler import handler_of
 
         return handler_of(self.function, self.codec, self.no_retry, self.isolation)
 

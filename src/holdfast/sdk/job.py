@@ -5,20 +5,20 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from holdfast.backends.ports import ForgetApi, JobView, Progress, ResultView
 from holdfast.core.failure import failure_of
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL, State
 from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
+from holdfast.ports import ForgetApi, JobView, Progress, ResultView
 from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import NO_WORKER_TEXT, JobCanceledError, JobFailedError, ResultTimeoutError
 from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
 from holdfast.sdk.worker_check import ATTENDED_S, SERVED_S, check_attended, is_attended, warn_if_stuck
 
 if TYPE_CHECKING:
+    from holdfast.client.link import Near
     from holdfast.sdk.connection import Connection
     from holdfast.sdk.portal import Portal
-    from holdfast.topology.link import Near
 
 T = TypeVar("T")
 

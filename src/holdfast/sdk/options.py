@@ -9,13 +9,13 @@ from typing import Any, TypedDict
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
 from holdfast.core import model
 from holdfast.core.commands import Refusal
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Extra, Template
 from holdfast.core.trace_context import TraceContext, carrying
 from holdfast.core.validation import check_extra, check_template
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import JobDraft
 
 
 class Backoff(msgspec.Struct, frozen=True):

@@ -6,16 +6,16 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self
 
-from holdfast.backends.ports import Introduction, WorkApi, WorkSession
 from holdfast.errors import (
     AbortedError,
     FailedPreconditionError,
     HoldfastError,
     PermissionDeniedError,
 )
+from holdfast.ports import Introduction, WorkApi, WorkSession
+from holdfast.process.signals import on_stop
 from holdfast.sdk.connection import Connection
 from holdfast.sdk.portal import Portal, new_loop
-from holdfast.topology.signals import on_stop
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker

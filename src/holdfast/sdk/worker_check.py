@@ -41,7 +41,7 @@ async def warn_if_stuck(connection: "Connection", job_id: str) -> None:
     """Log a warning if no worker can run the job now, once for each cause."""
     import asyncio
 
-    from holdfast.logs import get_logger
+    from holdfast.observe.logs import get_logger
 
     try:
         async with asyncio.timeout(_EXPLAIN_S):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from holdfast import limits
 from holdfast.clock import Uptime
-from holdfast.coordinator.timekeeper import STALL_MS
 from holdfast.errors import InvalidArgumentError
+from holdfast.ledger.command_clock import STALL_MS
 
 if TYPE_CHECKING:
-    from holdfast.coordinator.loop import Coordinator
+    from holdfast.ledger.coordinator import Coordinator
     from holdfast.sdk.connection import Connection
-    from holdfast.topology.serving import Serving
+    from holdfast.topologies.embedded.served_ledger import Serving
 
 _NEVER_MS = 1 << 62
 
@@ -79,7 +79,7 @@ class ManualClock:
 
 async def memory_of(connection: "Connection") -> "Serving":
     """The ledger of an app in memory; `InvalidArgumentError` for any other app."""
-    from holdfast.topology.memory import Memory  # noqa: PLC0415 - only who opens an app pays for it
+    from holdfast.topologies.embedded.memory import Memory  # noqa: PLC0415 - only who opens an app pays for it
 
     link = connection.link()
     if not isinstance(link, Memory):

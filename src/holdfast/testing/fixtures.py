@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.app import Holdfast
-from holdfast.sdk.opening import MEMORY, opener
+from holdfast.sdk.url_schemes import MEMORY, opener
 from holdfast.testing.clock import ManualClock
 
 

@@ -7,14 +7,14 @@ import time
 from collections.abc import Awaitable
 
 from holdfast.app import Holdfast
-from holdfast.backends.ports import Assignment
-from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.errors import FailedPreconditionError
+from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.local_work import assignment
+from holdfast.ports import Assignment
 from holdfast.sdk.connection import Connection
 from holdfast.testing.clock import memory_of
-from holdfast.topology.local_work import assignment
 from holdfast.worker.context import CURRENT, JobContext
 from holdfast.worker.handlers import Handler
 from holdfast.worker.outcomes import failed, succeeded

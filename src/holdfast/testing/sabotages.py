@@ -2,20 +2,20 @@
 
 from holdfast.testing.sabotage import Variant
 
-LOOP, SESSIONS, TIME = "coordinator/loop.py", "coordinator/sessions.py", "coordinator/timekeeper.py"
-LOG_CLOCK = "coordinator/log_clock.py"
+LOOP, SESSIONS, TIME = "ledger/coordinator.py", "ledger/sessions.py", "ledger/command_clock.py"
+LOG_CLOCK = "ledger/log_clock.py"
 LEASES, TASKS, IMAGE, BOOK, READY = (
     "core/leases.py",
     "core/tasks.py",
     "core/image.py",
-    "core/book.py",
+    "core/state.py",
     "core/ready_queue.py",
 )
 PART = "core/image_part.py"
-LANE_ORDER, MATCHER = "core/lane_order.py", "coordinator/matcher.py"
+LANE_ORDER, MATCHER = "core/lane_order.py", "ledger/matcher.py"
 INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
 SCHEDULES, TICKS, RETENTION = "core/schedules.py", "core/ticks.py", "core/retention.py"
-JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/writing.py"
+JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/whole_write.py"
 
 VARIANTS = (
     # durable before reply
@@ -54,7 +54,7 @@ VARIANTS = (
     ),
     Variant(
         "grant-keeps-no-room",
-        "coordinator/room.py",
+        "ledger/journal_room.py",
         "return kept + len(event.job_ids) * outcome_bytes + spare_bytes // 4",
         "return 0",
         seed=44,
@@ -682,7 +682,7 @@ VARIANTS = (
     ),
     Variant(
         "tidying-raises",
-        "coordinator/snapshots.py",
+        "ledger/snapshots.py",
         "        with suppress(JournalError, OSError):\n            found",
         "        if True:\n            found",
         test="tests/unit/coordinator/test_snapshot_keeper.py::test_directory_that_cannot_be_read_is_looked_at_again",
@@ -703,7 +703,7 @@ VARIANTS = (
     ),
     Variant(
         "history-beyond-its-bound",
-        "coordinator/snapshots.py",
+        "ledger/snapshots.py",
         "excess = max(over, short)",
         "excess = short",
         test="tests/simulation/test_history_bound.py::test_history_stays_under_its_bound",
@@ -724,7 +724,7 @@ VARIANTS = (
     ),
     Variant(
         "digest-not-compared",
-        "coordinator/recovery.py",
+        "ledger/recovery.py",
         " or frame.digest != ledger.digest",
         "",
         test="tests/simulation/test_recovery.py::test_replay_that_diverges_is_refused",
@@ -774,7 +774,7 @@ VARIANTS = (
     ),
     Variant(
         "reset-taken-for-a-goodbye",
-        "gateway/work_session.py",
+        "server/work_session.py",
         "is_leaving=self._is_leaving)",
         "is_leaving=True)",
         seed=81,

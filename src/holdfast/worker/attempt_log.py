@@ -16,7 +16,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.failure import traceback_of
 from holdfast.core.lifecycle import FAILED, name
 from holdfast.core.outcomes import failure_text
-from holdfast.logs import get_lines, is_on
+from holdfast.observe.logs import get_lines, is_on
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.port import Ended
 

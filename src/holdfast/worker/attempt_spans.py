@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from holdfast.backends.ports import Assignment
+    from holdfast.ports import Assignment
 
 _OUTCOMES = {int(DONE): "done", int(FAILED): "failed", int(CANCELED): "canceled"}
 #: Whatever came of it is nobody's business: its lease is lost, or was handed back.

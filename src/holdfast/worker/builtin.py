@@ -10,7 +10,7 @@ import re
 import signal
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment
+from holdfast.ports import Assignment
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode, output_too_large
 
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from holdfast.process.memory import physical_bytes
 from holdfast.worker.handlers import Mode
-from holdfast.worker.memory import physical_bytes
 
 
 def half_of_memory() -> int:

@@ -11,9 +11,9 @@ from contextvars import ContextVar
 from datetime import datetime
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment
 from holdfast.core.model import SCHEDULE, SCHEDULED_FOR, Note
 from holdfast.core.text import as_text
+from holdfast.ports import Assignment
 from holdfast.worker.handlers import Handler
 
 #: The newest lines between two heartbeats are kept, with room for one that says how many are not.

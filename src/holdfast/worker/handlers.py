@@ -5,8 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.backends.ports import Assignment
 from holdfast.core.outcomes import OUTPUT_TOO_LARGE, too_large
+from holdfast.ports import Assignment
 
 
 class Mode(StrEnum):

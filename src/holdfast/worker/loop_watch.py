@@ -7,7 +7,7 @@ other job of this worker: past a lease, their leases are lost. It cannot be inte
 import asyncio
 import time
 
-from holdfast.logs import get_logger
+from holdfast.observe.logs import get_logger
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
 
 _TICK_S = 0.25

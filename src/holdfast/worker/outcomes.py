@@ -14,7 +14,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.text import as_text
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.failures import described, reason_of
-from holdfast.worker.forks import end_fork
+from holdfast.worker.fork_guard import end_fork
 from holdfast.worker.handlers import AttemptFailedError, output_too_large
 
 #: No more is told of an attempt: seven weeks.

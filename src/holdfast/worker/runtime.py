@@ -19,11 +19,12 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from holdfast import limits
-from holdfast.backends.ports import Directive, Introduction, WorkApi, WorkSession
 from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.workers import beat_ms
 from holdfast.errors import FINAL, HoldfastError, UnimplementedError
-from holdfast.logs import get_logger
+from holdfast.observe.logs import get_logger
+from holdfast.ports import Directive, Introduction, WorkApi, WorkSession
+from holdfast.process.memory import resident_bytes
 from holdfast.worker.attempt_log import AttemptLog
 from holdfast.worker.attempt_spans import attempt_spans
 from holdfast.worker.builtin import BUILTIN
@@ -31,7 +32,6 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.executors.port import Ended, Tally
 from holdfast.worker.handlers import Handler
 from holdfast.worker.loop_watch import watch_loop
-from holdfast.worker.memory import resident_bytes
 from holdfast.worker.notes import Notes
 from holdfast.worker.outbox import Outbox
 from holdfast.worker.slots import Slots

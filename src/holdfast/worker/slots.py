@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from holdfast.backends.ports import Assignment
 from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import Assignment
 from holdfast.worker.attempt_spans import AttemptSpans
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import CancelInterrupt, JobContext

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.backends.ports import QueueView, ScheduleSpec, ScheduleView, WorkerView
 from holdfast.core.unknown_types import unknown_types, unknown_types_text
 from holdfast.errors import HoldfastError
-from holdfast.logs import get_logger
+from holdfast.observe.logs import get_logger
+from holdfast.ports import QueueView, ScheduleSpec, ScheduleView, WorkerView
+from holdfast.worker.app_loader import App, schedules_of
 from holdfast.worker.builtin import BUILTIN
-from holdfast.worker.loading import App, schedules_of
 
 T = TypeVar("T")
 

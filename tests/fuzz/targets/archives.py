@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from holdfast.journal.backup import NotABackupError
-from holdfast.topology.archives import unpack
+from holdfast.topologies.backup_archive import unpack
 
 EXAMPLES = 150
 IS_GUIDED = False

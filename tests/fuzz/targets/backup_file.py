@@ -5,7 +5,7 @@ import random
 import msgspec
 
 from holdfast.journal.backup import Backup, BackupDamagedError, Copied, CopiedFile, NotABackupError, read_backup
-from holdfast.journal.marking import BACKUP_NAME
+from holdfast.journal.directory_marks import BACKUP_NAME
 from holdfast.testing.disk import SimDisk
 from tests.fuzz.depth import DEEP_JSON
 

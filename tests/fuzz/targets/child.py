@@ -8,14 +8,14 @@ import asyncio
 import time
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Introduction, JobDraft, JobView
 from holdfast.client.work_session import StreamSession
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import Note, Template
 from holdfast.errors import UnavailableError
-from holdfast.gateway.work_session import ServedSession
+from holdfast.ports import Assignment, Introduction, JobDraft, JobView
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.work_session import ServedSession
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.child_process import ChildProcess
 from holdfast.worker.executors.frames import LENGTH_BYTES, FromChild, Over, Ready, Said, framed

@@ -1,7 +1,7 @@
 """What the owner of results keeps: its events and its images give what was written, or the documented error."""
 
-from holdfast.core.envelopes import Envelope, Envelopes
 from holdfast.core.lifecycle import DONE, FAILED
+from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes
 from tests.fuzz.owners import fuzz_owner, owner_seeds
 from tests.unit.core.test_envelopes import PLENTY, store
 

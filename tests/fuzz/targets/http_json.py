@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.gateway.http.openapi import document
-from holdfast.gateway.http.routing import Route
+from holdfast.server.http.openapi import document
+from holdfast.server.http.routing import Route
 from tests.fuzz.http_line import Line, check_statuses
 from tests.fuzz.source import Source
 from tests.fuzz.world import World, run

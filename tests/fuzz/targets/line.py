@@ -1,6 +1,6 @@
 """What the owner of the line keeps: its events and its images give what was written, or the documented error."""
 
-from holdfast.core.line import Line, Ticket
+from holdfast.topologies.microservices.state.waiting_jobs import Line, Ticket
 from tests.fuzz.owners import fuzz_owner, owner_seeds
 from tests.unit.core.test_line import NOW_MS, Clerk
 

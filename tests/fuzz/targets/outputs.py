@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.core.failure import Failure, bounded, failure_of, traceback_of
-from holdfast.gateway.http.strict_json import is_json
+from holdfast.server.http.strict_json import is_json
 
 
 def seeds() -> list[bytes]:

@@ -1,7 +1,7 @@
 """What the owner of records keeps: its events and its images give what was written, or the documented error."""
 
 from holdfast.core.lifecycle import QUEUED, RUNNING, State
-from holdfast.core.records import Records
+from holdfast.topologies.microservices.state.records import Records
 from tests.fuzz.owners import fuzz_owner, owner_seeds
 from tests.unit.core.test_records import Desk
 

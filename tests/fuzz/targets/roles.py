@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.backends.pipeline.store import Ticket
-from holdfast.core.shelf import Lane
-from holdfast.gateway.http.asking import JSON_TYPE
-from holdfast.gateway.http.routing import Route
-from holdfast.pipeline.serving import MSGPACK_TYPE
+from holdfast.server.http.request import JSON_TYPE
+from holdfast.server.http.routing import Route
+from holdfast.topologies.pipeline.backend.store import Ticket
+from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE
+from holdfast.topologies.pipeline.roles.shelf import Lane
 from tests.fuzz.depth import DEEP, DEEP_JSON
 from tests.fuzz.role_doors import Roles
 from tests.fuzz.source import Source

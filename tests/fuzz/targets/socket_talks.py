@@ -12,9 +12,9 @@ from google.protobuf.message import Message
 
 from holdfast import limits
 from holdfast.errors import Code
-from holdfast.gateway.socket import SocketServer, _Connection
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import CONVERSATION, WORKER, FrameReader, framed
+from holdfast.server.unix_socket import SocketServer, _Connection
 from tests.fuzz.calling import call_bytes, message_bytes
 from tests.fuzz.source import Source
 from tests.fuzz.world import LOOKS, World, run, settle

@@ -5,7 +5,7 @@ import math
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
-from holdfast.gateway.http.strict_json import encode, is_json, parse
+from holdfast.server.http.strict_json import encode, is_json, parse
 
 _TEXTS = (
     *(

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, PermissionDeniedError, UnauthenticatedError
-from holdfast.gateway import tokens
-from holdfast.gateway.budgets import Budgets
-from holdfast.gateway.guarding import Scope
-from holdfast.gateway.token_guard import TokenGuard
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.auth.rate_limits import Budgets
+from holdfast.server.auth.token_guard import TokenGuard
 from tests.fuzz.depth import DEEP_JSON
 
 IS_GUIDED = False

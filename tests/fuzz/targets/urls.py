@@ -4,7 +4,7 @@ import re
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import SECURE_SERVER, SERVER, address_of, addresses_of, masked
-from holdfast.topology.ensemble_url import Ensemble, ensemble_of
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble, ensemble_of
 
 _PORT_MAX = 65_535
 _SECRET = re.compile(r"(zk://)?[a-z]*:secret@[a-z]+$")

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from holdfast.backends.pipeline.wire import METHODS, PREFIX, answer_of, question, routes
-from holdfast.backends.ports import JobDraft
 from holdfast.core.model import Template
 from holdfast.errors import Code, HoldfastError, UnavailableError
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.backend.port_rpc import METHODS, PREFIX, answer_of, question, routes
 from tests.fuzz.depth import deepened
 from tests.fuzz.source import Source
 from tests.fuzz.world import World, run, settle

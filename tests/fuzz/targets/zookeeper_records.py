@@ -1,11 +1,11 @@
 """What the nodes of an ensemble hold: records, results and introductions as they were written, or one known error."""
 
-from holdfast.backends.zookeeper import introducing, records
-from holdfast.backends.zookeeper.introducing import Kind
-from holdfast.backends.zookeeper.transactions import Node, Stat
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Extra, Result, Template
 from holdfast.errors import InternalError
+from holdfast.topologies.zookeeper.backend import records, worker_nodes
+from holdfast.topologies.zookeeper.backend.transactions import Node, Stat
+from holdfast.topologies.zookeeper.backend.worker_nodes import Kind
 from tests.fuzz.depth import deepened
 from tests.fuzz.source import Source
 
@@ -20,7 +20,7 @@ def seeds() -> list[bytes]:
         b"\0" + records.encode(records.Record("b", Template("echo", "q", 9), 1)),
         b"\1" + records.encode(Result(1, 3, b"out", "summary", "why", 4)),
     )
-    introduced = introducing.kind_said(Kind(("echo",), ("q",), 4))
+    introduced = worker_nodes.kind_said(Kind(("echo",), ("q",), 4))
     later = [one[:2] + deepened(one[2:]) for one in written]
     return [*written, *later, b"\2" + introduced, b"\2" + deepened(introduced)]
 
@@ -40,7 +40,7 @@ def fuzz(data: bytes) -> None:
             result = records.result_of(node)
             assert records.result_of(Node(records.encode(result), _STAT)) == result
         else:
-            said = introducing.kind_in(node.data)
-            assert introducing.kind_in(introducing.kind_said(said)) == said
+            said = worker_nodes.kind_in(node.data)
+            assert worker_nodes.kind_in(worker_nodes.kind_said(said)) == said
     except InternalError as error:
         assert error.reason in {"RECORD_VERSION", "RECORD_DAMAGED"}

@@ -11,21 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast import limits
-from holdfast.coordinator.recovery import recover
-from holdfast.coordinator.snapshots import take_snapshot
-from holdfast.core import commands, envelopes, events, line, records
+from holdfast.core import commands, events
 from holdfast.core.commands import Decision, GrantedLease, ReportRow
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING, State
 from holdfast.core.model import Extra, NewJob, Now, QueueMode, ScheduleSpec, Template
-from holdfast.core.record_events import Decided, Move, Spends
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 from holdfast.journal.version import FORMAT_VERSION
-from holdfast.services.keeping_journal import Machine, Recovered, join
+from holdfast.ledger.recovery import recover
+from holdfast.ledger.snapshots import take_snapshot
 from holdfast.testing.disk import SimDisk
-from holdfast.topology.backing_up import take_backup
+from holdfast.topologies.backup import take_backup
+from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered, join
+from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
+from holdfast.topologies.microservices.state.record_events import Decided, Move, Spends
 
 GOLDEN = Path(__file__).parent
 CLUSTER_ID = bytes.fromhex("00112233445566778899aabbccddeeff")
@@ -123,10 +124,10 @@ def _records(machine: Machine, write: Callable[[object], None]) -> None:
 
 
 def _line(machine: Machine, write: Callable[[object], None]) -> None:
-    assert isinstance(machine, line.Line)
+    assert isinstance(machine, waiting_jobs.Line)
     for number in range(JOBS):
         queue, due = ("default", "slow")[number % 2], START_MS + 86_400_000 if number % 4 == 3 else 0
-        ticket = line.Ticket(job_id(number), queue, "echo", number % 10, number + 1, due)
+        ticket = waiting_jobs.Ticket(job_id(number), queue, "echo", number % 10, number + 1, due)
         write(machine.decide_enqueue(ticket, START_MS + number))
     for number in range(4):
         write(machine.decide_dequeue("worker-1", None, START_MS + 100 + number))
@@ -143,7 +144,7 @@ def _envelopes(machine: Machine, write: Callable[[object], None]) -> None:
 
 OWNERS: dict[str, tuple[Callable[[], Machine], Story]] = {
     "job": (records.Records, _records),
-    "queue": (lambda: line.Line(limits.AGING_MS_DEFAULT), _line),
+    "queue": (lambda: waiting_jobs.Line(limits.AGING_MS_DEFAULT), _line),
     "result": (lambda: envelopes.Envelopes(envelopes.Retention.beyond()), _envelopes),
 }
 

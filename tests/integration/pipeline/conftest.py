@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.backends.pipeline import http
-from holdfast.backends.pipeline.postgres.database import PostgresStore
+from holdfast.topologies.pipeline.backend import http_client
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.patience import PATIENCE_S, open_patiently
 
 
 @pytest.fixture(autouse=True)
 def patient_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is taken to be away because a connection within this process was made late."""
-    monkeypatch.setattr(http, "_CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr(http_client, "_CONNECT_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.backends.pipeline.http import Lines
-from holdfast.backends.pipeline.postgres import connections
-from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.core.state_change import LogChanges
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.postgres import connections
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 
 #: Longer than a busy machine stands still: roles that are away refuse at once, and are not waited for.
 PATIENCE_S = 30.0

@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.work import PipelineWork
-from holdfast.backends.pipeline.work_stats import WorkConfig
-from holdfast.backends.ports import Assignment, JobDraft, JobView
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
-from holdfast.pipeline.coordinator import CoordinatorConfig, CoordinatorRole
-from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
-from holdfast.pipeline.exchanges import Exchanges
-from holdfast.pipeline.queue import QueueConfig, QueueRole
-from holdfast.pipeline.seats import QueueList
-from holdfast.pipeline.serving import RoleServer
-from holdfast.pipeline.watcher import WatcherConfig, WatcherRole
+from holdfast.ports import Assignment, JobDraft, JobView
+from holdfast.topologies.pipeline.backend.work_api import PipelineWork
+from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
+from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, CoordinatorRole
+from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
+from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
+from holdfast.topologies.pipeline.roles.role_server import RoleServer
+from holdfast.topologies.pipeline.roles.seats import QueueList
+from holdfast.topologies.pipeline.roles.watcher import WatcherConfig, WatcherRole
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker

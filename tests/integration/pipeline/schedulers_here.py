@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from holdfast.backends.pipeline.balancing import Balancer
-from holdfast.gateway.http.asking import Answer, Asked, Streamed
-from holdfast.gateway.http.routing import Handler
-from holdfast.pipeline.scheduler import port_routes
-from holdfast.pipeline.serving import RoleServer
-from holdfast.pipeline.vitals import Vitals
+from holdfast.server.http.request import Answer, Asked, Streamed
+from holdfast.server.http.routing import Handler
 from holdfast.testing.conformance.harness import Terms
+from holdfast.topologies.pipeline.backend.load_balancer import Balancer
+from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_server import RoleServer
+from holdfast.topologies.pipeline.roles.scheduler import port_routes
 from tests.backends.ledger_here import LedgerHere
 from tests.e2e.fleet import stable_port
 from tests.integration.pipeline.patience import PatientLines

@@ -1,10 +1,10 @@
 """Short words for what tests of the store do all the time."""
 
-from holdfast.backends.pipeline.store import Kind, Store, Ticket
-from holdfast.backends.ports import Assignment, JobDraft
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Extra, Template
+from holdfast.ports import Assignment, JobDraft
+from holdfast.topologies.pipeline.backend.store import Kind, Store, Ticket
 
 ECHO = Template("echo")
 ECHOES = (Kind(("echo",)),)

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from holdfast.backends.pipeline.http import LATE, NotDeliveredError
-from holdfast.backends.pipeline.remote import BalancedAdmin, BalancedJobs, BalancedSchedules
-from holdfast.backends.pipeline.wire import METHODS, question
-from holdfast.backends.ports import Introduction, JobDraft, JobQuery, ScheduleSpec
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, State
 from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from holdfast.ports import Introduction, JobDraft, JobQuery, ScheduleSpec
+from holdfast.topologies.pipeline.backend.http_client import LATE, NotDeliveredError
+from holdfast.topologies.pipeline.backend.port_rpc import METHODS, question
+from holdfast.topologies.pipeline.backend.remote_api import BalancedAdmin, BalancedJobs, BalancedSchedules
 from tests.integration.pipeline.schedulers_here import site
 
 

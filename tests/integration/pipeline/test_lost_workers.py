@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.http import NotDeliveredError
-from holdfast.backends.pipeline.messages import Asking
-from holdfast.backends.pipeline.postgres.connections import Connection
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Kind, Place
-from holdfast.backends.ports import Introduction, JobDraft, JobView
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Extra, Template
+from holdfast.ports import Introduction, JobDraft, JobView
+from holdfast.topologies.pipeline.backend.http_client import NotDeliveredError
+from holdfast.topologies.pipeline.backend.messages import Asking
+from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.e2e.fleet import Fleet, Program, fleet_in
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import PatientLines

@@ -6,12 +6,12 @@ import re
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.postgres.connections import Connection, Database
-from holdfast.backends.pipeline.postgres.database import open_store
-from holdfast.backends.pipeline.postgres.migrating import Migration, known_migrations, migrate
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.database import open_store
+from holdfast.topologies.pipeline.postgres.migrator import Migration, known_migrations, migrate
 from tests.integration.pipeline.patience import open_patiently
 
 

@@ -8,14 +8,14 @@ from contextlib import aclosing
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.admin import PipelineAdmin
-from holdfast.backends.pipeline.jobs import PipelineJobs
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Kind, Place, Store
-from holdfast.backends.ports import AdminApi, JobApi, JobDraft
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Extra, QueueMode, Template
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
+from holdfast.ports import AdminApi, JobApi, JobDraft
+from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
+from holdfast.topologies.pipeline.backend.job_api import PipelineJobs
+from holdfast.topologies.pipeline.backend.store import Kind, Place, Store
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
 

@@ -8,9 +8,6 @@ import psycopg
 import pytest
 
 from holdfast import limits
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.postgres.plans import TAKEN
-from holdfast.backends.pipeline.schedules import PipelineSchedules
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, ScheduleSpec, Template
 from holdfast.errors import (
@@ -20,6 +17,9 @@ from holdfast.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from holdfast.topologies.pipeline.backend.schedule_api import PipelineSchedules
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
+from holdfast.topologies.pipeline.postgres.plans import TAKEN
 from tests.integration.pipeline.turned_clock import DAY, HOUR, MINUTE, SECOND, START, Clockwork, TurnedClock, told
 
 WEEK = 7 * DAY

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.core.model import ScheduleSpec, Template
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.e2e.campaign import kills_each, seed
 from tests.e2e.waiting import eventually, pause
 
@@ -21,8 +21,8 @@ KILLS, STOPS = kills_each(3), 2
 #: Competes for the leadership until it is killed.
 LEADER = """
 import asyncio, sys
-from holdfast.backends.pipeline.leading import CronLeader
-from holdfast.backends.pipeline.postgres.database import open_store
+from holdfast.topologies.pipeline.backend.cron_leader import CronLeader
+from holdfast.topologies.pipeline.postgres.database import open_store
 
 async def main():
     async with await open_store(sys.argv[1], name=sys.argv[2]) as store:

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.leading import TAKEOVER_MS, CronLeader, terms
-from holdfast.backends.pipeline.postgres.connections import Connection
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Leadership
 from holdfast.core.model import ScheduleSpec, Template
 from holdfast.errors import FailedPreconditionError
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
+from holdfast.topologies.pipeline.backend.cron_leader import TAKEOVER_MS, CronLeader, terms
+from holdfast.topologies.pipeline.backend.store import Leadership
+from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import HURRY_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.turned_clock import DAY, MINUTE, SECOND, Clockwork, TurnedClock

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.backends.ledger.views import schedule_view
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import ScheduleView
 from holdfast.core import commands, events
 from holdfast.core.commands import AnyCommand, Refusal
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Now, QueueMode, ScheduleSpec, Template
 from holdfast.errors import HoldfastError
+from holdfast.ledger.views import schedule_view
+from holdfast.ports import ScheduleView
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.turned_clock import DAY, HOUR, MINUTE, SECOND, START, Clockwork, TurnedClock
 
 STEPS = 130

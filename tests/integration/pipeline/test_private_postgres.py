@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
-from holdfast.topology.postgres_programs import INSTALLED
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.postgres_programs import INSTALLED
+from holdfast.process.private_postgres import PrivatePostgres
 from tests.e2e.waiting import eventually
 from tests.postgres import QUICK, require_postgres
 
@@ -19,7 +19,7 @@ from tests.postgres import QUICK, require_postgres
 STARTER = """
 import sys
 from pathlib import Path
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
 server = PrivatePostgres(Path(sys.argv[1]), {"fsync": "off"})
 server.start()
 print(server.pid, flush=True)
@@ -160,7 +160,7 @@ def test_half_made_data_is_made_again(tmp_path: Path) -> None:
 def test_one_server_per_directory(folder: Path, server: PrivatePostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second server in the directory of a running one is refused."""
     server.start()
-    monkeypatch.setattr("holdfast.topology.private_postgres._LOCK_S", 0.1)
+    monkeypatch.setattr("holdfast.process.private_postgres._LOCK_S", 0.1)
     with pytest.raises(FailedPreconditionError, match="another process runs PostgreSQL in"):
         PrivatePostgres(folder, QUICK).start()
     assert ask(server.url(), "SELECT 1") == 1

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast import limits
-from holdfast.backends.pipeline.pulling import Found, Puller
-from holdfast.backends.ports import Introduction
 from holdfast.errors import HoldfastError
+from holdfast.ports import Introduction
+from holdfast.topologies.pipeline.backend.ticket_puller import Found, Puller
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import PatientLines
 from tests.integration.pipeline.pipeline_here import QueueHere

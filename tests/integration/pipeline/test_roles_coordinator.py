@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.pipeline.messages import Asking, Beat, Leaving, Placed
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.session import PipelineSession
-from holdfast.backends.ports import Introduction
 from holdfast.core.lifecycle import DONE
 from holdfast.errors import AbortedError, InvalidArgumentError
+from holdfast.ports import Introduction
+from holdfast.topologies.pipeline.backend.messages import Asking, Beat, Leaving, Placed
+from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.http_client import ask
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.pipeline_here import PipelineHere, Ran

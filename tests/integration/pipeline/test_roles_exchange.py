@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.pipeline.messages import FullLanes, Push, Rooms, Routed
-from holdfast.core.assigning import queue_index
 from holdfast.errors import UnavailableError
-from holdfast.pipeline.exchange import ExchangeConfig, ExchangeRole
-from holdfast.pipeline.exchanges import Exchanges
-from holdfast.pipeline.serving import RoleServer
+from holdfast.topologies.pipeline.backend.messages import FullLanes, Push, Rooms, Routed
+from holdfast.topologies.pipeline.roles.assignment import queue_index
+from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
+from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask
 from tests.integration.pipeline.patience import PatientLines
 from tests.integration.pipeline.pipeline_here import QueueHere

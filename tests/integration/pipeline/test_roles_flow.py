@@ -2,14 +2,14 @@
 
 import asyncio
 
-from holdfast.backends.pipeline.messages import Push, Routed
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import Introduction, JobDraft
-from holdfast.core.assigning import queue_index
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Template
-from holdfast.pipeline.exchanges import Exchanges
-from holdfast.pipeline.serving import RoleServer
+from holdfast.ports import Introduction, JobDraft
+from holdfast.topologies.pipeline.backend.messages import Push, Routed
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
+from holdfast.topologies.pipeline.roles.assignment import queue_index
+from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.pipeline_here import PipelineHere, Ran

@@ -8,11 +8,11 @@ from http import HTTPStatus
 import pytest
 
 from holdfast import limits
-from holdfast.backends.pipeline.messages import Lanes, Named, Push, Rooms, Shelved, Take, Taken
-from holdfast.backends.pipeline.store import Ticket
 from holdfast.errors import InvalidArgumentError
-from holdfast.pipeline.queue import QueueConfig, QueueRole
-from holdfast.pipeline.serving import RoleServer
+from holdfast.topologies.pipeline.backend.messages import Lanes, Named, Push, Rooms, Shelved, Take, Taken
+from holdfast.topologies.pipeline.backend.store import Ticket
+from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
+from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask, connected, request
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import PatientLines

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.backends.pipeline import http
-from holdfast.backends.pipeline.http import LATE, Lines, NotDeliveredError
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
-from holdfast.gateway.http.asking import Answer, Asked, answer
-from holdfast.pipeline.serving import MSGPACK_TYPE, RoleServer
-from holdfast.pipeline.vitals import Vitals, post
+from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.topologies.pipeline.backend import http_client
+from holdfast.topologies.pipeline.backend.http_client import LATE, Lines, NotDeliveredError
+from holdfast.topologies.pipeline.roles.role_health import Vitals, post
+from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE, RoleServer
 from tests.integration.http_client import ask
 from tests.integration.pipeline.patience import PATIENCE_S, PatientLines
 
@@ -125,7 +125,7 @@ async def test_not_delivered_is_told_from_not_answered() -> None:
 
 async def test_connection_that_is_not_made_in_time_is_told_from_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that takes nobody in keeps a call from arriving, and may yet be well."""
-    monkeypatch.setattr(http, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(http_client, "_CONNECT_S", 0.5)
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from holdfast.backends.pipeline.messages import Push
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.session import PipelineSession
-from holdfast.backends.ports import Assignment, Directive, Introduction
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.ports import Assignment, Directive, Introduction
+from holdfast.process.private_postgres import PrivatePostgres
+from holdfast.topologies.pipeline.backend.messages import Push
+from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import HURRY_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.pipeline_here import PipelineHere, Ran

@@ -5,12 +5,12 @@ import asyncio
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Kind
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import NotFoundError
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.backend.store import Kind
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, ended, insert, report, running, start
 from tests.integration.pipeline.turned_clock import MINUTE, TurnedClock
 

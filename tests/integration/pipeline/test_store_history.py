@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.core.failure import Failure
 from holdfast.core.history import attempts
 from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import LEASE_MS, insert, report, running, start
 
 AT_ONCE = Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0, 0))

@@ -5,12 +5,12 @@ import uuid
 import pytest
 
 from holdfast import limits
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Kind
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Backoff, Extra, QueueMode, Template
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.backend.store import Kind
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
 

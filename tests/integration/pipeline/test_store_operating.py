@@ -6,13 +6,13 @@ import psycopg
 import pytest
 
 from holdfast import limits
-from holdfast.backends.pipeline.postgres import queue_book
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Kind, Place
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnavailableError
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.postgres import queue_book
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, running
 

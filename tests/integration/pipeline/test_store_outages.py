@@ -9,11 +9,11 @@ import psycopg
 import pytest
 import uvloop
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore, open_store
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
 from holdfast.errors import UnavailableError
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.ports import JobDraft
+from holdfast.process.private_postgres import PrivatePostgres
+from holdfast.topologies.pipeline.postgres.database import PostgresStore, open_store
 from tests.integration.pipeline.cutting import Way
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import HURRY_S, PATIENCE_S, open_patiently, wait_for_connections

@@ -8,13 +8,13 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.postgres.connections import Connection
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.errors import NotFoundError
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.patience import open_patiently
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, insert, report, running
 

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import JobDraft, JobQuery
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Extra, Template
 from holdfast.errors import InvalidArgumentError, NotFoundError
+from holdfast.ports import JobDraft, JobQuery
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
 UNKNOWN = "becf4629-2772-48c0-93ee-9c042f20aa72"

@@ -3,11 +3,11 @@
 import pytest
 
 from holdfast import limits
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
 

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
 from holdfast.core.lifecycle import DONE
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.store_work import report, running
 

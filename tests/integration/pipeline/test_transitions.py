@@ -7,15 +7,15 @@ from io import BytesIO
 import psycopg
 import pytest
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.pipeline.store import Kind, Place
-from holdfast.backends.ports import JobDraft
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, NOWHERE, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Extra, ScheduleSpec, Template
 from holdfast.core.state_change import StateChange
 from holdfast.observe.logging import JsonLines
 from holdfast.observe.transitions import transition_lines
+from holdfast.ports import JobDraft
+from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.patience import open_patiently
 from tests.integration.pipeline.store_work import insert, report, running, start
 

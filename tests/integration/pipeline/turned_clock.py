@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from holdfast.backends.pipeline.postgres.database import PostgresStore
-from holdfast.backends.ports import JobView, ScheduleView
 from holdfast.core.lifecycle import State
 from holdfast.core.model import ScheduleSpec, Template
+from holdfast.ports import JobView, ScheduleView
+from holdfast.topologies.pipeline.postgres.database import PostgresStore
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000)

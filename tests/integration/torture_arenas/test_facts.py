@@ -8,16 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.zookeeper.records import Record as JobRecord
-from holdfast.coordinator.recovery import recover
-from holdfast.coordinator.snapshots import take_snapshot
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import Created
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Result, Template
-from holdfast.core.record_events import Moved, RecordEvent, Spends
-from holdfast.core.records import Records
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.lab.history.records import DamageFact, EndFact, GrantFact, JobFact
@@ -26,6 +21,11 @@ from holdfast.lab.torture.arenas import arena_of, ledger_facts
 from holdfast.lab.torture.arenas.archive import Archive
 from holdfast.lab.torture.arenas.record_facts import RecordFacts
 from holdfast.lab.torture.arenas.zookeeper_facts import agreed, facts_of
+from holdfast.ledger.recovery import recover
+from holdfast.ledger.snapshots import take_snapshot
+from holdfast.topologies.microservices.state.record_events import Moved, RecordEvent, Spends
+from holdfast.topologies.microservices.state.records import Records
+from holdfast.topologies.zookeeper.backend.records import Record as JobRecord
 from tests.integration.torture_arenas.trying import until
 
 JOBS = 500

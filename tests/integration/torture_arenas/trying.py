@@ -7,8 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from holdfast.backends.ports import JobDraft
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.routed import RoutedJobs
 from holdfast.core.lifecycle import QUEUED, RUNNING
@@ -19,6 +18,7 @@ from holdfast.lab.history.files import read_records
 from holdfast.lab.history.records import DONE, Began, DamageFact, EndFact, GrantFact, JobFact, Record
 from holdfast.lab.torture.jobs import WORK, Task, payload_of
 from holdfast.lab.torture.ports import Arena, Process
+from holdfast.ports import JobDraft
 
 JOBS = 20
 DEADLINE_S = 90.0

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.backends.zookeeper import connection as connecting
+from holdfast.topologies.zookeeper.backend import connection as connecting
 from tests.integration.zookeeper.faults import Bidding
 from tests.zookeeper import Place
 

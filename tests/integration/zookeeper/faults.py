@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from holdfast.backends.ports import Introduction, JobDraft
-from holdfast.backends.zookeeper.bridge import Bell
-from holdfast.backends.zookeeper.connection import Connection
-from holdfast.backends.zookeeper.session import BidSession
-from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.transactions import Create, Delete, Done, Node, Stat, Step
-from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
+from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand
+from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.steward import Steward
+from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, Done, Node, Stat, Step
+from holdfast.topologies.zookeeper.backend.work_api import BidWork
+from holdfast.topologies.zookeeper.backend.worker_session import BidSession
 from tests.e2e.waiting import eventually
 from tests.zookeeper import Place
 

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
-from holdfast.backends.zookeeper import lanes, steward, taking
-from holdfast.backends.zookeeper.connection import Phase
-from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Extra
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
+from holdfast.topologies.zookeeper.backend import bid_loop, lanes, steward
+from holdfast.topologies.zookeeper.backend.connection import Phase
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from tests.integration.zookeeper.counting import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, is_waiting, until
 from tests.zookeeper import Place
@@ -129,7 +129,7 @@ class TestIdling:
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Who looks again because nothing was told for long waits for the same things as before, and for each once."""
-        monkeypatch.setattr(taking, "_LOOK_S", 0.01)
+        monkeypatch.setattr(bid_loop, "_LOOK_S", 0.01)
         monkeypatch.setattr(steward, "_TIDY_S", 0.01)
         for name in ("first", "second"):
             await bidding.idle(name)

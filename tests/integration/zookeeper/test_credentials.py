@@ -13,11 +13,11 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from holdfast import Holdfast
-from holdfast.backends.zookeeper.connection import connect
-from holdfast.backends.zookeeper.paths import Paths
 from holdfast.errors import FailedPreconditionError
-from holdfast.topology.ensemble_url import ensemble_of
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.backend.connection import connect
+from holdfast.topologies.zookeeper.backend.paths import Paths
+from holdfast.topologies.zookeeper.ensemble_url import ensemble_of
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.zookeeper import TICK_MS, Place, require_zookeeper
 
 CREDENTIALS, OTHERS = "shop:correct-horse", "stranger:battery-staple"

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction, JobDraft
-from holdfast.backends.zookeeper.connection import Connection, Phase
-from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.transactions import Put
-from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.errors import NotFoundError, UnavailableError
+from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand, accepted
+from holdfast.topologies.zookeeper.backend.connection import Connection, Phase
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.steward import Steward
+from holdfast.topologies.zookeeper.backend.transactions import Put
+from holdfast.topologies.zookeeper.backend.work_api import BidWork
 from tests.integration.zookeeper.counting import CountingWay
 from tests.integration.zookeeper.faults import JOB, LONG_MS, Bidding, makes, until
 from tests.integration.zookeeper.test_races import expire, submit

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import attempts
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import FIXED, Backoff
 from holdfast.testing.conformance.workplace import Hand, accepted
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, makes
 from tests.integration.zookeeper.test_races import expire, submit
 from tests.integration.zookeeper.test_stewards import OVER, everything, steward, tidying_of

@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import limits
-from holdfast.backends.zookeeper import connection as connecting
-from holdfast.backends.zookeeper.connection import Connection, Phase
-from holdfast.backends.zookeeper.jobs import NodeJobs
+from holdfast.client import reconnect_policy
 from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.errors import UnavailableError
-from holdfast.topology import bidding_jobs, patience
-from holdfast.topology.bidding import Bidding as Link
-from holdfast.topology.ensemble_url import Ensemble
+from holdfast.topologies.zookeeper import client_api
+from holdfast.topologies.zookeeper.backend import connection as connecting
+from holdfast.topologies.zookeeper.backend.connection import Connection, Phase
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble
+from holdfast.topologies.zookeeper.link import Bidding as Link
 from tests.e2e.fleet import stable_port
 from tests.integration.zookeeper.counting import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, until
@@ -87,16 +88,16 @@ async def test_call_that_nobody_answers_fails_in_its_time(
 
 async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They wait for one opening, and not each for its own after that of the one before."""
-    openings, opening = 0, bidding_jobs.open_connection
+    openings, opening = 0, client_api.open_connection
 
     async def counted(ensemble: Ensemble) -> Connection:
         nonlocal openings
         openings += 1
         return await opening(ensemble)
 
-    monkeypatch.setattr(bidding_jobs, "open_connection", counted)
+    monkeypatch.setattr(client_api, "open_connection", counted)
     monkeypatch.setattr(connecting, "_CALL_S", 0.5)
-    async with bidding_jobs.BiddingJobs(Ensemble(hosts=f"127.0.0.1:{stable_port()}")) as jobs:
+    async with client_api.BiddingJobs(Ensemble(hosts=f"127.0.0.1:{stable_port()}")) as jobs:
         asked = [jobs.submit([JOB], [DRAFT]) for _ in range(3)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(answer, UnavailableError) for answer in answers] == [True] * 3
@@ -111,7 +112,7 @@ async def test_call_does_not_wait_for_ever_for_an_ensemble_that_went_away(
     try:
         await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))
         monkeypatch.setattr(connecting, "_CALL_S", 1.2)
-        monkeypatch.setattr(patience, "PATIENCE_S", 2.0)
+        monkeypatch.setattr(reconnect_policy, "PATIENCE_S", 2.0)
         await way.close()
         with pytest.raises(UnavailableError):
             await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))

@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
-from holdfast.topology import zookeeper_server
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
-from holdfast.topology.zookeeper_server import ZooKeeperServer
+from holdfast.topologies.zookeeper import server_process
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
+from holdfast.topologies.zookeeper.server_process import ZooKeeperServer
 from tests.e2e.waiting import eventually
 from tests.zookeeper import TICK_MS, require_zookeeper
 
@@ -24,7 +24,7 @@ from tests.zookeeper import TICK_MS, require_zookeeper
 STARTER = """
 import sys
 from pathlib import Path
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 servers = PrivateZooKeeper(Path(sys.argv[1]), 1, 100)
 print(servers.start(), servers.servers[0].pid, flush=True)
 sys.stdin.read()
@@ -149,7 +149,7 @@ def test_damaged_list_of_ports_is_named(tmp_path: Path, damaged: bytes) -> None:
 
 def test_one_ensemble_per_directory(lone: PrivateZooKeeper, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second ensemble in the directory of a running one is refused, and the first one is not harmed."""
-    monkeypatch.setattr("holdfast.topology.private_zookeeper._LOCK_S", 0.1)
+    monkeypatch.setattr("holdfast.topologies.zookeeper.private_ensemble._LOCK_S", 0.1)
     with pytest.raises(FailedPreconditionError, match="another process runs ZooKeeper in"):
         PrivateZooKeeper(place, 1, TICK_MS).start()
     keep(lone.hosts, "/unharmed")
@@ -212,8 +212,8 @@ def test_server_that_serves_nobody_while_others_do_is_replaced(
     ensemble: PrivateZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that hangs is killed and started again; one whose neighbours do not serve either is left alone."""
-    monkeypatch.setattr(zookeeper_server, "_LOOK_S", 0.2)
-    monkeypatch.setattr(zookeeper_server, "_STUCK_S", 1.0)
+    monkeypatch.setattr(server_process, "_LOOK_S", 0.2)
+    monkeypatch.setattr(server_process, "_STUCK_S", 1.0)
     hung = ensemble.servers[1]
     before = hung.pid
     ensemble.pause(1)

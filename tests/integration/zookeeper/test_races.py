@@ -8,18 +8,18 @@ import pytest
 from kazoo.client import KazooClient
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction, JobDraft
-from holdfast.backends.zookeeper import session as sessions
-from holdfast.backends.zookeeper.bridge import Bell
-from holdfast.backends.zookeeper.connection import Phase
-from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.transactions import Create, RefusedError
-from holdfast.backends.zookeeper.work import BidWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Extra, Template
 from holdfast.errors import NotFoundError, UnavailableError
+from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance import workplace
+from holdfast.topologies.zookeeper.backend import worker_session as sessions
+from holdfast.topologies.zookeeper.backend.connection import Phase
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.transactions import Create, RefusedError
+from holdfast.topologies.zookeeper.backend.work_api import BidWork
 from tests.integration.zookeeper.faults import (
     DRAFT,
     ENDS,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.zookeeper.connection import Phase
-from holdfast.backends.zookeeper.guard_program import NO_PIDFD, RELEASE, Session, last_line
-from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.session_guard import SessionGuard
+from holdfast.topologies.zookeeper.backend.connection import Phase
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.session_guard import SessionGuard
+from holdfast.topologies.zookeeper.backend.session_guard_program import NO_PIDFD, RELEASE, Session, last_line
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import stable_port
 from tests.integration.zookeeper.faults import Bidding, FaultyConnection, until

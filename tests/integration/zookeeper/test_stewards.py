@@ -4,18 +4,18 @@ import msgspec
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
-from holdfast.backends.zookeeper.changing import Changing
-from holdfast.backends.zookeeper.jobs import NodeJobs
-from holdfast.backends.zookeeper.records import Retention
-from holdfast.backends.zookeeper.retention import read_retention, write_retention
-from holdfast.backends.zookeeper.steward import Steward
-from holdfast.backends.zookeeper.tidying import Tidying
-from holdfast.backends.zookeeper.transactions import Create, Delete
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import Extra
 from holdfast.errors import NotFoundError
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
+from holdfast.topologies.zookeeper.backend.cleaner import Tidying
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.retention import read_retention, write_retention
+from holdfast.topologies.zookeeper.backend.steward import Steward
+from holdfast.topologies.zookeeper.backend.transactions import Create, Delete
 from tests.integration.pipeline.happening import happens
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, FaultyConnection, deletes, makes, until
 from tests.integration.zookeeper.test_races import expire, refused, submit

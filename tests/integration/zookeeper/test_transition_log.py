@@ -5,11 +5,11 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from holdfast.backends.ports import JobDraft
-from holdfast.backends.zookeeper.jobs import NodeJobs
 from holdfast.core.lifecycle import CANCELED
 from holdfast.core.model import Extra
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from tests.integration.zookeeper.faults import DRAFT, ENDS, JOB, SUBMITS, TAKES, Bidding
 from tests.integration.zookeeper.test_races import expire, submit
 from tests.integration.zookeeper.test_stewards import steward

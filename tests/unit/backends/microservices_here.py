@@ -5,21 +5,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from holdfast.backends.microservices.jobs import ServiceJobs
-from holdfast.backends.microservices.owners import Owners
-from holdfast.backends.microservices.work import UnaryWork
 from holdfast.client.channel import open_channel
 from holdfast.clock import SystemClock
-from holdfast.core import envelopes, line, records
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
-from holdfast.services.coordinator import Coordinator, CoordinatorService, Terms
-from holdfast.services.job import JobService
-from holdfast.services.keeper import Keeper
-from holdfast.services.keeping_journal import Machine
-from holdfast.services.queue import QueueService
-from holdfast.services.result import ResultService
-from holdfast.services.server import ServiceServer
+from holdfast.topologies.microservices.backend.job_api import ServiceJobs
+from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.backend.work_api import UnaryWork
+from holdfast.topologies.microservices.services.coordinator_service import Coordinator, CoordinatorService, Terms
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
+from holdfast.topologies.microservices.services.job_service import JobService
+from holdfast.topologies.microservices.services.owner import Keeper
+from holdfast.topologies.microservices.services.owner_journal import Machine
+from holdfast.topologies.microservices.services.queue_service import QueueService
+from holdfast.topologies.microservices.services.result_service import ResultService
+from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from tests.e2e.fleet import stable_port
 from tests.unit.services.owner_server import DEADLINE_MS, patient
 
@@ -54,7 +54,7 @@ class ServicesHere:
         self.keepers: list[Keeper] = []
         self.failures: list[BaseException] = []
         self.records = records.Records(0)
-        waiting, ended = line.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
+        waiting, ended = waiting_jobs.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
         self.job_service = JobService(self._keeper(self.records, DIGEST_VERSION), self.records)
         self.queue_service = QueueService(self._keeper(waiting, DIGEST_VERSION), waiting)
         self.result_service = ResultService(self._keeper(ended, DIGEST_VERSION), ended)

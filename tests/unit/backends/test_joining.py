@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import limits
-from holdfast.backends.joining import Joiner
-from holdfast.backends.ports import JobDraft
+from holdfast.client.submit_batcher import Joiner
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 from holdfast.errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
+from holdfast.ports import JobDraft
 
 ID = "00000000-0000-4000-8000-00000000000{}"
 

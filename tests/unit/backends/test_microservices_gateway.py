@@ -6,9 +6,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from holdfast.backends.ports import Introduction, JobDraft
 from holdfast.client.channel import open_channel
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.refusals import error_of
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.work_stream import StreamWork
@@ -16,11 +15,12 @@ from holdfast.core.capabilities import MICROSERVICES
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError, UnimplementedError
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.grpc.server import GrpcServer
+from holdfast.ports import Introduction, JobDraft
 from holdfast.proto import holdfast_pb2
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.server.backend import Backend
+from holdfast.server.grpc.server import GrpcServer
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.runtime import Worker

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import limits
-from holdfast.backends.microservices.mapping import (
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import FAILED, State
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, SIM_TYPE, Backoff, Extra, Template
+from holdfast.errors import InvalidArgumentError
+from holdfast.ports import JobDraft
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.server.internal_messages import (
     UINT32_MAX,
     assignment_of,
     create_request,
@@ -17,13 +24,6 @@ from holdfast.backends.microservices.mapping import (
     spec_message,
     submission_of,
 )
-from holdfast.backends.ports import JobDraft
-from holdfast.core.commands import ReportRow
-from holdfast.core.lifecycle import FAILED, State
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, SIM_TYPE, Backoff, Extra, Template
-from holdfast.errors import InvalidArgumentError
-from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.proto import taskqueue_public_pb2 as public_pb
 
 NAMES = st.from_regex(limits.NAME_PATTERN, fullmatch=True)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.microservices.jobs import ServiceJobs
-from holdfast.backends.microservices.why import why
-from holdfast.backends.ports import JobDraft, JobView
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, State
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
+from holdfast.ports import JobDraft, JobView
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.topologies.microservices.backend.job_api import ServiceJobs
+from holdfast.topologies.microservices.backend.why import why
 from tests.unit.backends.microservices_here import ServicesHere, services_here
 
 TEMPLATE = Template("brew")

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.core.model import Extra, Template
 from holdfast.errors import Code, NotFoundError, UnavailableError
-from holdfast.gateway.grpc.status import Context, answered
+from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.server.grpc.status import Context, answered
 from tests.unit.backends.microservices_here import ServicesHere, services_here
 
 TEMPLATE = Template("brew")

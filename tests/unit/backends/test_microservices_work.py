@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.holding import Acknowledging
-from holdfast.backends.microservices.session import UnarySession
-from holdfast.backends.ports import Assignment, Directive, Introduction, JobDraft
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import FIXED, Backoff, Template
 from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.gateway.grpc.status import Context, answered
+from holdfast.ports import Assignment, Directive, Introduction, JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
-from holdfast.services.coordinator import Terms
+from holdfast.server.grpc.status import Context, answered
+from holdfast.topologies.microservices.backend.worker_session import UnarySession
+from holdfast.topologies.microservices.services.coordinator_service import Terms
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
+from holdfast.worker.held_leases import Acknowledging
 from holdfast.worker.runtime import Worker
 from tests.unit.backends.microservices_here import ServicesHere, services_here
 

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.pipeline import ending
-from holdfast.backends.pipeline.ending import going_on
+from holdfast.topologies.pipeline.backend import role_loops
+from holdfast.topologies.pipeline.backend.role_loops import going_on
 
 
 async def test_loop_that_breaks_is_told_of_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake in the program ends no loop: the log has it, and the loop goes on until it ends by itself."""
-    monkeypatch.setattr(ending, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(role_loops, "_AGAIN_S", 0.0)
     left = [RuntimeError("first"), KeyError("second")]
 
     async def loop() -> None:

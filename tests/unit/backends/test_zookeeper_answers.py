@@ -3,9 +3,9 @@
 import pytest
 from kazoo.exceptions import RuntimeInconsistency, SessionExpiredError, SessionMovedError
 
-from holdfast.backends.zookeeper.answers import done_of
-from holdfast.backends.zookeeper.transactions import Delete
 from holdfast.errors import UnavailableError
+from holdfast.topologies.zookeeper.backend.kazoo_answers import done_of
+from holdfast.topologies.zookeeper.backend.transactions import Delete
 
 
 @pytest.mark.parametrize("error", [SessionExpiredError, SessionMovedError])

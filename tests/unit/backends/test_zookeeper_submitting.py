@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.zookeeper.submitting import ended_all
 from holdfast.errors import UnavailableError
+from holdfast.topologies.zookeeper.backend.submission import ended_all
 
 
 async def fail(number: int) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import connecting
-from holdfast.cli.connecting import ask
+from holdfast.cli import connection
+from holdfast.cli.connection import ask
 from holdfast.errors import UnavailableError
 from holdfast.settings import ClientSettings
 from holdfast.settings_sources import Loaded
@@ -20,7 +20,7 @@ def test_whoever_names_no_server_is_told_of_a_directory_nearby(
     (tmp_path / "shop-data" / "MANIFEST").touch()
     monkeypatch.chdir(tmp_path)
     loaded = Loaded(ClientSettings(connect="127.0.0.1:1"), {"connect": origin})
-    monkeypatch.setattr(connecting, "load", lambda *_, **__: loaded)  # nobody listens at port 1
+    monkeypatch.setattr(connection, "load", lambda *_, **__: loaded)  # nobody listens at port 1
     with pytest.raises(UnavailableError) as refused:
         ask(None, lambda client: client.stats())
     assert ("for example --connect shop-data" in refused.value.message) is is_hinted

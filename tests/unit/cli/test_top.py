@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from holdfast.backends.ports import JobView, QueueView, Stats, WorkerView
 from holdfast.cli.health import findings, verdict
 from holdfast.cli.top_numbers import Look, Trend, grouped
 from holdfast.cli.top_view import Frame, lines, screen
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode, Template
+from holdfast.ports import JobView, QueueView, Stats, WorkerView
 
 STATS = Stats(
     position=9,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.ports import Introduction, WorkApi
 from holdfast.cli.work_source import source_of
 from holdfast.client.socket_work import SocketWork
 from holdfast.errors import UnavailableError
+from holdfast.ports import Introduction, WorkApi
 from holdfast.settings import WorkerSettings
 from holdfast.settings_sources import Loaded
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.client.access import ANYBODY, access_of
 from holdfast.errors import InvalidArgumentError
-from holdfast.sdk.opening import opener, without_secrets
+from holdfast.sdk.url_schemes import opener, without_secrets
 from holdfast.settings import addresses_of, masked
 
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from holdfast.client.grpc_carrier import GrpcCarrier
+from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.errors import UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 

@@ -10,12 +10,12 @@ import pytest
 from google.protobuf.message import Message
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft, JobQuery
-from holdfast.client.carriers import Response, error_named
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Retrying
+from holdfast.client.retry_policy import Retrying
+from holdfast.client.transport import Response, error_named
 from holdfast.core.model import Extra, Template
 from holdfast.errors import Code, InvalidArgumentError, UnavailableError
+from holdfast.ports import JobDraft, JobQuery
 
 Use = Callable[[RemoteJobs], Awaitable[object]]
 TEMPLATES = [Template("brew")]
@@ -120,7 +120,7 @@ def test_code_that_nobody_knows_is_internal() -> None:
 
 def test_client_of_a_directory_does_not_import_grpc() -> None:
     """A process that uses a directory does not pay for gRPC."""
-    modules = "holdfast.client.remote, holdfast.client.socket_carrier, holdfast.client.socket_work"
-    server = "holdfast.gateway.socket"
+    modules = "holdfast.client.remote, holdfast.client.socket_transport, holdfast.client.socket_work"
+    server = "holdfast.server.unix_socket"
     program = f"import sys, {modules}, {server}; sys.exit(any(name.split('.')[0] == 'grpc' for name in sys.modules))"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast import limits
-from holdfast.client.retrying import RETRYABLE, Retrying, ceiling_ms
+from holdfast.client.retry_policy import RETRYABLE, Retrying, ceiling_ms
 from holdfast.errors import Code, HoldfastError, error_class
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Directive, Introduction
-from holdfast.client import routed_line
-from holdfast.client.routed_line import Line
-from holdfast.client.tokens import Tokens
+from holdfast.client import node_session
+from holdfast.client.node_session import Line
+from holdfast.client.node_tokens import Tokens
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
+from holdfast.ports import Assignment, Directive, Introduction
 
 LEASE_MS = 10_000
 
@@ -95,7 +95,7 @@ class Scene:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.work, self.listener = Clock(), Work(), Listener()
-        monkeypatch.setattr(routed_line, "time", self.clock)
+        monkeypatch.setattr(node_session, "time", self.clock)
         self.line = Line(1, self.work, Tokens(3), self.listener)  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.line.run(Introduction("w", frozenset({"t"}))))
 
@@ -157,7 +157,7 @@ async def test_sessions_that_were_welcome_are_opened_again_soon(scene: Scene, mo
             waits_ms.append(high)
             return low
 
-    monkeypatch.setattr(routed_line, "random", Random())
+    monkeypatch.setattr(node_session, "random", Random())
     for _ in range(8):
         await scene.lose(await scene.session())
     await scene.session()

@@ -5,8 +5,8 @@ from collections.abc import Collection
 
 import pytest
 
-from holdfast.backends.ports import Assignment
-from holdfast.client.routed_room import Room
+from holdfast.client.credit_balancer import Room
+from holdfast.ports import Assignment
 
 
 class Granter:

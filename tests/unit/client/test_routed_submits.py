@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import JobDraft
+from holdfast.client.node_set import Nodes
 from holdfast.client.routed import RoutedJobs
-from holdfast.client.routed_nodes import Nodes
 from holdfast.client.routed_submits import joined, split
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import mint_owned, owner_index
 from holdfast.errors import Code, InvalidArgumentError, UnavailableError, UnimplementedError
+from holdfast.ports import JobDraft
 
 #: Nobody listens there, and nobody is asked.
 ADDRESSES = [f"127.0.0.1:{port}" for port in range(1, 7)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.client.tokens import Tokens
+from holdfast.client.node_tokens import Tokens
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 6, 64])

@@ -5,12 +5,12 @@ from collections.abc import Generator
 
 import pytest
 
-from holdfast.coordinator.feed import EventWindow, JournalWalk, WindowConfig
 from holdfast.core import commands
 from holdfast.core.commands import AnyCommand, Decision, ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Note, Now, Template
+from holdfast.ledger.event_window import EventWindow, JournalWalk, WindowConfig
 
 
 class Told:

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from holdfast.clock import Uptime
-from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportReply, ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
+from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
 
 WORK_FRAME_BYTES = 10_000
 OUTPUT = bytes(4_000)

@@ -7,10 +7,6 @@ from typing import cast
 
 import pytest
 
-from holdfast.coordinator import time_travel
-from holdfast.coordinator.feed import JournalPast
-from holdfast.coordinator.job_index import IndexConfig, IndexKeeper, JobIndex, build_missing, names_in
-from holdfast.coordinator.loop import Coordinator
 from holdfast.core import commands, events, history
 from holdfast.core.commands import Decision, ReportRow
 from holdfast.core.events import AnyEvent, Noted, RefusedReport, Reported, Revocation, Revoked, Ticked
@@ -23,6 +19,10 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.index import PAGE_BYTES, index_name
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
 from holdfast.journal.replay import read_headers
+from holdfast.ledger import time_travel
+from holdfast.ledger.coordinator import Coordinator
+from holdfast.ledger.event_window import JournalPast
+from holdfast.ledger.job_index import IndexConfig, IndexKeeper, JobIndex, build_missing, names_in
 from holdfast.testing.disk import SimDisk
 
 SEGMENT_BYTES = 32_768

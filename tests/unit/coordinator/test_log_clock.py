@@ -5,7 +5,8 @@ import random
 import pytest
 
 from holdfast.clock import SystemClock, Uptime
-from holdfast.coordinator.log_clock import (
+from holdfast.journal.whole_write import replace_file
+from holdfast.ledger.log_clock import (
     MARK_NAME,
     ClockMark,
     ClockTrust,
@@ -14,7 +15,6 @@ from holdfast.coordinator.log_clock import (
     read_mark,
     write_mark,
 )
-from holdfast.journal.writing import replace_file
 from holdfast.testing.disk import SimDisk
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000

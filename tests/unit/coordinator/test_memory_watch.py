@@ -2,12 +2,12 @@
 
 from typing import cast
 
-from holdfast.coordinator.memory_watch import MemoryWatch
-from holdfast.coordinator.ports import Clock
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import NewJob, Now, Template
 from holdfast.errors import Code
+from holdfast.ledger.memory_limit import MemoryWatch
+from holdfast.ledger.ports import Clock
 from holdfast.limits import RESIDENT_SLACK_BYTES
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from holdfast.coordinator.recovery import restore
 from holdfast.core.ledger import LedgerConfig
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header, snapshot_name, write_snapshot
+from holdfast.ledger.recovery import restore
 from tests.unit.coordinator.test_recovery_progress import filled_disk
 
 

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from holdfast.coordinator.recovery import Progress, Recovered, recover, tell_nobody
-from holdfast.coordinator.snapshots import take_snapshot
 from holdfast.core import events
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.port import JournalConfig
+from holdfast.ledger.recovery import Progress, Recovered, recover, tell_nobody
+from holdfast.ledger.snapshots import take_snapshot
 from holdfast.testing.disk import SimDisk
 
 CONFIG = JournalConfig(segment_bytes=2_000, extent_bytes=1_024, digest_version=DIGEST_VERSION)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
-from holdfast.coordinator.loop import Coordinator
-from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import SegmentInfo
+from holdfast.ledger.coordinator import Coordinator
+from holdfast.ledger.snapshots import KeeperConfig, SnapshotKeeper
 
 
 class Maker:

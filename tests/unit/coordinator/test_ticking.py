@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
-from holdfast.coordinator.ticking import Ticker
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Extra, NewJob, Schedule, ScheduleSpec, Template
+from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.tick_timer import Ticker
 from holdfast.testing.simulation.clockwork import Clockwork, Planned
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coordinator import time_travel
-from holdfast.coordinator.snapshots import take_snapshot
 from holdfast.core import commands, events
 from holdfast.core.commands import AnyCommand, Decision, ReportRow
 from holdfast.core.events import AnyEvent, Created, Granted
@@ -17,6 +15,8 @@ from holdfast.errors import NotFoundError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
+from holdfast.ledger import time_travel
+from holdfast.ledger.snapshots import take_snapshot
 
 LEASE = commands.Lease("w1", frozenset({"echo"}), frozenset(), 1, 1_000)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import limits
-from holdfast.core.assigning import Assigned, assign, is_high, queue_index
+from holdfast.topologies.pipeline.roles.assignment import Assigned, assign, is_high, queue_index
 
 QUEUES = st.integers(0, 9).map(lambda count: [f"q{index}" for index in range(count)])
 WORKERS = st.dictionaries(st.sampled_from([f"w{index}" for index in range(12)]), st.sampled_from("AB"))

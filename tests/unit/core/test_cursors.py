@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.ports import JobQuery
 from holdfast.core.cursors import cursor_at, place_in
 from holdfast.core.lifecycle import State
+from holdfast.ports import JobQuery
 
 QUERY = JobQuery(states=frozenset({State.QUEUED, State.DONE}), labels={"b": "1", "a": "\udc80"})
 PLACE = 1_700_000_000_000, "job-7"

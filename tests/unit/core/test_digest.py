@@ -7,9 +7,9 @@ from zlib import crc32
 import pytest
 
 from holdfast.core import digest_v1, digest_v2
-from holdfast.core.book import Book
 from holdfast.core.digest import DIGEST_VERSION, terms_of
 from holdfast.core.model import Closure, Job, QueueMode, Schedule, ScheduleSpec, Template
+from holdfast.core.state import Book
 from holdfast.journal import version
 
 COVERED = [

@@ -5,9 +5,17 @@ import hashlib
 import msgspec
 import pytest
 
-from holdfast.core.envelopes import Confirmed, Envelope, EnvelopeEvent, Envelopes, Filed, Retention, Stored
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.settings import Settings
+from holdfast.topologies.microservices.state.envelopes import (
+    Confirmed,
+    Envelope,
+    EnvelopeEvent,
+    Envelopes,
+    Filed,
+    Retention,
+    Stored,
+)
 
 PLENTY = Retention(age_ms=1_000_000, envelopes=1_000_000, bytes=1 << 30)
 

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.core.envelopes import Envelope, Envelopes, Retention
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes, Retention
 
 RETENTION = Retention(age_ms=100, envelopes=6, bytes=40, failed_age_ms=250)
 IDS = [f"job-{number}" for number in range(12)]

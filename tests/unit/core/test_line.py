@@ -6,8 +6,8 @@ import pytest
 from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.core.lane_order import Wanted
-from holdfast.core.line import Dequeued, Enqueued, Line, LineEvent, Removed, Ticket
 from holdfast.errors import Code
+from holdfast.topologies.microservices.state.waiting_jobs import Dequeued, Enqueued, Line, LineEvent, Removed, Ticket
 
 NOW_MS = 1_000_000
 

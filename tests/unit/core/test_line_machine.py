@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.lane_order import Wanted
-from holdfast.core.line import Enqueued, Line, LineEvent, Ticket
+from holdfast.topologies.microservices.state.waiting_jobs import Enqueued, Line, LineEvent, Ticket
 
 IDS = st.sampled_from([f"job-{number}" for number in range(12)])
 ROUTES = ["x", "y"]

@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from holdfast.backends.ledger.minting import owned_minter
 from holdfast.core.owner import Ownership, owner_index
+from holdfast.ledger.job_ids import owned_minter
 
 #: Made by `printf %s KEY | sha256sum | cut -c1-16` and `bc`: the owner among one, two, … seven nodes.
 TABLE = (

@@ -10,9 +10,17 @@ from holdfast import limits
 from holdfast.core.commands import Evict, Refusal
 from holdfast.core.lifecycle import LEGAL, QUEUED, RUNNING, State
 from holdfast.core.model import Extra, Job, NewJob, Template
-from holdfast.core.record_events import CreateReply, Decided, Move, Moved, MoveReply, Shared, Spends
-from holdfast.core.records import Records
 from holdfast.errors import Code
+from holdfast.topologies.microservices.state.record_events import (
+    CreateReply,
+    Decided,
+    Move,
+    Moved,
+    MoveReply,
+    Shared,
+    Spends,
+)
+from holdfast.topologies.microservices.state.records import Records
 
 ECHO = Template("echo", max_attempts=3)
 DONE, FAILED, CANCELED = State.DONE, State.FAILED, State.CANCELED

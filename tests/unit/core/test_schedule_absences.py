@@ -5,11 +5,11 @@ import random
 import pytest
 
 from holdfast.clock import Uptime
-from holdfast.coordinator.timekeeper import Timekeeper
 from holdfast.core import commands, cron, events
 from holdfast.core.commands import Decision
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Now, ScheduleSpec, Template
+from holdfast.ledger.command_clock import Timekeeper
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_767_225_600_000

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.core.shelf import Pushed, Shelf, Wish
+from holdfast.topologies.pipeline.roles.shelf import Pushed, Shelf, Wish
 
 ALL = Wish()
 

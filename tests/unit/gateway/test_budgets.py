@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.errors import ResourceExhaustedError
-from holdfast.gateway.budgets import Budgets
-from holdfast.gateway.guarding import Scope
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.auth.rate_limits import Budgets
 
 
 class Clock:

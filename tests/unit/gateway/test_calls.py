@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import cast
 
-from holdfast.backends.ports import FeedPart, Found, JobApi, JobQuery, JobView
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Template
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.calls import table
-from holdfast.gateway.calls.jobs import JobCalls, closing, feed_messages
 from holdfast.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
+from holdfast.ports import FeedPart, Found, JobApi, JobQuery, JobView
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.backend import Backend
+from holdfast.server.calls import table
+from holdfast.server.calls.jobs import JobCalls, closing, feed_messages
 
 
 class Labelled:

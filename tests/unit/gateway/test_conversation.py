@@ -7,11 +7,11 @@ from structlog.testing import capture_logs
 
 from holdfast import limits
 from holdfast.errors import NotFoundError
-from holdfast.gateway import conversation as module
-from holdfast.gateway.calls import Method
-from holdfast.gateway.conversation import PENDING_BYTES_MAX, Conversation
-from holdfast.gateway.guarding import Scope
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server import conversation as module
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.calls import Method
+from holdfast.server.conversation import PENDING_BYTES_MAX, Conversation
 
 
 class Outlet:

@@ -13,10 +13,10 @@ from holdfast.errors import (
     ResourceExhaustedError,
     UnauthenticatedError,
 )
-from holdfast.gateway import tokens
-from holdfast.gateway.budgets import Budgets
-from holdfast.gateway.guarding import ALL_SCOPES, Open, OpenGuard, Scope
-from holdfast.gateway.token_guard import TokenGuard, place_of
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import ALL_SCOPES, Open, OpenGuard, Scope
+from holdfast.server.auth.rate_limits import Budgets
+from holdfast.server.auth.token_guard import TokenGuard, place_of
 
 PEER = "ipv4:192.0.2.1:4242"
 

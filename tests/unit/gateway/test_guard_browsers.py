@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.gateway.guarding import Scope
-from holdfast.gateway.http.asking import Answer, Asked, Head
-from holdfast.gateway.http.routing import EVERYBODY, Route
-from holdfast.gateway.http.securing import BrowserShield, cookie_of
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.http.browser_security import BrowserShield, cookie_of
+from holdfast.server.http.request import Answer, Asked, Head
+from holdfast.server.http.routing import EVERYBODY, Route
 
 OWN = BrowserShield("127.0.0.1")
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from holdfast.gateway.http.remembering import EVERY_MS, Memory
-from holdfast.gateway.http.system import Stats, Totals
+from holdfast.server.http.stats_history import EVERY_MS, Memory
+from holdfast.server.http.system import Stats, Totals
 
 TOTALS = Totals(
     submitted=7,

@@ -5,13 +5,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from holdfast.backends.ports import JobApi
 from holdfast.errors import PermissionDeniedError
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.guarding import Caller, Ended, Right, Scope, Visit
-from holdfast.gateway.http.app import Application
-from holdfast.gateway.http.asking import Answer, Asked, Head
-from holdfast.gateway.http.routing import EVERYBODY, Route, Router
+from holdfast.ports import JobApi
+from holdfast.server.auth.permissions import Caller, Ended, Right, Scope, Visit
+from holdfast.server.backend import Backend
+from holdfast.server.http.application import Application
+from holdfast.server.http.request import Answer, Asked, Head
+from holdfast.server.http.routing import EVERYBODY, Route, Router
 
 OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json", "/api/v1/session"}
 #: No route may get as far as to use it.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
-from holdfast.gateway.http.strict_json import encode, parse
+from holdfast.server.http.strict_json import encode, parse
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(

@@ -7,11 +7,11 @@ from typing import cast
 import msgspec
 import pytest
 
-from holdfast.backends.ports import FeedApi, FeedPart
 from holdfast.core.history import Entry
 from holdfast.errors import NotFoundError, UnavailableError
-from holdfast.gateway.http.pacing import Pace
-from holdfast.gateway.http.telling import UNSENT_BYTES_MAX, Frames, Listener, Teller, Wanted, chunk
+from holdfast.ports import FeedApi, FeedPart
+from holdfast.server.http.event_stream import UNSENT_BYTES_MAX, Frames, Listener, Teller, Wanted, chunk
+from holdfast.server.http.feed_budget import Pace
 
 PART = FeedPart(
     [

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
-from holdfast.gateway.refusing import SOCKET_PEER, log_refusal
+from holdfast.server.refusal_log import SOCKET_PEER, log_refusal
 
 MISSING = UnimplementedError("the zookeeper backend has no statistics", reason="CAPABILITY_MISSING")
 UNKNOWN = UnimplementedError("there is no method 'Make' here", reason="METHOD_UNKNOWN")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
-from holdfast.gateway import tokens
-from holdfast.gateway.guarding import Scope
-from holdfast.gateway.tokens import TokenTable, create, hash_of, read, revoke
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.auth.tokens import TokenTable, create, hash_of, read, revoke
 
 NOW_MS = 1_700_000_000_000
 

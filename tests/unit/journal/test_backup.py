@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.backup import Copied, copy_journal
-from holdfast.journal.beginning import PER_MS, Origin, begin
+from holdfast.journal.directory_marks import MarkedDirectoryError, restoring
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalDamagedError
-from holdfast.journal.marking import MarkedDirectoryError, restoring
+from holdfast.journal.new_journal import PER_MS, Origin, begin
 from holdfast.journal.reader import JournalReader
 from holdfast.journal.snapshot import list_snapshots, read_snapshot
 from holdfast.testing.disk import CrashMoment, SimDisk, SimulatedCrash

@@ -15,14 +15,14 @@ BODY = bytes(range(200))
 
 EXHAUSTED = """
 import asyncio, contextlib, os, resource, sys
-from holdfast.coordinator.recovery import recover
+from holdfast.ledger.recovery import recover
 from holdfast.core import events
-from holdfast.core.book import DIGEST_VERSION
+from holdfast.core.state import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import list_snapshots
-from holdfast.topology.snapshot_process import SnapshotProcess, maker_command
+from holdfast.ledger.snapshot_process import SnapshotProcess, maker_command
 
 async def main(directory):
     loop = asyncio.get_running_loop()

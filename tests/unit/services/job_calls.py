@@ -11,14 +11,14 @@ import grpc
 from holdfast.clock import SystemClock
 from holdfast.core.commands import Evict
 from holdfast.core.digest import DIGEST_VERSION
-from holdfast.core.records import Records
-from holdfast.gateway.grpc.connections import ConnectionTable
-from holdfast.gateway.grpc.decoding import TolerantServer
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.services.job import RETENTION, JobService
-from holdfast.services.keeper import Keeper
+from holdfast.server.grpc.connections import ConnectionTable
+from holdfast.server.grpc.request_decoder import TolerantServer
+from holdfast.topologies.microservices.services.job_service import RETENTION, JobService
+from holdfast.topologies.microservices.services.owner import Keeper
+from holdfast.topologies.microservices.state.records import Records
 
 QUEUED, RUNNING, DONE, FAILED, CANCELED = (
     public_pb.QUEUED,

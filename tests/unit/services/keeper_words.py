@@ -9,8 +9,8 @@ from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.disk import Disk
-from holdfast.services.keeper import COMPACT_BYTES, Keeper, Verdict, World
 from holdfast.testing.clock import ManualClock
+from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper, Verdict, World
 
 Done = Callable[[int | BaseException], None]
 REFUSAL = Refusal(Code.NOT_FOUND, "NO_WORD", "there is no such word")

@@ -9,15 +9,15 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.backends.microservices import coordinator_calls
 from holdfast.client.refusals import error_of
 from holdfast.errors import HoldfastError
-from holdfast.gateway.grpc.decoding import TolerantServer
-from holdfast.services import heartbeats
-from holdfast.services.keeper import COMPACT_BYTES, Keeper
-from holdfast.services.keeping_journal import Machine
-from holdfast.services.server import ServiceServer
+from holdfast.server.grpc.request_decoder import TolerantServer
 from holdfast.testing.clock import ManualClock
+from holdfast.topologies.microservices.backend import coordinator_client
+from holdfast.topologies.microservices.services import heartbeats
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
+from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper
+from holdfast.topologies.microservices.services.owner_journal import Machine
 from tests.unit.test_layers import imports, is_within, sources
 
 #: Only a broken test ever waits this long.
@@ -31,7 +31,7 @@ def patient() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeats, "_PATIENCE_S", DEADLINE_S)
         for name in ("_HEARTBEAT_S", "_FETCH_S", "_REPORT_S"):
-            patch.setattr(coordinator_calls, name, DEADLINE_S)
+            patch.setattr(coordinator_client, name, DEADLINE_S)
         yield
 
 
@@ -92,7 +92,7 @@ async def served(
 
 
 #: They read what owners have left behind, and serve nobody.
-_READERS = frozenset({"services/restoring.py", "lab/torture/arenas/microservices.py"})
+_READERS = frozenset({"topologies/microservices/services/owner_restore.py", "lab/torture/arenas/microservices.py"})
 
 
 def servers_with(root: Path, module: str) -> set[str]:

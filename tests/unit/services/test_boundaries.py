@@ -9,7 +9,11 @@ import pytest
 SERVICES = Path(__file__).parents[3] / "src" / "holdfast" / "services"
 
 #: The pure state of each owner.
-STATES = {"job": "holdfast.core.records", "queue": "holdfast.core.line", "result": "holdfast.core.envelopes"}
+STATES = {
+    "job": "holdfast.topologies.microservices.state.records",
+    "queue": "holdfast.topologies.microservices.state.waiting_jobs",
+    "result": "holdfast.topologies.microservices.state.envelopes",
+}
 #: The modules of the coordinator.
 COORDINATOR = frozenset(
     {
@@ -45,7 +49,12 @@ def test_state_of_an_owner_is_touched_by_its_own_service_alone(role: str, module
 def test_gateway_and_worker_keep_no_state_of_jobs() -> None:
     """What serves clients and what runs jobs reach neither a state of an owner nor a journal."""
     folders = [SERVICES.parent / "backends" / "microservices", SERVICES.parent / "worker"]
-    forbidden = {*STATES.values(), "holdfast.services.keeper", "holdfast.core.book", "holdfast.core.ledger"}
+    forbidden = {
+        *STATES.values(),
+        "holdfast.topologies.microservices.services.owner",
+        "holdfast.core.state",
+        "holdfast.core.ledger",
+    }
     for path in (path for folder in folders for path in folder.rglob("*.py")):
         found = forbidden.intersection(imports(path)) | {name for name in imports(path) if ".journal" in name}
         assert found == set(), path
@@ -62,7 +71,7 @@ def test_coordinator_reaches_owners_over_the_wire_only() -> None:
 
 def test_only_the_coordinator_judges_liveness() -> None:
     """The registry of workers and the table of leases are used by its modules alone."""
-    for module in ("holdfast.core.workers", "holdfast.services.lease_table"):
+    for module in ("holdfast.core.workers", "holdfast.topologies.microservices.services.lease_table"):
         assert users(module) <= COORDINATOR
 
 

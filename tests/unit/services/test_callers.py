@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.errors import PermissionDeniedError, UnauthenticatedError
-from holdfast.gateway.service_tokens import hash_of
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.services.callers import RIGHTS, Callers, check_right, credential
-from holdfast.services.environment import CALLERS
+from holdfast.server.auth.service_tokens import hash_of
+from holdfast.topologies.microservices.services.callers import RIGHTS, Callers, check_right, credential
+from holdfast.topologies.microservices.services.environment import CALLERS
 
 GATEWAY, OTHER = "g" * 43, "o" * 43
 METHODS = {

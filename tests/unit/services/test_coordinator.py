@@ -7,17 +7,17 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.backends.microservices.owners import JobOwner
 from holdfast.client.refusals import error_of
 from holdfast.core.lifecycle import RUNNING
 from holdfast.errors import UnavailableError
-from holdfast.gateway.service_tokens import hash_of
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.services.callers import Callers, credential
-from holdfast.services.coordinator import CoordinatorService
-from holdfast.services.server import ServiceServer
+from holdfast.server.auth.service_tokens import hash_of
+from holdfast.topologies.microservices.backend.owner_clients import JobOwner
+from holdfast.topologies.microservices.services.callers import Callers, credential
+from holdfast.topologies.microservices.services.coordinator_service import CoordinatorService
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from tests.integration.microservices_world import World, world
 
 TOKEN = "t" * 40

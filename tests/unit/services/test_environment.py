@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.services.environment import (
+from holdfast.topologies.microservices.services.environment import (
     ROLES,
     CoordinatorEnvironment,
     Environment,

@@ -12,9 +12,9 @@ from holdfast.clock import SystemClock
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import HoldfastError, NotFoundError, ResourceExhaustedError, UnavailableError
 from holdfast.journal.errors import DirectoryLockedError
-from holdfast.services.keeper import COMPACT_BYTES, Keeper, Verdict
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.disk import SimDisk
+from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper, Verdict
 from tests.unit.services.keeper_words import REFUSAL, Held, Words, keeper_on, say
 
 
@@ -132,7 +132,7 @@ async def test_without_room_nothing_changes() -> None:
 
 async def test_what_piles_up_behind_the_disk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a frame may hold is refused while a sync is under way, with nothing changed."""
-    monkeypatch.setattr("holdfast.services.keeper.OPEN_FRAME_BYTES_MAX", 1_000)
+    monkeypatch.setattr("holdfast.topologies.microservices.services.owner.OPEN_FRAME_BYTES_MAX", 1_000)
     sync, machine = Held(), Words()
     keeper = keeper_on(sim_disk(), machine, sync=sync)
     tasks = [asyncio.ensure_future(keeper.act(say("one")))]

@@ -5,7 +5,7 @@ import pytest
 from holdfast.core.model import Now
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.services.lease_table import EXPIRED, NOT_RUNNING, RELEASED, LeaseTable
+from holdfast.topologies.microservices.services.lease_table import EXPIRED, NOT_RUNNING, RELEASED, LeaseTable
 
 LEASE_MS = 1_000
 

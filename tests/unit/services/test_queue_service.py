@@ -10,12 +10,12 @@ import pytest
 
 from holdfast import limits
 from holdfast.core.digest import DIGEST_VERSION
-from holdfast.core.line import Line
 from holdfast.errors import Code
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
-from holdfast.services.queue import QueueService
 from holdfast.testing.clock import ManualClock
+from holdfast.topologies.microservices.services.queue_service import QueueService
+from holdfast.topologies.microservices.state.waiting_jobs import Line
 from tests.unit.services.owner_server import DEADLINE_S, Owner, served, servers_with
 
 SERVICE = "/taskqueue.internal.v1.QueueInternalService/"
@@ -275,4 +275,7 @@ async def test_queue_keeps_nothing_but_what_waits(queue: Queue) -> None:
 
 def test_only_the_queue_service_changes_the_line(root: Path) -> None:
     """No other module that serves touches the state that says what waits: whoever wants to has to ask."""
-    assert servers_with(root, "core.line") == {"services/queue.py", "services/role_queue.py"}
+    assert servers_with(root, "core.line") == {
+        "topologies/microservices/services/queue_service.py",
+        "topologies/microservices/services/role_queue.py",
+    }

@@ -11,13 +11,13 @@ import pytest
 
 from holdfast import limits
 from holdfast.core.digest import DIGEST_VERSION
-from holdfast.core.envelopes import Envelopes, Retention
 from holdfast.errors import Code
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.services.result import ResultService
 from holdfast.testing.clock import ManualClock
+from holdfast.topologies.microservices.services.result_service import ResultService
+from holdfast.topologies.microservices.state.envelopes import Envelopes, Retention
 from tests.unit.services.owner_server import DEADLINE_S, Owner, served, servers_with
 
 SERVICE = "/taskqueue.internal.v1.ResultInternalService/"
@@ -275,6 +275,6 @@ async def test_storing_again_keeps_an_envelope_for_longer(tmp_path: Path) -> Non
 def test_only_the_result_service_changes_envelopes(root: Path) -> None:
     """No other module that serves touches the state that holds outputs: whoever wants to has to ask."""
     assert servers_with(root, "core.envelopes") == {
-        "services/result.py",
-        "services/role_result.py",
+        "topologies/microservices/services/result_service.py",
+        "topologies/microservices/services/role_result.py",
     }

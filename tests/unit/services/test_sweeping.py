@@ -9,7 +9,7 @@ from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.core.model import Now
 from holdfast.errors import UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.services.sweeping import SETTLED_MS, SweepTimer
+from holdfast.topologies.microservices.services.queue_sweeper import SETTLED_MS, SweepTimer
 from tests.integration.microservices_world import Fault, World, world
 
 HEARTBEAT_MS = 1_000

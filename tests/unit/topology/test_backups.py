@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coordinator.snapshots import take_snapshot
-from holdfast.coordinator.time_travel import verify
 from holdfast.core import commands
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.model import NewJob, Template
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
-from holdfast.gateway import tokens
 from holdfast.journal.backup import Backup, NotABackupError, Progress
+from holdfast.journal.directory_marks import MarkedDirectoryError
 from holdfast.journal.errors import JournalFullError
-from holdfast.journal.marking import MarkedDirectoryError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
-from holdfast.topology.backing_up import take_backup
-from holdfast.topology.node_identity import claim
-from holdfast.topology.restoring import Restored, restore_backup
+from holdfast.ledger.node_identity import claim
+from holdfast.ledger.snapshots import take_snapshot
+from holdfast.ledger.time_travel import verify
+from holdfast.server.auth import tokens
+from holdfast.topologies.backup import take_backup
+from holdfast.topologies.backup_restore import Restored, restore_backup
 from tests.e2e.test_full_disk import mounted
 from tests.unit.coordinator.test_time_travel import LEASE, Recorder
 

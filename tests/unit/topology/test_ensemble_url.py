@@ -8,7 +8,7 @@ from holdfast import Holdfast
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import SESSION_MS, Settings
 from holdfast.settings_sources import load
-from holdfast.topology.ensemble_url import Ensemble, ensemble_of
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble, ensemble_of
 
 
 @pytest.mark.parametrize(

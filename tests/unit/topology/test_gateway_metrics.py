@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.backends.ports import JobApi, JobDraft, JobView
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Template
 from holdfast.errors import Code, NotFoundError
-from holdfast.gateway.backend import Backend
 from holdfast.observe.metrics import OTHER, SERIES_MAX
-from holdfast.topology.gateway_metrics import GatewayMetrics
+from holdfast.ports import JobApi, JobDraft, JobView
+from holdfast.server.backend import Backend
+from holdfast.server.gateway_metrics import GatewayMetrics
 
 
 class Some:

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.settings import MEMORY, Settings
-from holdfast.topology.memory import Memory
+from holdfast.topologies.embedded.memory import Memory
 
 
 async def test_nobody_is_near_before_all_of_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:

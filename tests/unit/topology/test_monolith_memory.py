@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings
-from holdfast.topology import monolith
+from holdfast.topologies.monolith import up as monolith
 
 LEAST = 16 << 20
 

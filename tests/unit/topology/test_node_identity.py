@@ -7,7 +7,7 @@ import pytest
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.manifest import MANIFEST_NAME
-from holdfast.topology.node_identity import claim
+from holdfast.ledger.node_identity import claim
 
 
 def _made_by_services(directory: Path, *owners: str) -> None:

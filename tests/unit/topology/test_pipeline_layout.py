@@ -5,11 +5,11 @@ import importlib.util
 import pytest
 
 from holdfast.errors import FailedPreconditionError
-from holdfast.gateway.service_tokens import make_tokens
-from holdfast.pipeline.callers import CALLERS, OPERATOR
+from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.settings import Settings
-from holdfast.topology.pipeline_layout import Roles, layout_of
-from holdfast.topology.pipeline_needs import need_packages
+from holdfast.topologies.pipeline.layout import Roles, layout_of
+from holdfast.topologies.pipeline.requirements import need_packages
+from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
 
 PASSWORD_URL = "postgresql://me:secret@db/jobs"
 MADE = make_tokens(CALLERS)

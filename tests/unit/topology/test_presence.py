@@ -1,6 +1,6 @@
 """Which workers the pipeline's coordinator finds absent, look by look."""
 
-from holdfast.pipeline.presence import LOOK_S, Presence
+from holdfast.topologies.pipeline.roles.presence import LOOK_S, Presence
 
 WORKER = ("w-1", "s-1")
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from holdfast.topology.process_identity import is_gone, own
+from holdfast.process.process_identity import is_gone, own
 
-NAMED = "from holdfast.topology.process_identity import own; print(own(), flush=True); input()"
+NAMED = "from holdfast.process.process_identity import own; print(own(), flush=True); input()"
 
 
 def test_process_that_runs_is_not_gone() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.topology.kept_process import Role
-from holdfast.topology.supervising import StoppedError, Supervisor
+from holdfast.process.kept_process import Role
+from holdfast.process.supervisor import StoppedError, Supervisor
 from tests.e2e.waiting import eventually
 
 #: Says that it is ready, then notes into the file who it is when it is told to end.
 CALM = """
 import json, os, signal, sys
-from holdfast.worker.lifeline import die_with_parent, lifeline
+from holdfast.process.lifeline import die_with_parent, lifeline
 name, path = sys.argv[1:]
 def end(*_):
     with open(path, "a") as file:

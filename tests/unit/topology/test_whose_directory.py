@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.manifest import MANIFEST_NAME
-from holdfast.topology.whose_directory import refuse_another, topology_of
+from holdfast.process.directory_owner import refuse_another, topology_of
 
 SIGNS = {
     "embedded": (MANIFEST_NAME,),

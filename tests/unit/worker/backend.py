@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from holdfast.backends.ports import Directive, Introduction
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.errors import UnavailableError
+from holdfast.ports import Directive, Introduction
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import structlog
 
-from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.lifecycle import CANCELED, DONE
 from holdfast.observe.logging import configure
+from holdfast.ports import Assignment, Directive
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
 from tests.unit.worker.backend import working
 

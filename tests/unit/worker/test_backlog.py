@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.lifecycle import CANCELED
+from holdfast.ports import Assignment, Directive
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler, Mode
 from holdfast.worker.prefetch import BACKLOG_MAX, Pace

@@ -6,9 +6,9 @@ import math
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
+from holdfast.ports import Assignment, Directive
 from holdfast.worker.context import CancelInterrupt, JobContext, current
 from holdfast.worker.handlers import Handler, Mode
 from tests.unit.worker.backend import working

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from holdfast.backends.ports import Assignment
+from holdfast.ports import Assignment
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.executors.port import Ended
 from holdfast.worker.handlers import Handler, Mode

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.worker.memory import available_bytes, physical_bytes, resident_bytes
+from holdfast.process.memory import available_bytes, physical_bytes, resident_bytes
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
+from holdfast.ports import Assignment
 from holdfast.worker.context import CancelInterrupt, JobContext, TimeoutInterrupt
 from holdfast.worker.handlers import AttemptFailedError, Handler
 from holdfast.worker.outcomes import cut, failed, succeeded

@@ -5,8 +5,8 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.backends.ports import Introduction, WorkSession
 from holdfast.errors import UnavailableError
+from holdfast.ports import Introduction, WorkSession
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.runtime import Worker
 

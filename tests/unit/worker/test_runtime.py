@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment, Directive
 from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.errors import UnavailableError
+from holdfast.ports import Assignment, Directive
 from holdfast.worker import runtime
 from holdfast.worker.handlers import Handler, Mode
 from tests.unit.worker.backend import LEASE_MS, working

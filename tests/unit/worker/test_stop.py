@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.backends.ports import Introduction
+from holdfast.ports import Introduction
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.runtime import Worker

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.backends.ports import Assignment
+from holdfast.ports import Assignment
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.executors.port import Ended
 from holdfast.worker.handlers import Handler, Mode

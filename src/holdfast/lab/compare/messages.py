@@ -13,11 +13,11 @@ from pathlib import Path
 import grpc
 import msgspec
 
-from holdfast.gateway.grpc.counting import EVENT
 from holdfast.lab.compare.quiet import quieten
 from holdfast.lab.compare.topologies import Started, Topology, TopologyError, started
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
+from holdfast.server.grpc.message_counters import EVENT
 
 #: What the count itself costs, and what is no part of a job.
 _APART = frozenset({"/taskqueue.v1.TaskQueuePublicService/ListJobs"})

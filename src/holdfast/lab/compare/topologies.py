@@ -17,9 +17,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.gateway.grpc.counting import VARIABLE
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.compare.routing import addresses
+from holdfast.server.grpc.message_counters import VARIABLE
 
 SLOTS = 6
 START_S = 60.0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.lab.demo import DATA_VARIABLE
-from holdfast.worker.child_command import child_command
+from holdfast.process.child_command import child_command
 
 _COMMAND = child_command("holdfast", "worker", "-A", "holdfast.lab.demo.jobs:app", "-c", "4", "--lifeline")
 _PATIENCE_S = 20

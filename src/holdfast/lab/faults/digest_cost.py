@@ -12,13 +12,13 @@ import os
 import time
 
 from holdfast.core import commands
-from holdfast.core.book import Book
 from holdfast.core.commands import Decision, ReportRow
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Now, Template
 from holdfast.core.owner import mint
+from holdfast.core.state import Book
 
 _JOBS, _ROUNDS = 500, 200
 _START_MS = 1_700_000_000_000

@@ -17,14 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.clock import SystemClock
-from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
-from holdfast.coordinator.sessions import Dispatcher, Hello, Session, SessionConfig
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
+from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.sessions import Dispatcher, Hello, Session, SessionConfig
 
 SIZES = (10, 1_000, 10_000)
 #: Workers beside many queues, and the jobs that each has room for.

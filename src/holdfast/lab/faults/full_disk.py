@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from holdfast import limits
-from holdfast.coordinator.loop import Coordinator, Lane, LoopConfig, World
-from holdfast.coordinator.sessions import Dispatcher, Hello, Push, Session, SessionConfig
 from holdfast.core import commands, events
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
@@ -23,6 +21,8 @@ from holdfast.core.lifecycle import DONE, RUNNING, TERMINAL
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
+from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session, SessionConfig
 from holdfast.testing.disk import SimDisk
 from holdfast.testing.simulation.clockwork import Call, Clockwork, Planned
 

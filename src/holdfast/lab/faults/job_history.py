@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.coordinator.snapshots import take_snapshot
 from holdfast.core import commands, events
 from holdfast.core.commands import Decision, GrantedLease, ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
@@ -34,6 +33,7 @@ from holdfast.journal.disk import File
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
+from holdfast.ledger.snapshots import take_snapshot
 
 _BATCH, _PAYLOAD_BYTES = 16, 4_096
 _KEPT_JOBS = 1_000

@@ -17,9 +17,9 @@ import grpc
 import msgspec
 
 from holdfast.lab.processes import holdfast_server, resident_bytes
+from holdfast.ledger.snapshot_process import maker_command
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
-from holdfast.topology.snapshot_process import maker_command
 
 _MIB = 1 << 20
 _BATCH_JOBS = 1_000

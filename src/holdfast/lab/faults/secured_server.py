@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.gateway import tokens
-from holdfast.gateway.guarding import Scope
 from holdfast.lab.processes import holdfast_server
+from holdfast.server.auth import tokens
+from holdfast.server.auth.permissions import Scope
 
 _KIB = 1_024
 

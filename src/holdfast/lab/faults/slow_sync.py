@@ -25,8 +25,8 @@ from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
+from holdfast.server.ledger_server import LedgerServer
 from holdfast.settings import Settings
-from holdfast.topology.ledger_server import LedgerServer
 
 _PATIENCE_S = 60
 

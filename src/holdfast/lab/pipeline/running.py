@@ -15,7 +15,7 @@ import psycopg
 from holdfast.lab.compare.topologies import last_words
 from holdfast.lab.pipeline import place
 from holdfast.lab.processes import ended
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
 
 #: As many worker processes with as many slots on both sides; where Procrastinate is quicker with one, it gets one.
 WORKERS = 3

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.backends.ports import Assignment
 from holdfast.lab.history.files import Writer, now_us
 from holdfast.lab.history.records import BY_REQUEST, Began, Ended
+from holdfast.ports import Assignment
 from holdfast.worker.handlers import AttemptFailedError, Handler
 
 #: The variable that names the folder of the records.

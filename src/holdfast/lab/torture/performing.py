@@ -15,7 +15,8 @@ from holdfast.lab.torture.arenas import TOPOLOGIES, arena_of
 from holdfast.lab.torture.faults.kinds import FAULTS
 from holdfast.lab.torture.faults.own_mounts import have_own_mounts
 from holdfast.lab.torture.running import Settings, Tell, Torture, TortureError
-from holdfast.topology import postgres_programs, zookeeper_programs
+from holdfast.process import postgres_programs
+from holdfast.topologies.zookeeper import programs
 
 ALL, NONE = "all", "none"
 #: A few seconds, and a week.
@@ -26,7 +27,7 @@ _NO_DATA = Path(os.devnull, "data")
 #: What a topology stands on: its name, the package that brings it, and who looks for it.
 _ENGINES: Mapping[str, tuple[str, str, Callable[[], object]]] = {
     "pipeline": ("PostgreSQL", "postgresql", lambda: postgres_programs.find_programs(_NO_DATA)),
-    "zookeeper": ("ZooKeeper", "zookeeper", zookeeper_programs.find_programs),
+    "zookeeper": ("ZooKeeper", "zookeeper", programs.find_programs),
 }
 
 

@@ -1,4 +1,4 @@
-"""The behaviour that every backend has, as tests written against the ports of `holdfast.backends.ports`.
+"""The behaviour that every backend has, as tests written against the ports of `holdfast.ports`.
 
 To run them on a backend, write a `Harness` for it (see `harness.py`) and a test module that imports the classes of this
 package's modules and the fixture `place` of `fixtures.py`, with a fixture `harness` of its own:

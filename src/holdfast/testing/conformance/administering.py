@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.backends.ports import JobDraft, QueueView, WorkerView
 from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode
 from holdfast.errors import InvalidArgumentError, NotFoundError
+from holdfast.ports import JobDraft, QueueView, WorkerView
 from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import Workplace, eventually
 

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.backends.ports import FeedPart
 from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
@@ -16,6 +15,7 @@ from holdfast.core.history import Entry, attempts
 from holdfast.core.lifecycle import CANCELED, FAILED
 from holdfast.core.model import FIXED, Backoff, Note
 from holdfast.errors import NotFoundError
+from holdfast.ports import FeedPart
 from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, soon
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.backends.ports import JobQuery, JobView
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING, State
 from holdfast.core.model import Extra
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import JobQuery, JobView
 from holdfast.testing.conformance.workplace import Workplace
 
 

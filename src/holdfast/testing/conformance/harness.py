@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.core.capabilities import Capabilities, Capability
+from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 
 #: Long enough that no lease runs out unless a test lets it.
 LONG_LEASE_MS = 60_000

@@ -1,8 +1,8 @@
 """Order: who is next, and for whom."""
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import QUEUED
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.harness import Control, needs
 from holdfast.testing.conformance.workplace import Workplace, accepted
 

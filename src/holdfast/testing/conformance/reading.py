@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Note
 from holdfast.errors import NotFoundError
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, accepted, eventually, soon
 

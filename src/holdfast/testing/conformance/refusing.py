@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from holdfast import limits
-from holdfast.backends.ports import Introduction, JobDraft, JobQuery
 from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED
 from holdfast.core.model import Backoff, Extra
 from holdfast.errors import InvalidArgumentError
+from holdfast.ports import Introduction, JobDraft, JobQuery
 from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import Workplace
 

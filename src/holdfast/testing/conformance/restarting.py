@@ -1,10 +1,10 @@
 """Restarting: what was accepted is there afterwards, and work goes on where it was."""
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.core.model import Extra, QueueMode
 from holdfast.limits import LOSSES_MAX
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.feeding import reader
 from holdfast.testing.conformance.harness import SHORT_LEASE_MS, Control, needs
 from holdfast.testing.conformance.workplace import Workplace

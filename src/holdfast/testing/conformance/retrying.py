@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from holdfast.backends.attempts import attempts_of
 from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING, name
 from holdfast.core.model import FIXED, QUADRATIC, Backoff, Extra
 from holdfast.errors import DeadlineExceededError, FailedPreconditionError, UnimplementedError
+from holdfast.server.attempts import attempts_of
 from holdfast.testing.conformance.workplace import Hand, Workplace
 
 AT_ONCE = Backoff(FIXED, 0, 0)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.backends.ports import ScheduleSpec
 from holdfast.core.capabilities import Capability
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
+from holdfast.ports import ScheduleSpec
 from holdfast.testing.conformance.harness import Control, needs
 from holdfast.testing.conformance.workplace import Workplace
 

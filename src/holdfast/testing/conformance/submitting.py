@@ -2,10 +2,10 @@
 
 import uuid
 
-from holdfast.backends.ports import JobDraft
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import FIXED, Backoff, Extra
 from holdfast.errors import Code
+from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import Workplace, accepted
 
 

@@ -8,7 +8,13 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.backends.ports import (
+from holdfast.core.capabilities import Capability
+from holdfast.core.commands import ReportRow, Submitted
+from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
+from holdfast.core.model import Extra, Template
+from holdfast.core.workers import beat_ms
+from holdfast.errors import HoldfastError
+from holdfast.ports import (
     AdminApi,
     Assignment,
     Directive,
@@ -19,13 +25,7 @@ from holdfast.backends.ports import (
     JobView,
     ScheduleApi,
 )
-from holdfast.backends.ports import WorkSession as Session
-from holdfast.core.capabilities import Capability
-from holdfast.core.commands import ReportRow, Submitted
-from holdfast.core.lifecycle import CANCELED, DONE, FAILED, State
-from holdfast.core.model import Extra, Template
-from holdfast.core.workers import beat_ms
-from holdfast.errors import HoldfastError
+from holdfast.ports import WorkSession as Session
 from holdfast.testing.conformance.harness import Harness
 
 #: Whatever is waited for comes long before; a test that fails should say so rather than hang.

@@ -7,7 +7,6 @@ every recovery is compared with it. Runs of jobs are counted where they happen, 
 
 from collections.abc import Sequence
 
-from holdfast.backends.ports import Assignment
 from holdfast.core import commands
 from holdfast.core.commands import (
     CancelReply,
@@ -21,6 +20,7 @@ from holdfast.core.commands import (
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL
 from holdfast.core.model import Extra, NewJob, QueueMode, Template
+from holdfast.ports import Assignment
 from holdfast.testing.ledger_view import view_job
 from holdfast.testing.simulation.violation import require
 from holdfast.testing.simulation.witness import LogWitness

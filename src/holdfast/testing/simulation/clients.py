@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import Refusal, Submit, Submitted
 from holdfast.core.model import Extra, NewJob, Template
 from holdfast.core.owner import uuid4
+from holdfast.ledger.coordinator import Lane
 from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast.testing.simulation.jobs import POISON
 from holdfast.testing.simulation.network import Network

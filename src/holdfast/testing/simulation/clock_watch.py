@@ -4,8 +4,8 @@ A step of more than an hour beyond the steady clock is right only if the wall cl
 a doubt lasts, or had shown such a time to the process before.
 """
 
-from holdfast.coordinator.loop import Coordinator
 from holdfast.core.model import Now
+from holdfast.ledger.coordinator import Coordinator
 from holdfast.testing.simulation.clockwork import Clockwork
 from holdfast.testing.simulation.violation import require
 

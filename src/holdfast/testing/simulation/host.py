@@ -3,13 +3,13 @@
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator import recovery
-from holdfast.coordinator.log_clock import leave_marks, read_mark
-from holdfast.coordinator.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.errors import JournalFailedError, JournalFullError
 from holdfast.journal.port import JournalConfig
+from holdfast.ledger import recovery
+from holdfast.ledger.log_clock import leave_marks, read_mark
+from holdfast.ledger.snapshots import KeeperConfig, SnapshotKeeper
 from holdfast.testing.disk import SimDisk, SimulatedCrash, _Inode
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clock_watch import ClockRecord, ClockWatch

@@ -12,12 +12,12 @@ not wait; nor does expiry, however full the disk is, unless it was full when thi
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.coordinator.loop import FRAME_BYTES, Coordinator
-from holdfast.coordinator.timekeeper import STALL_MS
 from holdfast.core.commands import Decision, Extension, Refusal, Report
 from holdfast.core.events import AnyEvent, Granted, Reported, Revoked, encode_one
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
+from holdfast.ledger.command_clock import STALL_MS
+from holdfast.ledger.coordinator import FRAME_BYTES, Coordinator
 from holdfast.testing.disk import SimDisk
 from holdfast.testing.model import Model, ModelLease
 from holdfast.testing.simulation.clockwork import Clockwork

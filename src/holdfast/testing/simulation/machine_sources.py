@@ -10,16 +10,15 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
-from holdfast.backends import joining
-from holdfast.coordinator import snapshots
+from holdfast.client import reconnect_policy, submit_batcher
+from holdfast.ledger import snapshots
 from holdfast.testing.simulation.clockwork import Clockwork
-from holdfast.topology import patience
 from holdfast.worker import attempt_log, context, loop_watch, outcomes, runtime, slots
 from holdfast.worker.executors import asyncio_tasks
 
 _CLOCK_READERS: tuple[ModuleType, ...] = (
     *(attempt_log, context, loop_watch, outcomes, runtime, slots),
-    *(asyncio_tasks, patience),
+    *(asyncio_tasks, reconnect_policy),
 )
 
 
@@ -32,11 +31,11 @@ def machine_sources(clock: Clockwork, rng: random.Random) -> Iterator[None]:
     with ExitStack() as stack:
         for module in _CLOCK_READERS:
             stack.enter_context(mock.patch.object(module, "time", time))
-        for module in (runtime, patience):
+        for module in (runtime, reconnect_policy):
             stack.enter_context(mock.patch.object(module, "random", rng))
         secrets = SimpleNamespace(token_hex=lambda size: rng.randbytes(size).hex())
         stack.enter_context(mock.patch.object(runtime, "secrets", secrets))
-        stack.enter_context(mock.patch.object(joining, "os", SimpleNamespace(urandom=rng.randbytes)))
+        stack.enter_context(mock.patch.object(submit_batcher, "os", SimpleNamespace(urandom=rng.randbytes)))
         # The heap is that of the whole simulation: to collect it for every part of a snapshot would take most of a run.
         stack.enter_context(mock.patch.object(snapshots, "gc", SimpleNamespace(collect=int)))
         log.setLevel(logging.CRITICAL + 1)

@@ -8,7 +8,7 @@ side notices in its own time.
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator.sessions import Hello, Push, Session
+from holdfast.ledger.sessions import Hello, Push, Session
 from holdfast.testing.simulation.clockwork import Call, Clockwork
 from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.server import Server

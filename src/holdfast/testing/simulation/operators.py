@@ -7,13 +7,13 @@ over all of them are opened.
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import Refusal
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import Job, Now, QueueMode
 from holdfast.core.overview import QueueView, queue_stats
+from holdfast.ledger.coordinator import Lane
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.network import Network
 from holdfast.testing.simulation.server import Server

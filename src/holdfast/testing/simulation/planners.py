@@ -7,11 +7,11 @@ comes to an end.
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import Refusal
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now, ScheduleSpec, Template
+from holdfast.ledger.coordinator import Lane
 from holdfast.testing.ledger_view import view_schedule
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.network import Network

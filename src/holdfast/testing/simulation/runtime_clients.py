@@ -7,14 +7,15 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from holdfast.backends.ports import JobDraft
-from holdfast.client.lasting_carrier import LastingCarrier
+from holdfast.client.reconnect_policy import patiently
+from holdfast.client.reconnecting_transport import LastingCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retrying import Once, Retrying
+from holdfast.client.retry_policy import Once, Retrying
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import uuid4
 from holdfast.errors import DeadlineExceededError, HoldfastError, UnavailableError
+from holdfast.ports import JobDraft
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.connections import Wires
 from holdfast.testing.simulation.runtime_rules import RuntimeRules
@@ -22,7 +23,6 @@ from holdfast.testing.simulation.runtime_workers import SOCKET
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.violation import require
 from holdfast.testing.simulation.witness import LogWitness
-from holdfast.topology.patience import patiently
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ A lease that a worker has begun is not taken back as one that it does not run. W
 under its token. A submission makes one job, and one that may not be repeated is sent once.
 """
 
-from holdfast.backends.ports import Assignment, JobDraft
 from holdfast.core.commands import Submit, Submitted
 from holdfast.core.events import AnyEvent, Created, Reported, Revoked
 from holdfast.core.lifecycle import CANCELED, DONE
 from holdfast.core.model import NewJob, Template
+from holdfast.ports import Assignment, JobDraft
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.violation import require
 from holdfast.testing.simulation.witness import LogWitness

@@ -4,10 +4,10 @@ import asyncio
 import random
 from pathlib import Path
 
-from holdfast.backends.ports import Assignment
 from holdfast.client.socket_work import SocketWork
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.errors import HoldfastError
+from holdfast.ports import Assignment
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.connections import Program, Wires
 from holdfast.testing.simulation.event_loop import SimulatedLoop

@@ -3,17 +3,17 @@
 import random
 from collections.abc import Callable
 
-from holdfast.backends.ledger.jobs import LedgerJobs
-from holdfast.backends.ledger.work import LedgerWork
-from holdfast.coordinator.log_clock import ClockMark, ClockTrust
-from holdfast.coordinator.loop import Coordinator, LoopConfig, World
-from holdfast.coordinator.recovery import Recovered
-from holdfast.coordinator.sessions import SessionConfig
-from holdfast.coordinator.ticking import Ticker
 from holdfast.core.owner import mint as mint_uuids
-from holdfast.gateway.backend import Backend
-from holdfast.gateway.socket import SocketServer
+from holdfast.ledger.coordinator import Coordinator, LoopConfig, World
+from holdfast.ledger.job_api import LedgerJobs
+from holdfast.ledger.log_clock import ClockMark, ClockTrust
+from holdfast.ledger.recovery import Recovered
+from holdfast.ledger.sessions import SessionConfig
+from holdfast.ledger.tick_timer import Ticker
+from holdfast.ledger.work_api import LedgerWork
 from holdfast.proto.holdfast_pb2 import Welcome
+from holdfast.server.backend import Backend
+from holdfast.server.unix_socket import SocketServer
 from holdfast.testing.simulation.clockwork import Clockwork
 from holdfast.testing.simulation.event_loop import SimulatedLoop
 from holdfast.testing.simulation.process import Process

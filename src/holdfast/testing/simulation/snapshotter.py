@@ -5,11 +5,11 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.coordinator.snapshots import Maker, take_snapshot
 from holdfast.core.ledger import LedgerConfig
 from holdfast.journal.errors import JournalError, PositionRemovedError
 from holdfast.journal.pins import pin
 from holdfast.journal.replay import read_sealed
+from holdfast.ledger.snapshots import Maker, take_snapshot
 from holdfast.testing.disk import SimDisk, SimulatedCrash
 from holdfast.testing.simulation.beside import Beside, Program
 from holdfast.testing.simulation.clockwork import Clockwork

@@ -3,8 +3,8 @@
 Unless there was no room for it, or there was so much that it takes another turn.
 """
 
-from holdfast.coordinator.loop import Coordinator
 from holdfast.core.model import Now
+from holdfast.ledger.coordinator import Coordinator
 from holdfast.testing.disk import SimDisk
 from holdfast.testing.simulation.violation import require
 

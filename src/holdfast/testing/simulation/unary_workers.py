@@ -3,11 +3,11 @@
 import random
 from collections.abc import Callable
 
-from holdfast.coordinator.loop import Lane
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
+from holdfast.ledger.coordinator import Lane
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
 from holdfast.testing.simulation.network import Network

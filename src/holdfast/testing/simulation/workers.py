@@ -7,10 +7,10 @@ back naming what it still holds, report twice, and report something else the sec
 import itertools
 import random
 
-from holdfast.coordinator.sessions import Hello, Push, Session
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
+from holdfast.ledger.sessions import Hello, Push, Session
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clockwork import Call
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end

@@ -20,11 +20,14 @@ from time import monotonic
 from types import FrameType
 from typing import assert_never
 
-from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import HoldfastError
 from holdfast.observe.tracing import adopt
+from holdfast.ports import Assignment
+from holdfast.process.lifeline import die_with_parent
+from holdfast.process.memory import resident_bytes
+from holdfast.worker.app_loader import load_app
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.context import CURRENT, CancelInterrupt, JobContext, JobInterrupt, TimeoutInterrupt
 from holdfast.worker.executors.frames import (
@@ -41,9 +44,6 @@ from holdfast.worker.executors.frames import (
     framed,
 )
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
-from holdfast.worker.lifeline import die_with_parent
-from holdfast.worker.loading import load_app
-from holdfast.worker.memory import resident_bytes
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 
 #: Notes go to the parent no oftener than this; it sends them on with its heartbeats.

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 
-from holdfast.worker.child_command import child_command
+from holdfast.process.child_command import child_command
 from holdfast.worker.executors.frames import FRAME_BYTES_MAX, LENGTH_BYTES, FromChild, ToChild, framed, said_by_child
 
 #: How long bytes of a dead child may still be on their way.

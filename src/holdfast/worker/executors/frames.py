@@ -6,11 +6,11 @@ Job code has the child's socket as well. So nothing is taken for the words of a 
 import msgspec
 
 from holdfast import limits
-from holdfast.backends.ports import Assignment
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Note
 from holdfast.core.trace_context import TraceContext
+from holdfast.ports import Assignment
 from holdfast.worker.outcomes import RUNTIME_MS_MAX
 
 LENGTH_BYTES = 4

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.core.trace_context import TraceContext
-from holdfast.logs import get_logger
+from holdfast.observe.logs import get_logger
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.executors.child_process import ChildProcess, how_it_ended
 from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, Over, Ready, Run, Said

@@ -19,7 +19,7 @@ from collections import deque
 from itertools import count
 
 from holdfast.core.commands import ReportRow
-from holdfast.logs import get_logger
+from holdfast.observe.logs import get_logger
 from holdfast.worker.context import CURRENT, JobContext, JobInterrupt, TimeoutInterrupt
 from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded

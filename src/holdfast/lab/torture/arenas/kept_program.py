@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.errors import ExitCode, FailedPreconditionError
 from holdfast.lab.compare.process_tree import argv
 from holdfast.lab.torture.arenas.deaths import Deaths
-from holdfast.topology.kept_process import ready_line
+from holdfast.process.kept_process import ready_line
 
 HOLDFAST = (sys.executable, "-P", "-m", "holdfast")
 #: Ends with whoever starts it.

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.coordinator.recovery import apply_frame, recover
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import HoldfastError
@@ -21,6 +20,7 @@ from holdfast.journal.reader import JournalReader
 from holdfast.lab.history.records import DamageFact, Record
 from holdfast.lab.torture.arenas.archive import add_archived
 from holdfast.lab.torture.arenas.event_facts import EventFacts
+from holdfast.ledger.recovery import apply_frame, recover
 from holdfast.testing.ledger_view import view_ledger
 from holdfast.testing.model import Model, ModelViolation
 

@@ -6,7 +6,6 @@ An owner gives up what its snapshots hold, and leases are told by the whole jour
 from functools import partial
 from pathlib import Path
 
-from holdfast.core import envelopes, line, records
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Job
@@ -18,6 +17,7 @@ from holdfast.lab.torture.arenas.owner_journals import Owned, read_owner
 from holdfast.lab.torture.arenas.record_facts import RecordFacts
 from holdfast.lab.torture.arenas.up_arena import Plan, UpArena
 from holdfast.lab.torture.jobs import run_of
+from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 
 _STORE = "services"
 _OWNERS = ("job", "queue", "result")
@@ -65,7 +65,7 @@ def _read(data: Path, archives: Archives) -> list[Record]:
     try:
         kept = read_owner(*jobs, records.Records, DIGEST_VERSION)
         stored = read_owner(*results, lambda: envelopes.Envelopes(_EVERYTHING), DIGEST_VERSION)
-        waiting = read_owner(*queue, lambda: line.Line(_AGING_MS), DIGEST_VERSION)
+        waiting = read_owner(*queue, lambda: waiting_jobs.Line(_AGING_MS), DIGEST_VERSION)
     except (HoldfastError, AssertionError) as error:
         return [DamageFact(f"an owner cannot be read: {error}")]
     facts = RecordFacts(kept.machine, _STORE, partial(_run_in, stored))
@@ -83,7 +83,7 @@ def _run_in(stored: Owned[envelopes.Envelopes], job: Job) -> str:
 def _differences(
     facts: RecordFacts,
     stored: Owned[envelopes.Envelopes],
-    waiting: Owned[line.Line],
+    waiting: Owned[waiting_jobs.Line],
 ) -> list[Record]:
     """Where the owners contradict each other, once every job has ended."""
     found: list[Record] = []

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import Frame, JournalConfig
 from holdfast.lab.torture.arenas.ledger_facts import FAR_FUTURE_MS, copy_of, whole_journal
-from holdfast.services.keeping_journal import Machine, Recovered, split
+from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered, split
 
 M = TypeVar("M", bound=Machine)
 

@@ -7,14 +7,14 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from holdfast.backends.pipeline.postgres.reading import extra_of
 from holdfast.core.model import SCHEDULE, Extra
 from holdfast.errors import HoldfastError
 from holdfast.lab.history.records import RUNNING, TERMINAL, DamageFact, EndFact, GrantFact, JobFact, Record, TickFact
 from holdfast.lab.torture.arenas.job_facts import name_in
 from holdfast.lab.torture.arenas.pipeline_damage import BROKEN, BROKEN_IN_TIME
 from holdfast.lab.torture.jobs import run_of
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
+from holdfast.topologies.pipeline.postgres.row_values import extra_of
 
 Row = tuple[Any, ...]
 

@@ -7,7 +7,7 @@ import psycopg
 
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.torture.arenas.deaths import Deaths
-from holdfast.topology.private_postgres import PrivatePostgres
+from holdfast.process.private_postgres import PrivatePostgres
 
 _LOOK_S = 0.05
 _CONNECT_S = 5

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from holdfast.core.events import Created, Retired
 from holdfast.core.lifecycle import LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Job, NewJob, Template
-from holdfast.core.record_events import Deleted, Moved, RecordEvent, Spends
-from holdfast.core.records import Records
 from holdfast.lab.history.records import EndFact, GrantFact, JobFact, Record
 from holdfast.lab.torture.arenas.job_facts import job_fact
+from holdfast.topologies.microservices.state.record_events import Deleted, Moved, RecordEvent, Spends
+from holdfast.topologies.microservices.state.records import Records
 
 RunOf = Callable[[Job], str]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.lab.compare.process_tree import argv, tree
 from holdfast.lab.torture.arenas.deaths import Deaths
-from holdfast.topology.private_zookeeper import PrivateZooKeeper
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 
 SERVERS = 3
 

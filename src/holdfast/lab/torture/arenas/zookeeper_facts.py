@@ -9,14 +9,14 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from holdfast.backends.zookeeper import records
-from holdfast.backends.zookeeper.paths import Paths
-from holdfast.backends.zookeeper.transactions import Node, Stat
 from holdfast.core.model import Extra, Result
 from holdfast.errors import HoldfastError
 from holdfast.lab.history.records import TERMINAL, DamageFact, EndFact, JobFact, Record
 from holdfast.lab.torture.arenas.job_facts import name_in
 from holdfast.lab.torture.jobs import run_of
+from holdfast.topologies.zookeeper.backend import records
+from holdfast.topologies.zookeeper.backend.paths import Paths
+from holdfast.topologies.zookeeper.backend.transactions import Node, Stat
 
 _STORE = "ensemble"
 _CONNECT_S = 60.0

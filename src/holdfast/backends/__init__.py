@@ -1,1 +1,0 @@
-"""Ways to keep jobs and hand them out, all behind the ports in `ports.py`."""

@@ -1,0 +1,105 @@
+"""A conversation over the Unix socket of a directory in which the caller's own thread waits.
+
+Its `call` is a coroutine, as that of every carrier, but one that never gives the thread away: whoever drives it has the
+answer after one step. A sync caller saves two hand-overs between threads that way. One call at a time; it belongs to
+one thread.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Self
+
+from google.protobuf.message import Message
+
+from holdfast import limits
+from holdfast.client.socket_connection import unreachable
+from holdfast.client.transport import Response, raise_refusal
+from holdfast.errors import DeadlineExceededError, UnavailableError, UnimplementedError
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto.frames import CONVERSATION, FrameReader, MalformedFrameError, framed
+
+_READ_BYTES = 65_536
+
+
+class BlockingCarrier:
+    """One connection. After any failure it is closed, because a late reply would be taken for the next one's."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._reader = FrameReader(limits.MESSAGE_BYTES_MAX)
+        self._last_id = 0
+        self.is_open = True
+        #: How long calls without a deadline may take; None: as long as they like.
+        self.patience_s: float | None = None
+
+    @classmethod
+    def connect(cls, path: Path) -> Self:
+        """Connects to whoever serves the socket; `UnavailableError` (UNREACHABLE) if nobody does."""
+        line = socket.socket(socket.AF_UNIX)
+        try:
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+            try:
+                line.connect(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
+            line.sendall(CONVERSATION)
+        except OSError as error:
+            line.close()
+            raise unreachable(path, error.strerror or str(error)) from error
+        return cls(line)
+
+    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+        """The answer, waited for on this thread."""
+        self._last_id += 1
+        call = pb.Call(id=self._last_id, method=method, body=request.SerializeToString())
+        try:
+            self._line.settimeout(deadline_s if deadline_s is not None else self.patience_s)
+            self._line.sendall(framed(call.SerializeToString()))
+            reply = self._receive()
+        except TimeoutError:
+            self.drop()
+            message = f"no answer to {method} in time; whether it took effect is unknown"
+            raise DeadlineExceededError(message) from None
+        except (OSError, MalformedFrameError) as error:
+            self.drop()
+            raise _lost(str(error)) from error
+        except BaseException:  # an interrupt, somewhere on the way
+            self.drop()
+            raise
+        raise_refusal(reply)
+        return response.FromString(reply.body)
+
+    def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
+        """Streams are for those who do not block."""
+        raise UnimplementedError(f"{method} is a stream; a thread that waits cannot take it")
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        self.drop()
+
+    def drop(self) -> None:
+        """Ends the connection at once, also for a thread that waits in it."""
+        self.is_open = False
+        with contextlib.suppress(OSError):  # it may be over already
+            self._line.shutdown(socket.SHUT_RDWR)
+        self._line.close()
+
+    def __del__(self) -> None:
+        self._line.close()  # its thread has ended
+
+    def _receive(self) -> pb.Reply:
+        while True:
+            data = self._line.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionResetError("the server closed it")
+            for message in self._reader.feed(data):
+                reply = pb.Reply.FromString(message)
+                if reply.id == self._last_id:
+                    return reply
+
+
+def _lost(why: str) -> UnavailableError:
+    return UnavailableError(f"the connection to the server was lost: {why}", reason="CONNECTION_LOST")

@@ -1,0 +1,114 @@
+"""Calls to a server over gRPC: many at a time over one stream that stays open, opened anew after a loss."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from holdfast.client.access import ANYBODY, Access
+from holdfast.client.channel import open_channel
+from holdfast.client.pending_calls import PendingCalls
+from holdfast.client.refusals import explained
+from holdfast.client.transport import Response, raise_refusal
+from holdfast.errors import HoldfastError, UnavailableError
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto import holdfast_pb2_grpc as rpc
+
+Metadata = tuple[tuple[str, str], ...]
+_PACKAGE = pb.DESCRIPTOR.package
+
+
+class GrpcCarrier:
+    """A channel to `host:port`; nothing is opened before the first call."""
+
+    def __init__(self, target: str, access: Access = ANYBODY) -> None:
+        self._target = target
+        self._metadata = access.metadata
+        self._channel = open_channel(target, access)
+        self._stream: _Stream | None = None
+
+    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+        """The answer, over the stream that all calls share."""
+        if self._stream is None or self._stream.is_over:
+            self._stream = _Stream(self._channel, self._target, self._metadata)
+        reply = await self._stream.call(method, request.SerializeToString(), deadline_s)
+        raise_refusal(reply)
+        return response.FromString(reply.body)
+
+    @property
+    def line(self) -> object | None:
+        """The stream that is open now, if one is: another one may lead to another server."""
+        return self._stream if self._stream is not None and not self._stream.is_over else None
+
+    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
+        """The answers, over a stream of their own."""
+        path = f"/{_PACKAGE}.{method}"
+        start = self._channel.unary_stream(path, lambda message: message.SerializeToString(), response.FromString)
+        call: Any = start(request, metadata=self._metadata)
+        try:
+            async for message in call:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise explained(error, self._target) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Ends the stream and the channel."""
+        if self._stream is not None:
+            await self._stream.close()
+        await self._channel.close(None)
+
+
+class _Stream:
+    """One `Converse` call: replies are matched with calls until it breaks."""
+
+    def __init__(self, channel: grpc.aio.Channel, target: str, metadata: Metadata) -> None:
+        self._target = target
+        self._call: Any = rpc.JobServiceStub(channel).Converse(metadata=metadata)
+        self._pending = PendingCalls()
+        self._unsent: deque[pb.Call] = deque()
+        self._wake = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+        self.is_over = False
+
+    async def call(self, method: str, body: bytes, deadline_s: float | None) -> pb.Reply:
+        return await self._pending.call(self._send, method, body, deadline_s)
+
+    async def close(self) -> None:
+        self._fail(UnavailableError("the connection was closed", reason="CONNECTION_LOST"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    def _send(self, call: pb.Call) -> None:
+        self._unsent.append(call)
+        self._wake.set()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._unsent:
+                    await self._call.write(self._unsent.popleft())
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            """The reader hears of it too, and knows why."""
+
+    async def _read(self) -> None:
+        try:
+            while isinstance(reply := await self._call.read(), pb.Reply):
+                self._pending.settle(reply)
+            error: HoldfastError = UnavailableError("the server ended the conversation", reason="CONNECTION_LOST")
+        except grpc.aio.AioRpcError as failure:
+            error = explained(failure, self._target)
+        self._fail(error)
+
+    def _fail(self, error: HoldfastError) -> None:
+        self.is_over = True
+        self._call.cancel()
+        self._tasks[1].cancel()
+        self._pending.fail(error)

@@ -1,0 +1,66 @@
+"""When a call is asked again of whoever answers next.
+
+Nobody answers while a directory passes from one process to another; that is not the caller's concern, as long as it
+does not last. A refusal for now (too much at a time) is asked again a few times, as the client's profile says.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from holdfast import limits
+from holdfast.client.retry_policy import RETRYABLE, ceiling_ms
+from holdfast.errors import HoldfastError, UnavailableError
+
+T = TypeVar("T")
+
+#: How long nobody may answer before callers are told.
+PATIENCE_S = 30.0
+#: An attempt that lasted so long had somebody who answered: patience begins anew.
+_ANSWERED_S = 1.0
+_PAUSE_MS_MAX = 200
+
+
+class Patience:
+    """One call's: decides after each failure whether to try again, and pauses before that.
+
+    Where it takes longer to find out that nobody answers, `answered_s` is longer than that.
+    """
+
+    def __init__(self, answered_s: float = _ANSWERED_S) -> None:
+        self._answered_s = answered_s
+        self._started_s = time.monotonic()
+        self._since_s: float | None = None
+        self._tries = 0
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        self._started_s = time.monotonic()
+
+    async def bear(self, error: HoldfastError) -> None:
+        """Returns after a pause if the call should be tried again; raises the error if not."""
+        if error.code not in RETRYABLE:
+            raise error
+        now_s = time.monotonic()
+        if self._since_s is None or now_s - self._started_s > self._answered_s:
+            self._since_s, self._tries = self._started_s if self._since_s is None else now_s, 0
+        self._tries += 1
+        is_gone = isinstance(error, UnavailableError)
+        if now_s - self._since_s > PATIENCE_S or (not is_gone and self._tries >= limits.RETRY_ATTEMPTS):
+            raise error
+        # The first time at once: whoever answers next may be there already.
+        ceiling = min(ceiling_ms(self._tries), _PAUSE_MS_MAX) if self._tries > 1 else 0
+        await asyncio.sleep(random.uniform(0, ceiling) / 1_000)
+
+
+async def patiently(once: Callable[[], Awaitable[T]], patience: Patience | None = None) -> T:
+    """The answer of the first attempt that has one."""
+    patience = patience or Patience()
+    while True:
+        patience.begin()
+        try:
+            return await once()
+        except HoldfastError as error:
+            await patience.bear(error)

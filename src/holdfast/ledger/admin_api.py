@@ -1,0 +1,158 @@
+"""`AdminApi` over a coordinator in this process."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from typing import TypeVar, cast
+
+from holdfast import limits
+from holdfast.core import commands
+from holdfast.core.condition import Conditions, no_conditions
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import QUEUED, State
+from holdfast.core.listing import Place
+from holdfast.core.model import Job, Now, QueueMode
+from holdfast.core.overview import QueueCounts
+from holdfast.core.owner import Ownership
+from holdfast.core.validation import check_queue, check_reason
+from holdfast.core.workers import WorkerInfo
+from holdfast.errors import NotFoundError
+from holdfast.ledger.coordinator import Coordinator, Lane
+from holdfast.ledger.coordinator_calls import Caller
+from holdfast.ledger.sessions import Dispatcher
+from holdfast.ports import QueueView, Stats, WorkerView
+
+#: Views that are made without a break.
+_SLICE = 500
+
+T = TypeVar("T")
+
+
+class LedgerAdmin:
+    """What operators ask for, answered by the ledger and by what workers have said of themselves."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        dispatcher: Dispatcher,
+        *,
+        epoch: int,
+        cluster_id: str,
+        conditions: Conditions = no_conditions,
+    ) -> None:
+        self._caller = Caller(coordinator)
+        self._dispatcher = dispatcher
+        self._epoch = epoch
+        self._cluster_id = cluster_id
+        self._conditions = conditions
+        #: The path of the socket that this ledger is served on, if it is.
+        self.socket = ""
+        #: Which of several nodes this ledger is, if it is.
+        self.ownership: Ownership | None = None
+
+    async def stats(self) -> Stats:
+        """At one instant; told once all of it is durable."""
+        return cast("Stats", await self._caller.read(Lane.LIST, self._stats))
+
+    def _stats(self, ledger: Ledger, now: Now) -> Stats:
+        book = ledger.book
+        workers = self._dispatcher.registry.all()
+        return Stats(
+            ledger.position,
+            now.log_ms,
+            {state.name: book.listing.count([state]) for state in State},
+            book.bytes_held,
+            self._epoch,
+            self._cluster_id,
+            len(workers),
+            sum(worker.slots for worker in workers),
+            len(book.leases),
+            self.socket,
+            *((self.ownership.nodes, self.ownership.index) if self.ownership is not None else (0, 0)),
+            ledger.config.memory_bytes,
+            tuple(map(str, self._conditions())),
+        )
+
+    async def queues(self) -> list[QueueView]:
+        """At one instant; told once all of it is durable."""
+        found = await self._caller.read(Lane.LIST, lambda ledger, now: QueueCounts(ledger, now.log_ms))
+        return await _in_slices(cast("QueueCounts", found).views())
+
+    async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """One event, or none if it is so already."""
+        await self._caller.call(Lane.SUBMIT, commands.SetQueueMode(queue, mode, reason))
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """In slices, each of them one event; what is submitted meanwhile is left alone."""
+        if refusal := check_queue(queue) or check_reason(reason):
+            raise refusal.error()
+        end = cast("int", await self._caller.read(Lane.SUBMIT, lambda ledger, _: ledger.book.next_number))
+        place, canceled, is_over = None, 0, False
+        while not is_over:
+            ids, place = await self._waiting(queue, end, place)
+            is_over = place is None
+            if ids:
+                gone = await self._caller.call(Lane.SUBMIT, commands.CancelQueued(ids, reason))
+                canceled += len(cast("list[str]", gone))
+        return canceled
+
+    async def _waiting(self, queue: str, end: int, after: Place | None) -> tuple[list[str], Place | None]:
+        """Ids of jobs that wait in a queue and were there before the number `end` was given, and where to go on."""
+
+        def wants(job: Job) -> bool:
+            return job.template.queue == queue and job.number < end
+
+        def read(ledger: Ledger, _: Now) -> object:
+            jobs, place = ledger.scan([QUEUED], after, limits.BATCH_JOBS_MAX, newest_first=False, wants=wants)
+            return [job.id for job in jobs], place
+
+        return cast("tuple[list[str], Place | None]", await self._caller.read(Lane.LIST, read))
+
+    async def workers(self) -> list[WorkerView]:
+        """Those who are connected or poll, and those who have not come back yet and still hold leases."""
+        held, known, served_ms = cast("_Workers", await self._caller.read(Lane.LIST, self._all_workers))
+        return await _in_slices(_worker_views(held, known, served_ms))
+
+    def _all_workers(self, ledger: Ledger, now: Now) -> "_Workers":
+        held = {worker: len(tokens) for worker, tokens in ledger.book.tokens_of.items()}
+        return held, self._dispatcher.registry.all(), now.served_ms
+
+    async def drain_worker(self, worker_id: str) -> None:
+        """Asked at once, over its session."""
+        if not self._dispatcher.ask_drain(worker_id):
+            message = f"no worker {worker_id[:80]!r} is connected; see `holdfast worker list`"
+            raise NotFoundError(message, reason="WORKER_NOT_FOUND")
+
+
+#: How many leases each worker holds, what is known of workers, and the served time of both.
+_Workers = tuple[dict[str, int], list[WorkerInfo], int]
+
+
+def _worker_views(held: dict[str, int], known: list[WorkerInfo], served_ms: int) -> Iterator[WorkerView]:
+    """By name. What a worker says of itself while the views are made may be in them."""
+    infos = {info.worker_id: info for info in known}
+    for name in sorted(infos.keys() | held):
+        info = infos.get(name)
+        if info is None:  # since this coordinator serves, nothing was heard of it
+            yield WorkerView(name, [], [], 0, held[name], is_draining=False, is_streaming=False, heard_ms_ago=served_ms)
+            continue
+        yield WorkerView(
+            name,
+            sorted(info.routes),
+            sorted(info.queues),
+            info.slots,
+            held.get(name, 0),
+            info.is_draining,
+            info.is_streaming,
+            max(0, served_ms - info.heard_ms),
+        )
+
+
+async def _in_slices(items: Iterator[T]) -> list[T]:
+    """All items, made a few at a time, so that sockets are read in between."""
+    found: list[T] = []
+    while part := list(islice(items, _SLICE)):
+        found += part
+        if len(part) == _SLICE:
+            await asyncio.sleep(0)
+    return found

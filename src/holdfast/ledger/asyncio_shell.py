@@ -1,0 +1,116 @@
+"""The coordinator's ports on asyncio and one thread; the only module of this package that knows either."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from holdfast.ledger.ports import Timer
+
+
+class AsyncioScheduler:
+    """Calls on the event loop's thread."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """In the next round of the loop."""
+        self._loop.call_soon(call)
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> Timer:
+        """After the delay."""
+        return self._loop.call_later(delay_ms / 1_000, call)
+
+
+#: The loop waits this long at most for the frame of a lone caller; then it returns to its sockets.
+_QUICK_S = 0.002
+#: After a slow sync the loop does not wait for this many frames; twice as many each time that the next one it waits for
+#: is slow too, up to the second number.
+_WARY_FRAMES = 8
+_WARY_FRAMES_MAX = 1_024
+
+
+class _Handover:
+    """One piece of work on its way to the thread and back."""
+
+    __slots__ = ("answered", "done", "result", "settled", "work")
+
+    def __init__(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+        self.work = work
+        self.done = done
+        self.result: int | BaseException = 0
+        #: Released by the thread when the result is there and the loop still waits for it.
+        self.answered = threading.Lock()
+        #: Taken by the first of the two: the thread that has finished, or the loop that waits no longer.
+        self.settled = threading.Lock()
+
+
+class SyncingThread:
+    """One thread that writes and syncs, fed through a queue. It ends with `close`.
+
+    No work is done on the loop's thread, because any sync may be the first slow one. For the frame of a lone caller the
+    loop waits a moment: a quick disk answers sooner than the loop could return to its sockets and be woken again.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, is_blocking: bool = True, name: str = "holdfast-sync"
+    ) -> None:
+        """Work that is not `is_blocking` (a journal in memory) is done on the loop's thread for a lone caller."""
+        self._loop = loop
+        self._is_blocking = is_blocking
+        self._queue: SimpleQueue[_Handover | None] = SimpleQueue()
+        self._wary = 0
+        self._distrust = _WARY_FRAMES
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
+        """Hands the work over; `done` is called on the loop's thread, for a lone caller perhaps before this returns."""
+        if is_lone and not self._is_blocking:
+            done(_attempted(work))
+        elif is_lone and not self._wary:
+            self._run_quickly(_Handover(work, done))
+        else:
+            self._wary = max(0, self._wary - 1)
+            handover = _Handover(work, done)
+            handover.settled.acquire()
+            self._queue.put(handover)
+
+    def _run_quickly(self, handover: _Handover) -> None:
+        handover.answered.acquire()
+        self._queue.put(handover)
+        if not handover.answered.acquire(timeout=_QUICK_S):
+            self._wary = self._distrust
+            self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
+            if handover.settled.acquire(blocking=False):
+                return  # the thread will call
+            handover.answered.acquire()
+        else:
+            self._distrust = _WARY_FRAMES
+        handover.done(handover.result)
+
+    def close(self) -> None:
+        """Ends the thread once it has finished what it was given."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while (handover := self._queue.get()) is not None:
+            handover.result = _attempted(handover.work)
+            if handover.settled.acquire(blocking=False):
+                handover.answered.release()
+                continue
+            try:
+                self._loop.call_soon_threadsafe(handover.done, handover.result)
+            except RuntimeError:  # the loop was closed: no caller is left to answer
+                return
+
+
+def _attempted(work: Callable[[], int]) -> int | BaseException:
+    try:
+        return work()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the loop must stop because of it
+        return error

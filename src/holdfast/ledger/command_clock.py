@@ -1,0 +1,44 @@
+"""The two times of a command, from the clocks of a machine.
+
+Log time is `LogClock`'s. Served time is steady time during which the coordinator was listening: a step longer than
+`STALL_MS` means that the process was stopped or starved, and what exceeds it does not count, so that a pause of the
+coordinator expires nobody's lease.
+"""
+
+from holdfast.core.model import Now
+from holdfast.ledger.log_clock import USUAL_TRUST, ClockMark, ClockTrust, LogClock
+from holdfast.ledger.ports import Clock
+
+STALL_MS = 250
+
+
+class Timekeeper:
+    """Gives each command its `Now`."""
+
+    __slots__ = ("_clock", "_served_ms", "_steady_ms", "log")
+
+    def __init__(
+        self,
+        clock: Clock,
+        last_log_ms: int,
+        *,
+        previous: ClockMark | None = None,
+        trust: ClockTrust = USUAL_TRUST,
+    ) -> None:
+        """`last_log_ms` is the newest time in the log; this process's times start there or later."""
+        self._clock = clock
+        self._steady_ms = clock.steady_ms()
+        self.log = LogClock(clock, last_log_ms, previous=previous, trust=trust)
+        self._served_ms = 0
+
+    def now(self) -> Now:
+        """The time of the command at hand; calling it is what counts as listening."""
+        served_ms = self.served_ms()
+        return Now(self.log.at(self._steady_ms), served_ms)
+
+    def served_ms(self) -> int:
+        """Served time alone, which takes less."""
+        steady_ms = self._clock.steady_ms()
+        self._served_ms += min(steady_ms - self._steady_ms, STALL_MS)
+        self._steady_ms = steady_ms
+        return self._served_ms

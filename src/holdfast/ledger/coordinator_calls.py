@@ -1,0 +1,49 @@
+"""The coordinator's callbacks as awaits, and its refusals as errors."""
+
+import asyncio
+from collections.abc import Callable
+
+from holdfast.core.commands import AnyCommand, Refusal
+from holdfast.ledger.coordinator import Coordinator, Lane, Read
+
+
+class Caller:
+    """Asks one coordinator, on the event loop that it was made on."""
+
+    __slots__ = ("_coordinator", "_loop")
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._loop = asyncio.get_running_loop()
+
+    async def call(self, lane: Lane, command: AnyCommand) -> object:
+        """The reply to a command, once durable."""
+        future = self._loop.create_future()
+        self._coordinator.call(lane, command, _settler(future))
+        return _unwrap(await future)
+
+    async def hear(self, command: AnyCommand) -> object:
+        """The reply to a heartbeat, which does not wait for the disk."""
+        future = self._loop.create_future()
+        self._coordinator.hear(command, _settler(future))
+        return _unwrap(await future)
+
+    async def read(self, lane: Lane, query: Read) -> object:
+        """The answer to a query, once all that it saw is durable."""
+        future = self._loop.create_future()
+        self._coordinator.read(lane, query, _settler(future))
+        return _unwrap(await future)
+
+
+def _settler(future: asyncio.Future[object]) -> Callable[[object], None]:
+    def settle(reply: object) -> None:
+        if not future.done():  # whoever asked may have given up
+            future.set_result(reply)
+
+    return settle
+
+
+def _unwrap(reply: object) -> object:
+    if isinstance(reply, Refusal):
+        raise reply.error()
+    return reply

@@ -1,0 +1,223 @@
+"""`WorkApi` over a coordinator of this process, for a worker on a loop of its own: a session without a wire.
+
+Both sides keep to their threads: what the worker says is called on the coordinator's loop in the order in which it was
+said, and not waited for; what the worker hears is collected, and woken on its own loop.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from holdfast import limits
+from holdfast.core.commands import GrantedLease, ReportRow
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.core.model import Extra, Note
+from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session
+from holdfast.ports import Assignment, Directive, Introduction
+
+_NAME = re.compile(limits.NAME_PATTERN)
+_NO_EXTRA = Extra()
+#: The most room that one call may add, as over the wire.
+_WANT_MAX = limits.LEASES_PER_GRANT_MAX * 10
+_STOPPED = "the coordinator of this process has stopped"
+
+
+class LocalWork:
+    """Opens sessions with one coordinator, until it is closed."""
+
+    def __init__(self, dispatcher: Dispatcher, *, lease_ms: int, heartbeat_ms: int) -> None:
+        """On the coordinator's loop."""
+        self._loop = asyncio.get_running_loop()
+        self._dispatcher = dispatcher
+        self._terms = Directive(lease_ms=lease_ms, heartbeat_ms=heartbeat_ms, are_leases_renewed=True)
+        self._sessions: set[LocalSession] = set()
+        self._is_closed = False
+
+    async def open(self, introduction: Introduction) -> "LocalSession":
+        """Begins a session on the caller's loop."""
+        if self._is_closed:
+            raise UnavailableError(_STOPPED, reason="STOPPING")
+        session = LocalSession(self._loop, self._dispatcher, self._terms, _hello(introduction))
+        session.on_end = self._sessions.discard
+        session.tell(self._begin, session)
+        return session
+
+    def _begin(self, session: "LocalSession") -> None:
+        """On the coordinator's loop, where nothing comes between the question and the answer."""
+        if self._is_closed:
+            session.end(UnavailableError(_STOPPED, reason="STOPPING"))
+        else:
+            self._sessions.add(session)
+            session.attach()
+
+    def close(self) -> None:
+        """Ends every session; the leases stay with their workers, who name them when they come again."""
+        self._is_closed = True
+        for session in list(self._sessions):
+            session.end(UnavailableError(_STOPPED, reason="STOPPING"))
+
+
+class LocalSession:
+    """One worker beside its coordinator."""
+
+    def __init__(self, home: asyncio.AbstractEventLoop, dispatcher: Dispatcher, terms: Directive, hello: Hello) -> None:
+        self._home = home
+        self._loop = asyncio.get_running_loop()
+        self._dispatcher = dispatcher
+        self._terms = terms
+        self._session = Session(hello, self._push, self._supersede)
+        self._inbox: list[Push] = []
+        self._news = asyncio.Event()
+        self._ending: HoldfastError | None = None
+        self._is_left = False
+        self.on_end: Callable[[LocalSession], None] = lambda _: None
+
+    def attach(self) -> None:
+        """On the coordinator's loop: says hello."""
+        self._dispatcher.attach(self._session)
+
+    async def next(self) -> Directive:
+        """All that has been said since the last time, in one."""
+        while not self._inbox:
+            self._refuse_if_ended()
+            self._news.clear()
+            if not self._inbox and self._ending is None:
+                await self._news.wait()
+        inbox, self._inbox = self._inbox, []
+        return self._directive(inbox)
+
+    async def want(self, count: int) -> None:
+        """More room."""
+        self.tell(self._dispatcher.grant_credits, self._session, min(count, _WANT_MAX))
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        """Outcomes."""
+        for row in rows:
+            if row.state not in TERMINAL:
+                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
+                raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
+        self.tell(self._dispatcher.report, self._session, report_id, list(rows))
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """Words of running attempts."""
+        self.tell(self._dispatcher.note, self._session, list(notes))
+
+    async def extend(self) -> None:
+        """A heartbeat."""
+        self.tell(self._dispatcher.heartbeat, self._session)
+
+    async def release(self, tokens: Collection[int]) -> None:
+        """Leases handed back."""
+        self.tell(self._dispatcher.release, self._session, frozenset(tokens))
+
+    async def drain(self) -> None:
+        """No more leases."""
+        self.tell(self._dispatcher.drain, self._session)
+
+    async def close(self) -> None:
+        """Leaves; what is still held goes back at once, unless it is the coordinator that went away."""
+        if not self._is_left:
+            self._is_left = True
+            with contextlib.suppress(HoldfastError):
+                self.tell(self._leave)
+            self._ending = self._ending or UnavailableError("the session was closed")
+            self._news.set()
+
+    def end(self, error: HoldfastError) -> None:
+        """On the coordinator's loop: the worker hears that it is over."""
+        self.on_end(self)
+        self._ending = self._ending or error
+        self._awaken()
+
+    def _leave(self) -> None:
+        self.on_end(self)
+        self._dispatcher.detach(self._session, is_leaving=True)
+
+    def tell(self, function: Callable[..., None], *args: object) -> None:
+        """Has something called on the coordinator's loop."""
+        self._refuse_if_ended()
+        try:
+            self._home.call_soon_threadsafe(function, *args)
+        except RuntimeError:  # the coordinator's loop is closed
+            raise UnavailableError(_STOPPED, reason="STOPPING") from None
+
+    def _push(self, push: Push) -> None:
+        self._inbox.append(push)
+        self._awaken()
+
+    def _supersede(self) -> None:
+        message = "a newer session of this worker id took over; give every worker an id of its own"
+        self.end(AbortedError(message, reason="WORKER_SUPERSEDED"))
+
+    def _awaken(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the worker's loop is closed: it listens no more
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def _refuse_if_ended(self) -> None:
+        if self._ending is not None:
+            raise self._ending
+
+    def _directive(self, inbox: Iterable[Push]) -> Directive:
+        leases: list[Assignment] = []
+        cancels: list[int] = []
+        revoked: list[int] = []
+        reported, is_welcome, is_drained, is_drain_asked = 0, False, False, False
+        for push in inbox:
+            leases += [assignment(lease) for lease in push.leases]
+            cancels += push.cancels
+            revoked += push.revoked
+            reported = max(reported, push.reported)
+            is_welcome |= push.is_welcome
+            is_drained |= push.is_drained
+            is_drain_asked |= push.is_drain_asked
+        return Directive(
+            leases,
+            cancels,
+            revoked,
+            reported,
+            self._terms.lease_ms if is_welcome else 0,
+            self._terms.heartbeat_ms if is_welcome else 0,
+            is_drained=is_drained,
+            is_drain_asked=is_drain_asked,
+            are_leases_renewed=is_welcome and self._terms.are_leases_renewed,
+        )
+
+
+def assignment(lease: GrantedLease) -> Assignment:
+    """One lease as a worker runs it."""
+    template, extra = lease.template, lease.extra or _NO_EXTRA
+    return Assignment(
+        lease.token,
+        lease.job_id,
+        template.type,
+        lease.payload,
+        lease.attempt,
+        template.timeout_ms,
+        template.simulated,
+        extra.work_duration_ms,
+        extra.payload_size_bytes,
+        dict(extra.labels),
+        dict(extra.headers),
+        template.queue,
+        lease.retries_left,
+    )
+
+
+def _hello(introduction: Introduction) -> Hello:
+    """An introduction, checked as one from afar is. The worker is in the process that serves, and dies with it."""
+    types, queues = introduction.types, introduction.queues
+    for what, names in (("worker_id", [introduction.worker_id]), ("types", types), ("queues", queues)):
+        for name in names:
+            if not _NAME.fullmatch(name):
+                rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
+                raise InvalidArgumentError(f"expected {what} to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
+    if len(types) * max(1, len(queues)) > limits.LANES_MAX:
+        raise InvalidArgumentError(
+            f"expected types times queues to be at most {limits.LANES_MAX}, got {len(types)} times {len(queues)};"
+            " name no queue to serve all of them",
+            reason="HELLO_TOO_LARGE",
+        )
+    held = frozenset(introduction.held)
+    return Hello(introduction.worker_id, types, queues, introduction.slots, held, introduction.instance, is_local=True)

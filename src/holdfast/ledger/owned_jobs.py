@@ -1,0 +1,86 @@
+"""`JobApi` of a node that owns a part of all ids.
+
+Invariant: every job here has an id that this node owns, so that whoever knows the id knows whom to ask.
+"""
+
+from collections.abc import Callable, Sequence
+
+from holdfast.core.commands import CancelReply, Refusal, Submitted
+from holdfast.core.model import Template
+from holdfast.core.owner import Ownership, owner_index
+from holdfast.core.progress import ProgressBoard
+from holdfast.core.validation import is_given_id
+from holdfast.core.workers import WorkerInfo
+from holdfast.errors import Code, NotFoundError
+from holdfast.ledger.coordinator import Coordinator
+from holdfast.ledger.job_api import About, LedgerJobs
+from holdfast.ledger.job_ids import owned_minter
+from holdfast.ports import JobDraft
+
+
+class OwnedJobs(LedgerJobs):
+    """Mints ids that are its own, and takes no others from clients."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        workers: Callable[[], Sequence[WorkerInfo]],
+        ownership: Ownership,
+        *,
+        progress: ProgressBoard | None = None,
+    ) -> None:
+        super().__init__(coordinator, workers, owned_minter(ownership), progress=progress)
+        self._ownership = ownership
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """One command for all that may be here; what has another owner is refused by itself."""
+        foreign = {
+            index: _not_the_owner(draft.id, self._ownership)
+            for index, draft in enumerate(drafts)
+            if draft.id and is_given_id(draft.id) and not self._ownership.owns(draft.id)
+        }
+        if not foreign:
+            return await super().submit(templates, drafts)
+        kept = [index for index in range(len(drafts)) if index not in foreign]
+        if not kept:
+            return Submitted([""] * len(drafts), 0, foreign)
+        return spread(await super().submit(templates, [drafts[index] for index in kept]), kept, foreign)
+
+    async def _ask(self, job_id: str, about: About) -> object:
+        try:
+            return await super()._ask(job_id, about)
+        except NotFoundError as error:
+            raise self._unknown(job_id, error) from None
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """As in one ledger; a job of another node is not found here."""
+        try:
+            return await super().cancel(job_id, reason)
+        except NotFoundError as error:
+            raise self._unknown(job_id, error) from None
+
+    def _unknown(self, job_id: str, error: NotFoundError) -> NotFoundError:
+        """What is not here because it is never looked for here says so."""
+        if not is_given_id(job_id) or self._ownership.owns(job_id):
+            return error
+        return NotFoundError(f"no such job here: {_whose(job_id, self._ownership)}", reason=error.reason)
+
+
+def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal]) -> Submitted:
+    """The answer about some drafts of a submission, whose places are named, with the refusals of all others."""
+    job_ids = [""] * (len(places) + len(refusals))
+    for place, job_id in zip(places, part.job_ids, strict=True):
+        job_ids[place] = job_id
+    refused = {places[index]: refusal for index, refusal in part.refusals.items()}
+    return Submitted(job_ids, part.at_ms, {**refusals, **refused}, frozenset(places[index] for index in part.existing))
+
+
+def _not_the_owner(job_id: str, ownership: Ownership) -> Refusal:
+    message = f"{_whose(job_id, ownership)}, or leave the id to the node"
+    return Refusal(Code.INVALID_ARGUMENT, "NOT_THE_OWNER", message)
+
+
+def _whose(job_id: str, ownership: Ownership) -> str:
+    owner = owner_index(job_id, ownership.nodes)
+    where = f"belongs to node {owner} of {ownership.nodes}, and this is node {ownership.index}"
+    return f"job id {job_id!r} {where}; connect to all nodes, in their order"

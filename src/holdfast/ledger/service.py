@@ -1,0 +1,267 @@
+"""A ledger that serves in this process: journal, coordinator, and the ports over them. Nothing listens here.
+
+`open` may take long, changes no job and may run on any thread; `start` and `close` belong to the loop.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast import limits
+from holdfast.clock import system_clock
+from holdfast.core.condition import Condition
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.core.owner import Ownership
+from holdfast.errors import FailedPreconditionError
+from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.journal.disk import Disk
+from holdfast.journal.file import FileJournal
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import JournalConfig
+from holdfast.ledger.admin_api import LedgerAdmin
+from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
+from holdfast.ledger.clock_log import log_doubts
+from holdfast.ledger.coordinator import Coordinator, LoopConfig, World
+from holdfast.ledger.event_window import JournalPast
+from holdfast.ledger.feed_api import LedgerFeed
+from holdfast.ledger.job_api import LedgerJobs
+from holdfast.ledger.job_index import IndexKeeper, JobIndex
+from holdfast.ledger.log_clock import leave_marks, read_mark
+from holdfast.ledger.node_identity import claim
+from holdfast.ledger.owned_jobs import OwnedJobs
+from holdfast.ledger.ports import Clock, Storage
+from holdfast.ledger.recovery import Progress, recover, tell_nobody
+from holdfast.ledger.schedule_api import LedgerSchedules
+from holdfast.ledger.sessions import SessionConfig
+from holdfast.ledger.snapshot_process import SnapshotProcess, index_command, maker_command
+from holdfast.ledger.snapshots import KeeperConfig, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.tick_timer import Ticker
+from holdfast.ledger.work_api import LedgerWork
+from holdfast.observe.bug_log import BugLog
+from holdfast.observe.logs import get_logger
+from holdfast.process import process_identity
+from holdfast.process.machine_memory import memory_for_jobs
+from holdfast.process.memory import resident_bytes
+from holdfast.process.private_paths import prepare_directory
+from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.proto.holdfast_pb2 import Welcome
+
+Fatal = Callable[[BaseException], None]
+OpenDisk = Callable[[Path], Disk]
+
+
+class LedgerCore:
+    """Everything between a directory and the ports. It cannot be started again."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        fatal: Fatal,
+        clock: Clock | None = None,
+        ownership: Ownership | None = None,
+        open_disk: OpenDisk = OsDisk,
+    ) -> None:
+        """`fatal` hears that the journal failed: nothing may be answered after it. `ownership` is that of a node."""
+        self.settings = settings
+        self._ownership = ownership
+        self._memory_bytes = memory_for_jobs(settings)
+        self._log = get_logger()
+        self._fatal = fatal
+        self._clock = clock or system_clock()
+        self._open_disk = open_disk
+        self._disk: Disk | None = None
+        self._maker: SnapshotProcess | None = None
+        self._indexer: SnapshotProcess | None = None
+        #: How its snapshots ended.
+        self.snapshots = SnapshotHealth()
+        #: The thread of the journal, and the one that deletes files.
+        self._threads: list[SyncingThread] = []
+        self._is_started = False
+        self.journal: FileJournal | MemoryJournal
+        self.ledger: Ledger
+        self.coordinator: Coordinator
+        self.jobs: LedgerJobs
+        self.feed: LedgerFeed
+        self.schedules: LedgerSchedules
+        self.admin: LedgerAdmin
+        self.work: LedgerWork
+
+    def open(self, progress: Progress = tell_nobody) -> None:
+        """Recovers what the directory holds; errors say what to do, and change no job."""
+        settings = self.settings
+        if settings.is_in_memory:
+            keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
+            self.ledger = Ledger(LedgerConfig(settings.aging_ms, keys_max, self._memory_bytes))
+            self.journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
+            return
+        try:
+            self._recover(progress)
+        except OSError as error:
+            raise FailedPreconditionError(
+                f"{settings.data!r} cannot be the data directory: {error.strerror or error};"
+                " choose another, or make it a directory that this user may write",
+                reason="DATA_UNUSABLE",
+            ) from error
+
+    def _recover(self, progress: Progress) -> None:
+        settings = self.settings
+        claim(Path(settings.data), self._ownership)
+        prepare_directory(Path(settings.data))
+        self._disk = self._open_disk(Path(settings.data))
+        recovered = recover(
+            self._disk,
+            _journal_config(settings.segment_bytes),
+            LedgerConfig(settings.aging_ms, settings.dedup_keys_max, self._memory_bytes),
+            now_ms=self._clock.wall_ms(),
+            new_cluster_id=secrets.token_bytes(16),
+            progress=progress,
+        )
+        self.journal, self.ledger = recovered.journal, recovered.ledger
+        for warning in recovered.warnings:
+            self._log.warning("recovery", message=warning)
+        try:
+            claim(Path(settings.data), self._ownership)  # once more: now nobody else can come in between
+        except BaseException:
+            self.journal.close()
+            raise
+
+    def prepare(self, storage: Storage | None = None) -> Coordinator:
+        """Puts the parts together around `storage` (the journal itself, unless given); nothing is decided yet."""
+        loop = asyncio.get_running_loop()
+        sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory)
+        self._threads.append(sync)
+        previous = read_mark(self._disk) if self._disk is not None else None
+        world = World(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
+        settings = self.settings
+        config = LoopConfig(
+            retain_ms=settings.retain_ms,
+            retain_jobs=settings.retain_jobs,
+            # Results give way to jobs that wait: they never fill more than half of the memory.
+            retain_bytes=min(settings.retain_bytes, self._memory_bytes // 2),
+            retain_failed_ms=settings.failed_retention_ms,
+        )
+        self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
+        self.coordinator.observers.append(BugLog())
+        log_doubts(self.coordinator.time.log)
+        if self._disk is not None:
+            leave_marks(self._disk, self.coordinator.time.log)
+        self._keep_snapshots()
+        times = SessionConfig(settings.lease_ms, settings.worker_timeout_ms, settings.reconnect_grace_ms)
+        self.work = LedgerWork(self.coordinator, times)
+        dispatcher = self.work.dispatcher
+        workers, progress = dispatcher.registry.all, dispatcher.progress
+        self.jobs = (
+            LedgerJobs(self.coordinator, workers, progress=progress)
+            if self._ownership is None
+            else OwnedJobs(self.coordinator, workers, self._ownership, progress=progress)
+        )
+        Ticker(self.coordinator, self.jobs.fresh_id)
+        self.schedules = LedgerSchedules(self.coordinator, self.jobs.fresh_id)
+        self.feed = LedgerFeed.over(self.coordinator, self._past())
+        self.admin = LedgerAdmin(
+            self.coordinator,
+            dispatcher,
+            epoch=self.journal.epoch,
+            cluster_id=self.journal.cluster_id.hex(),
+            conditions=self.conditions,
+        )
+        self.admin.ownership = self._ownership
+        return self.coordinator
+
+    def start(self) -> None:
+        """Serves from now on."""
+        self._is_started = True
+        self.coordinator.start(process_identity.own(), process_identity.is_gone)
+
+    def dismiss(self) -> None:
+        """Tells whoever waits for a job or reads the feed that this ledger stops."""
+        self.jobs.close()
+        self.feed.close()
+
+    async def close(self) -> None:
+        """Answers what was decided and closes the journal cleanly. Leases stay with their workers."""
+        if self._is_started:
+            stopped = asyncio.Event()
+            self.coordinator.stop(stopped.set)
+            await stopped.wait()
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Gives everything up without another decision; after a failure nothing more can be done."""
+        beside = [process for process in (self._maker, self._indexer) if process is not None]
+        for process in beside:
+            process.stop()
+        for thread in self._threads:
+            thread.close()
+        self.journal.close()
+        for process in beside:
+            await process.ended()
+
+    def disown(self) -> None:
+        """In a forked child: the claim on the directory is the parent's, and must not outlive it here."""
+        if self._disk is not None:
+            self._disk.unlock()
+
+    def _past(self) -> JournalPast | None:
+        """What the journal still holds of what happened; None for a ledger in memory."""
+        if isinstance(self.journal, FileJournal) and self._disk is not None:
+            index = JobIndex(self.journal, self._disk)
+            directory = self.settings.data
+            self._indexer = SnapshotProcess(
+                asyncio.get_running_loop(),
+                lambda: index_command(directory),
+                self._descriptors(),
+                failed="index_failed",
+            )
+            IndexKeeper(self.coordinator, self.journal, self._disk, index, self._indexer)
+            return JournalPast(self.journal, self._disk, index)
+        return None
+
+    def welcome(self) -> "Welcome":
+        """What every worker is told first."""
+        from holdfast.proto.holdfast_pb2 import Welcome  # noqa: PLC0415 - a ledger that nobody reaches needs no protobuf
+
+        return Welcome(
+            lease_ms=self.settings.lease_ms,
+            heartbeat_ms=self.settings.heartbeat_ms,
+            epoch=self.journal.epoch,
+            cluster_id=self.journal.cluster_id.hex(),
+            renews_leases=True,
+        )
+
+    def _keep_snapshots(self) -> None:
+        if isinstance(self.journal, FileJournal):
+            assert self._disk is not None
+            settings = self.settings
+            book, loop = self.ledger.book, asyncio.get_running_loop()
+            self._maker = SnapshotProcess(
+                loop,
+                lambda: maker_command(settings.data, book.bytes_held),
+                self._descriptors(),
+            )
+            config = KeeperConfig(settings.snapshot_bytes, settings.history_ms, settings.history_bytes)
+            aside = SyncingThread(loop, name="holdfast-tidy")
+            self._threads.append(aside)
+            keeper = SnapshotKeeper(self.coordinator, self.journal, self._disk, self._maker, aside, config)
+            self.snapshots = keeper.health
+
+    def _descriptors(self) -> DescriptorReserve:
+        """What the journal holds, and lends to the processes beside it."""
+        return self._disk.descriptors if isinstance(self._disk, OsDisk) else DescriptorReserve()
+
+    def conditions(self) -> Sequence[Condition]:
+        """What an operator should look at, although it serves."""
+        return [*self.coordinator.memory.conditions(), *self.snapshots.conditions()]
+
+
+def _journal_config(segment_bytes: int) -> JournalConfig:
+    """Never is more reserved ahead of need than a file is large."""
+    config = JournalConfig(segment_bytes=segment_bytes, digest_version=DIGEST_VERSION)
+    return replace(config, extent_bytes=min(config.extent_bytes, segment_bytes))

@@ -1,0 +1,58 @@
+"""Ticks of schedules: looked for in every turn, and waited for in between."""
+
+from collections.abc import Callable
+
+from holdfast.core import commands
+from holdfast.core.model import Now
+from holdfast.ledger.coordinator import RECHECK_MS, Coordinator
+
+#: Ticks in one turn, so that a long absence does not keep the thread from its sockets.
+_TICKS_MAX = 100
+#: How soon a tick that found no room is tried again, on the disk or in the frame that is open.
+_RETRY_MS, _NEXT_FRAME_MS = 1_000, 20
+
+
+class Ticker:
+    """A follower of the loop. `mint` makes the id of one job."""
+
+    #: Time is waited for here, with a timer of its own.
+    is_watching = False
+
+    def __init__(self, coordinator: Coordinator, mint: Callable[[], str]) -> None:
+        self._coordinator = coordinator
+        self._mint = mint
+        self._planned_ms = 0
+        coordinator.followers.append(self)
+
+    def follow(self, now: Now) -> None:
+        """Lets everything that is due happen, one event a tick, and sees to the next."""
+        schedules = self._coordinator.ledger.schedules
+        if not self._coordinator.ledger.book.schedules:
+            return
+        least_ms = 0
+        for _ in range(_TICKS_MAX):
+            due_ms = schedules.next_due_ms()
+            if due_ms is None or due_ms > now.log_ms:
+                break
+            if self._coordinator.is_frame_full:
+                least_ms = _NEXT_FRAME_MS
+                break
+            if self._coordinator.execute(commands.Tick(self._mint()), now) is not True:
+                least_ms = _RETRY_MS
+                break
+        self._plan(now, least_ms)
+
+    def _plan(self, now: Now, least_ms: int) -> None:
+        due_ms = self._coordinator.ledger.schedules.next_due_ms()
+        if due_ms is None:
+            return
+        wait_ms = max(least_ms, min(due_ms - now.log_ms, RECHECK_MS))
+        at_ms = now.served_ms + wait_ms
+        if 0 < self._planned_ms <= at_ms:
+            return
+        self._planned_ms = at_ms
+        self._coordinator.later(wait_ms, self._on_time)
+
+    def _on_time(self) -> None:
+        self._planned_ms = 0
+        self._coordinator.wake()

@@ -1,0 +1,101 @@
+"""Who waits for a job: woken when something about it is durable. Free while nobody waits.
+
+A watcher is woken by every change and looks again. One that waits for the end gets it handed over: the job and its
+result are frozen when they enter the state, because the job may be forgotten before anybody looks.
+"""
+
+import asyncio
+from collections import deque
+from typing import TypeVar
+
+from holdfast.core.events import AnyEvent, Noted
+from holdfast.core.ledger import Ledger
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.errors import HoldfastError
+from holdfast.ledger.views import job_view, result_view
+from holdfast.ports import JobView, ResultView
+
+T = TypeVar("T")
+Settled = tuple[JobView, ResultView]
+
+
+class Waiters:
+    """An observer of one coordinator."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, list[asyncio.Event]] = {}
+        self._futures: dict[str, list[asyncio.Future[Settled]]] = {}
+        self._touched: deque[tuple[int, str, Settled | None]] = deque()
+        self.failure: HoldfastError | None = None
+
+    def watch(self, job_id: str) -> asyncio.Event:
+        """An event that is set at every change; `unwatch` gives it back."""
+        changed = asyncio.Event()
+        self._watchers.setdefault(job_id, []).append(changed)
+        return changed
+
+    def unwatch(self, job_id: str, changed: asyncio.Event) -> None:
+        """Nobody looks at this event any more."""
+        _remove(self._watchers, job_id, changed)
+
+    async def end_of(self, job_id: str) -> Settled:
+        """How a job that has not ended by now ends."""
+        self.refuse_if_closed()
+        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._futures.setdefault(job_id, []).append(future)
+        try:
+            return await future
+        finally:
+            _remove(self._futures, job_id, future)
+
+    def close(self, failure: HoldfastError) -> None:
+        """Nothing more becomes durable here: everybody is told, and nobody can begin to wait."""
+        self.failure = failure
+        for futures in self._futures.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(failure)
+        for watchers in self._watchers.values():
+            for changed in watchers:
+                changed.set()
+
+    def refuse_if_closed(self) -> None:
+        """Raises what `close` was given."""
+        if self.failure is not None:
+            raise self.failure
+
+    def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """Notes which of the jobs that somebody waits for have changed."""
+        watchers, futures = self._watchers, self._futures
+        if not watchers and not futures:
+            return
+        if isinstance(event, Noted):  # moves no job, and still is something to see
+            self._touched += [(position, note.job_id, None) for note in event.notes if note.job_id in watchers]
+            return
+        for job, _ in ledger.book.moves:
+            if job.id in futures and job.state in TERMINAL:
+                self._touched.append((position, job.id, (job_view(ledger, job), result_view(job))))
+            elif job.id in watchers:
+                self._touched.append((position, job.id, None))
+
+    def durable(self, position: int) -> None:
+        """Wakes those whose jobs have changed for good."""
+        touched = self._touched
+        while touched and touched[0][0] <= position:
+            _, job_id, end = touched.popleft()
+            if end is not None:
+                for future in self._futures.get(job_id, ()):
+                    if not future.done():
+                        future.set_result(end)
+            for changed in self._watchers.get(job_id, ()):
+                changed.set()
+
+    def bug(self, command: object, error: Exception) -> None:
+        """Not a waiter's concern."""
+
+
+def _remove(waiting: dict[str, list[T]], job_id: str, one: T) -> None:
+    of_job = waiting[job_id]
+    of_job.remove(one)
+    if not of_job:
+        del waiting[job_id]

@@ -1,0 +1,1 @@
+"""Processes: supervisors, children, signals, private directories and private engines."""

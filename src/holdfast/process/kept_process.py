@@ -1,0 +1,188 @@
+"""A process that is started again whenever it ends, until it is told to stop.
+
+It ends with its parent, even one that is killed: its command has `--lifeline`, and its standard input is the line. It
+has a session of its own, so that a Ctrl-C at the terminal reaches it once, through its parent. What it prints is
+read up to the line that says that it is ready; what jobs print after that is nobody's. It logs where its parent does.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import ExitCode, FailedPreconditionError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.observe.logs import get_logger
+
+_RESTART_S_MIN, _RESTART_S_MAX = 0.1, 1.0
+_CHUNK_BYTES = 65_536
+#: How long the output of a process that has exited is still read.
+_LAST_WORDS_S = 0.5
+
+#: How a program ends that was told something it cannot do; started again, it would say the same.
+_REFUSALS: Mapping[int, type[HoldfastError]] = MappingProxyType(
+    {
+        ExitCode.USAGE: InvalidArgumentError,
+        ExitCode.UNREACHABLE: UnavailableError,
+        ExitCode.REFUSED: FailedPreconditionError,
+    }
+)
+
+
+class Role(msgspec.Struct, frozen=True):
+    """What to run; `environment` comes on top of this process's own."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str] = {}
+    #: Take the ports of its first ready line, so that it comes back where it was.
+    port_variable: str = ""
+    http_port_variable: str = ""
+    #: One that ends with 0 was asked to, and is not replaced.
+    may_leave: bool = False
+
+
+class KeptProcess:
+    """One role. `settled` is set once it was ready for the first time (`line`), or said that it cannot (`refusal`)."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.settled = asyncio.Event()
+        self.line: dict[str, Any] | None = None
+        self.refusal: HoldfastError | None = None
+        self._environment = {**os.environ, **role.environment}
+        self._process: asyncio.SubprocessTransport | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Starts it, and the task that keeps it."""
+        self._task = asyncio.create_task(self._keep())
+
+    def stop(self) -> None:
+        """TERM: the first one ends it in good order, and what a second one means it knows itself."""
+        self._stopping.set()
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._stopping.set()
+        self._send(signal.SIGKILL)
+
+    async def ended(self) -> None:
+        """Until it has ended after a stop."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def _keep(self) -> None:
+        delay_s = _RESTART_S_MIN
+        while not self._stopping.is_set():
+            was_ready, status = await self._live()
+            if self._stopping.is_set():
+                return
+            if self.line is None and status in _REFUSALS:
+                self._refuse(status)
+                return
+            if self.role.may_leave and status == 0:
+                get_logger().info("role_left", role=self.role.name, message="it was asked to; it is not replaced")
+                self.settled.set()
+                return
+            delay_s = _RESTART_S_MIN if was_ready else min(2 * delay_s, _RESTART_S_MAX)
+            pid = self._process.get_pid() if self._process is not None else 0
+            get_logger().warning("role_died", role=self.role.name, pid=pid, status=status, message="starting another")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay_s)
+
+    def _refuse(self, status: int) -> None:
+        message = f"the {self.role.name} cannot start; what it said stands above"
+        self.refusal = _REFUSALS[status](message, reason="ROLE_REFUSED", details={"role": self.role.name})
+        self.settled.set()
+
+    async def _live(self) -> tuple[bool, int]:
+        """One life: whether it was ready, and its exit status."""
+        loop = asyncio.get_running_loop()
+        try:
+            process, life = await loop.subprocess_exec(
+                lambda: _Life(self._is_ready),
+                *self.role.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=None,
+                env=self._environment,
+                start_new_session=True,
+            )
+        except OSError as error:  # no process to be had just now
+            get_logger().warning("role_unstarted", role=self.role.name, message=str(error))
+            return False, -1
+        self._process = process
+        if self._stopping.is_set():  # it came while the process was being made
+            self._send(signal.SIGTERM)
+        await life.exited.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(life.silent.wait(), _LAST_WORDS_S)
+        status = process.get_returncode()
+        assert status is not None
+        process.close()
+        return life.is_ready, status
+
+    def _is_ready(self, line: dict[str, Any]) -> None:
+        get_logger().info("role_ready", role=self.role.name, pid=line.get("pid", 0), grpc=line.get("grpc", ""))
+        if self.line is None:
+            self.line = line
+            for variable, protocol in ((self.role.port_variable, "grpc"), (self.role.http_port_variable, "http")):
+                if variable and protocol in line:
+                    self._environment[variable] = str(line[protocol]).rpartition(":")[2]
+        self.settled.set()
+
+
+class _Life(asyncio.SubprocessProtocol):
+    """One life of a process: passes its ready line on, and tells when it has ended.
+
+    The process has `exited` before its pipes are `silent` where a process that a job has forked still holds them.
+    """
+
+    def __init__(self, take_line: Callable[[dict[str, Any]], None]) -> None:
+        self.is_ready = False
+        self.exited = asyncio.Event()
+        self.silent = asyncio.Event()
+        self._take_line = take_line
+        self._text = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Looks for the ready line; what comes after it is dropped."""
+        if self.is_ready:
+            return
+        *whole, text = (self._text + data).split(b"\n")
+        self._text = text[-_CHUNK_BYTES:]  # an app may print without an end
+        line = next(filter(None, map(ready_line, whole)), None)
+        if line is not None:
+            self.is_ready = True
+            self._take_line(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Standard output has ended."""
+        if fd == 1:
+            self.silent.set()
+
+    def process_exited(self) -> None:
+        """The exit status is known."""
+        self.exited.set()
+
+
+def ready_line(text: bytes) -> dict[str, Any] | None:
+    """The line that says that a program works; None for any other."""
+    try:
+        line = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return line if isinstance(line, dict) and line.get("event") == "ready" else None

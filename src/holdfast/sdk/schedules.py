@@ -1,0 +1,202 @@
+"""Schedules of an app: what `@app.schedule` declares, and what can be asked of those that are there."""
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
+
+from holdfast import limits
+from holdfast.errors import InvalidArgumentError
+from holdfast.ports import ScheduleSpec, ScheduleView
+from holdfast.sdk.declaration import is_redefinition
+from holdfast.sdk.function import JobFunction
+from holdfast.sdk.job import Job
+from holdfast.sdk.pairs import awaiting, waiting
+
+if TYPE_CHECKING:
+    from holdfast.core.model import Template
+    from holdfast.sdk.codec import Codec
+    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.portal import Portal
+
+P = ParamSpec("P")
+C = TypeVar("C")
+R = TypeVar("R")
+_SECOND_MS = 1_000
+
+
+class ScheduleRules(TypedDict, total=False):
+    """What a decorator may say of a schedule, beside its cron expression."""
+
+    tz: str
+    every: timedelta | float
+    at: datetime
+    name: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    labels: Mapping[str, str]
+    catch_up: str
+    catch_up_window_s: float
+    overlap: str
+    jitter_s: float
+
+
+class ScheduleDecorator:
+    """What `app.schedule(...)` gives: takes a job function, or makes one of a function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], JobFunction[Any, Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: JobFunction[P, C, R]) -> JobFunction[P, C, R]: ...  # type: ignore[overload-overlap] # the first that fits is meant
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
+        return self._make(function)
+
+
+class Calendar:
+    """The schedules that an app declares, in their order. A name is used once."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, tuple[Callable[..., Any], ScheduleSpec, tuple[Sequence[Any], Mapping[str, Any]]]] = {}
+
+    def add(self, function: Callable[..., Any], template: "Template", cron: str, rules: Mapping[str, Any]) -> None:
+        """Raises InvalidArgumentError for what cannot be right, where it is written."""
+        spec = _spec(template, cron, rules)
+        known = self._declared.get(spec.name)
+        if known is not None and (known[0] is function or not is_redefinition(known[0], function)):
+            raise InvalidArgumentError(
+                f"two schedules of this app are called {spec.name!r}; give one of them another name=",
+                reason="SCHEDULE_NAME_TAKEN",
+            )
+        self._declared[spec.name] = function, spec, (rules.get("args", ()), rules.get("kwargs", {}))
+
+    def specs(
+        self, found: "Callable[[Callable[..., Any]], tuple[Template, Callable[[], Codec]]]"
+    ) -> Iterator[ScheduleSpec]:
+        """As they are set; `found` tells how jobs of a function are kept and what their arguments look like."""
+        from msgspec.structs import replace
+
+        for function, spec, (args, kwargs) in self._declared.values():
+            template, codec = found(function)
+            yield replace(spec, template=template, payload=codec().encode(args, kwargs))
+
+
+def _spec(template: "Template", cron: str, rules: Mapping[str, Any]) -> ScheduleSpec:
+    from holdfast.core.schedule_checks import check_spec
+
+    unknown = sorted(rules.keys() - ScheduleRules.__annotations__.keys())
+    if unknown:
+        known = ", ".join(ScheduleRules.__annotations__)
+        raise InvalidArgumentError(f"expected a schedule to say some of {known}; got {', '.join(unknown)}")
+    zone = rules.get("tz", "UTC")
+    window_s = rules.get("catch_up_window_s", limits.CATCH_UP_WINDOW_MS / _SECOND_MS)
+    spec = ScheduleSpec(
+        rules.get("name", "") or template.type,
+        template,
+        cron=cron,
+        every_ms=_span_ms("every", rules["every"]) if rules.get("every") is not None else 0,
+        at_ms=_instant_ms(rules["at"], zone) if rules.get("at") is not None else 0,
+        timezone=zone,
+        catch_up=rules.get("catch_up", "none"),
+        catch_up_window_ms=_span_ms("catch_up_window_s", window_s),
+        overlap=rules.get("overlap", "allow"),
+        jitter_ms=_span_ms("jitter_s", rules.get("jitter_s", 0)),
+        labels=tuple(sorted(rules.get("labels", {}).items())),
+    )
+    refusal = check_spec(spec, int(datetime.now(UTC).timestamp() * _SECOND_MS))
+    if refusal is not None:
+        raise refusal.error()
+    return spec
+
+
+def _span_ms(name: str, span: timedelta | float) -> int:
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < limits.DELAY_MS_MAX:
+        raise InvalidArgumentError(f"expected {name} to be a timedelta or a number of seconds, got {span!r}")
+    return round(seconds * _SECOND_MS)
+
+
+def _instant_ms(at: datetime, zone: str) -> int:
+    """A time without a zone of its own is one of the schedule's."""
+    from holdfast.core import cron
+
+    if not isinstance(at, datetime):
+        raise InvalidArgumentError(f"expected at to be a datetime, got {at!r}", reason="AT_INVALID")
+    if at.tzinfo is None:
+        try:
+            at = at.replace(tzinfo=cron.zone(zone))
+        except ValueError as error:
+            raise InvalidArgumentError(f"expected tz to be {error}, got {zone!r}", reason="TIMEZONE_INVALID") from None
+    return ceil(at.timestamp()) * _SECOND_MS  # ticks are whole seconds, and none comes early
+
+
+class _Planned(Protocol):
+    """What these faces need of an app."""
+
+    _connection: "Connection"
+
+    def _portal(self) -> "Portal": ...
+
+    def _codec_of(self, type_name: str) -> Any: ...  # noqa: ANN401 - what makes a codec, or None
+
+    def declared_schedules(self) -> list[ScheduleSpec]: ...
+
+
+class SchedulingFaces:
+    """What an app can be asked about schedules; each has a twin with an `a` in front, to be awaited."""
+
+    async def _set_schedules(self: _Planned) -> list[ScheduleView]:
+        """Sets what `@app.schedule` declares, as every worker of the app does when it starts; safe to repeat."""
+        specs = self.declared_schedules()
+        # B023: `spec` is bound in the loop, but the call is over before it is bound anew.
+        return [await self._connection.call(lambda ports: ports.schedules.set(spec)) for spec in specs]  # noqa: B023
+
+    async def _schedules(self: _Planned) -> list[ScheduleView]:
+        """Every schedule that is there, declared here or not, by name."""
+        return await self._connection.call(lambda ports: ports.schedules.all())
+
+    async def _schedule_view(self: _Planned, name: str) -> ScheduleView:
+        """One schedule; NotFoundError if there is none."""
+        return await self._connection.call(lambda ports: ports.schedules.get(name))
+
+    async def _schedule_pause(self: _Planned, name: str) -> ScheduleView:
+        """It makes no jobs until it is resumed; what falls into the pause is passed over."""
+        return await self._connection.call(lambda ports: ports.schedules.pause(name, is_paused=True))
+
+    async def _schedule_resume(self: _Planned, name: str) -> ScheduleView:
+        """It goes on with its next tick."""
+        return await self._connection.call(lambda ports: ports.schedules.pause(name, is_paused=False))
+
+    async def _schedule_trigger(self: _Planned, name: str) -> Job[Any]:
+        """The handle of a job that is made now, beside the plan."""
+        view = await self._connection.call(lambda ports: ports.schedules.get(name))
+        job_id = await self._connection.call(lambda ports: ports.schedules.trigger(name), is_repeatable=False)
+        return Job(self._connection, job_id, self._codec_of(view.spec.template.type))
+
+    async def _schedule_delete(self: _Planned, name: str) -> None:
+        """Forgets it; its jobs stay. One that is still declared comes back with the next worker."""
+        await self._connection.call(lambda ports: ports.schedules.delete(name), is_repeatable=False)
+
+    async def _schedule_preview(
+        self: _Planned, name: str, count: int = 10, after: datetime | None = None
+    ) -> list[datetime]:
+        """Its next ticks from then on, or from now on, in its own zone."""
+        from holdfast.core import cron
+
+        spec = (await self._connection.call(lambda ports: ports.schedules.get(name))).spec
+        after_ms = _instant_ms(after, spec.timezone) if after is not None else 0
+        ticks = await self._connection.call(lambda ports: ports.schedules.preview(spec, after_ms, count))
+        return [datetime.fromtimestamp(tick / _SECOND_MS, cron.zone(spec.timezone)) for tick in ticks]
+
+    set_schedules, aset_schedules = waiting(_set_schedules), awaiting(_set_schedules)
+    schedules, aschedules = waiting(_schedules), awaiting(_schedules)
+    schedule_view, aschedule_view = waiting(_schedule_view), awaiting(_schedule_view)
+    schedule_pause, aschedule_pause = waiting(_schedule_pause), awaiting(_schedule_pause)
+    schedule_resume, aschedule_resume = waiting(_schedule_resume), awaiting(_schedule_resume)
+    schedule_trigger, aschedule_trigger = waiting(_schedule_trigger), awaiting(_schedule_trigger)
+    schedule_delete, aschedule_delete = waiting(_schedule_delete), awaiting(_schedule_delete)
+    schedule_preview, aschedule_preview = waiting(_schedule_preview), awaiting(_schedule_preview)

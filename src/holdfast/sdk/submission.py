@@ -1,0 +1,156 @@
+"""Jobs on their way in: one, or many in batches of which several are on their way at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast import limits
+from holdfast.core.commands import Submitted
+from holdfast.core.model import Template
+from holdfast.core.trace_context import TraceContext
+from holdfast.errors import HoldfastError
+from holdfast.observe.tracing import About, Producer
+from holdfast.ports import JobDraft
+from holdfast.sdk.codec import Codec
+from holdfast.sdk.errors import SubmitManyError
+from holdfast.sdk.job import Job
+from holdfast.sdk.options import Plan
+
+if TYPE_CHECKING:
+    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.portal import Portal
+
+#: More batches than this on their way at a time gain nothing: the coordinator joins their syncs.
+_IN_FLIGHT = 4
+
+
+class Item(NamedTuple):
+    """One job to be: its kind, its payload, and how its result is to be read."""
+
+    plan: Plan
+    payload: bytes
+    codec: Callable[[], Codec] | None = None
+
+
+class Submitter:
+    """Sends jobs over one connection. The ids are made here, so that a submission can be repeated after a loss."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._producer = Producer()
+
+    def one(self, item: Item) -> Job[Any]:
+        """Durable when it returns. Asked on this very thread if that is possible; the id makes a second try safe."""
+        job_id = self._connection.mint()
+        with self._producer.sending(_about(item, job_id)) as sending:
+            job = self._one(item, [item.plan.draft(job_id, item.payload, context=sending.context)])
+            sending.accepted(job.id)
+            return job
+
+    def _one(self, item: Item, drafts: list[JobDraft]) -> Job[Any]:
+        templates = [item.plan.template]
+        near = self._connection.near()
+        if near is not None:
+            try:
+                return self._accepted(near.submit(templates, drafts), 0, item)
+            except HoldfastError as error:
+                if not error.retryable:
+                    raise
+        return self._portal().run(lambda: self._send_one(item, templates, drafts))
+
+    async def aone(self, item: Item) -> Job[Any]:
+        """The same, to be awaited."""
+        job_id = self._connection.mint()
+        with self._producer.sending(_about(item, job_id)) as sending:
+            templates = [item.plan.template]
+            drafts = [item.plan.draft(job_id, item.payload, context=sending.context)]
+            job = await self._portal().arun(lambda: self._send_one(item, templates, drafts))
+            sending.accepted(job.id)
+            return job
+
+    async def _send_one(self, item: Item, templates: list[Template], drafts: list[JobDraft]) -> Job[Any]:
+        submitted = await self._connection.call(lambda ports: ports.jobs.submit(templates, drafts))
+        return self._accepted(submitted, 0, item)
+
+    def many(self, items: list[Item]) -> list[Job[Any]]:
+        """All of them, or SubmitManyError with those that were accepted."""
+        if not items:
+            return []
+        with self._producer.sending(_about(items[0]), len(items)) as sending:
+            return self._portal().run(lambda: self._many(items, sending.context))
+
+    async def amany(self, items: list[Item]) -> list[Job[Any]]:
+        """The same, to be awaited."""
+        if not items:
+            return []
+        with self._producer.sending(_about(items[0]), len(items)) as sending:
+            return await self._portal().arun(lambda: self._many(items, sending.context))
+
+    async def _many(self, items: list[Item], context: TraceContext | None) -> list[Job[Any]]:
+        import asyncio
+
+        limit = asyncio.Semaphore(_IN_FLIGHT)
+        jobs: list[Job[Any] | None] = [None] * len(items)
+        errors: dict[int, HoldfastError] = {}
+
+        async def send(start: int, batch: list[Item]) -> None:
+            async with limit:
+                outcomes = await self._batch(batch, context)
+            for index, outcome in enumerate(outcomes, start):
+                if isinstance(outcome, Job):
+                    jobs[index] = outcome
+                else:
+                    errors[index] = outcome
+
+        await asyncio.gather(*(send(start, batch) for start, batch in _batches(items)))
+        if errors:
+            raise SubmitManyError(jobs, errors)
+        return [job for job in jobs if job is not None]
+
+    async def _batch(self, items: Sequence[Item], context: TraceContext | None) -> list[Job[Any] | HoldfastError]:
+        templates: dict[Template, int] = {}
+        drafts: list[JobDraft] = []
+        for (plan, payload, _), job_id in zip(items, self._connection.mint_many(len(items)), strict=True):
+            number = templates.setdefault(plan.template, len(templates))
+            drafts.append(plan.draft(job_id, payload, number, context))
+        try:
+            submitted = await self._connection.call(lambda ports: ports.jobs.submit(list(templates), drafts))
+        except HoldfastError as error:
+            return [error] * len(items)
+        if not submitted.refusals and not submitted.existing:
+            connection = self._connection
+            return [Job(connection, job_id, item.codec) for job_id, item in zip(submitted.job_ids, items, strict=True)]
+        return [self._outcome(submitted, index, item) for index, item in enumerate(items)]
+
+    def _outcome(self, submitted: Submitted, index: int, item: Item) -> Job[Any] | HoldfastError:
+        try:
+            return self._accepted(submitted, index, item)
+        except HoldfastError as error:
+            return error
+
+    def _accepted(self, submitted: Submitted, index: int, item: Item) -> Job[Any]:
+        refusal = submitted.refusals.get(index)
+        if refusal is not None:
+            raise refusal.error()
+        is_existing = index in submitted.existing
+        return Job(self._connection, submitted.job_ids[index], item.codec, is_existing=is_existing)
+
+    def _portal(self) -> "Portal":
+        return self._connection.portal()
+
+
+def _about(item: Item, job_id: str = "") -> About:
+    """What a span tells of it; all jobs of one call are of one kind."""
+    template = item.plan.template
+    return About(template.queue, template.type, job_id, item.plan.options.headers)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:
+    """Parts that each fit into one submission, with the number of their first item."""
+    start, size = 0, 0
+    for index, item in enumerate(items):
+        size += len(item.payload)
+        if index > start and (index - start == limits.BATCH_JOBS_MAX or size > limits.BATCH_BYTES_MAX):
+            yield start, list(items[start:index])
+            start, size = index, len(item.payload)
+    if items:
+        yield start, list(items[start:])

@@ -1,0 +1,1 @@
+"""Tokens, scopes, rate limits and certificates: one check for every protocol."""

@@ -1,0 +1,216 @@
+"""The file of tokens in a data directory: who may do what, by the hashes of tokens that nobody keeps.
+
+    {"format": 1, "tokens": [{"name": "ci", "sha256": "<64 hex>", "scopes": ["submit"], "created_at_ms": 1,
+                              "expires_at_ms": 0}]}
+
+Invariants: the file is replaced whole, and durable before a token is shown; a file that cannot be read whole is refused
+whole; where there is a file, nobody is let in without a token, even if none is left in it.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast import limits
+from holdfast.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from holdfast.process.private_paths import make_directory, prepare_holder, problem_of_file, sync_directory
+from holdfast.server.auth.permissions import Scope
+
+FILE_NAME = "tokens.json"
+LOCK_NAME = "tokens.lock"
+_FORMAT = 1
+_BYTES = 32
+#: So that whoever finds one in a log or a repository knows what it is.
+_PREFIX = "hf_"
+#: No token of ours is longer, and nothing longer is ever hashed.
+TOKEN_CHARS_MAX = 128
+#: A token for each person and each program is a few; a thousand is a mistake in a loop.
+TOKENS_MAX = 1_000
+_NAME = re.compile(limits.NAME_PATTERN)
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is kept of one token."""
+
+    name: str
+    sha256: str
+    scopes: tuple[Scope, ...]
+    created_at_ms: int = 0
+    #: 0: never.
+    expires_at_ms: int = 0
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it has run out."""
+        return 0 < self.expires_at_ms <= now_ms
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    format: int
+    tokens: list[Token]
+
+
+def hash_of(token: str) -> bytes:
+    """How a token is known; nothing that no token can be is looked at more closely."""
+    if len(token) > TOKEN_CHARS_MAX or not token.isascii():
+        return b""
+    return hashlib.sha256(token.encode()).digest()
+
+
+class TokenTable:
+    """Finds a token by its hash. How long that takes says nothing about the hashes that are known.
+
+    They are looked up by a keyed hash, whose key is made here and told nobody, and then compared in constant time.
+    """
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._key = secrets.token_bytes(_BYTES)
+        self._tokens = {self._blinded(bytes.fromhex(token.sha256)): token for token in tokens}
+
+    def find(self, digest: bytes) -> Token | None:
+        """The token of this hash, if there is one."""
+        token = self._tokens.get(self._blinded(digest))
+        if token is None or not hmac.compare_digest(bytes.fromhex(token.sha256), digest):
+            return None
+        return token
+
+    def _blinded(self, digest: bytes) -> bytes:
+        return hashlib.blake2b(digest, key=self._key, digest_size=_BYTES).digest()
+
+
+def read(path: Path) -> list[Token] | None:
+    """The tokens, None if there is no file; `FailedPreconditionError` if it cannot be trusted."""
+    try:
+        with path.open("rb") as file:
+            found, data = os.fstat(file.fileno()), file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, f"it cannot be read: {error.strerror or error}") from error
+    if problem := problem_of_file(path, found):
+        raise _unusable(path, problem)
+    try:
+        decoded = msgspec.json.decode(data, type=_File)
+        json.loads(data, object_pairs_hook=_once)  # of this shape by now, and so of little depth
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    if problem := next(_problems(decoded), ""):
+        raise _damaged(path, problem)
+    return decoded.tokens
+
+
+def _once(pairs: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a name stands in it twice")
+
+
+def _problems(file: _File) -> Iterator[str]:
+    if file.format != _FORMAT:
+        yield f"expected the format {_FORMAT}, got {file.format}"
+    names = [token.name for token in file.tokens]
+    if len(set(names)) != len(names) or len({token.sha256 for token in file.tokens}) != len(names):
+        yield "two tokens have the same name or the same hash"
+    for token in file.tokens:
+        if not (_NAME.fullmatch(token.name) and _HASH.fullmatch(token.sha256) and token.scopes):
+            yield f"expected a name, a hash and scopes, got {token.name[:80]!r} {token.sha256[:80]!r}"
+
+
+def _unusable(path: Path, why: str) -> FailedPreconditionError:
+    message = f"the tokens in {str(path)!r} cannot be used: {why}. Nobody is let in without them"
+    return FailedPreconditionError(message, reason="TOKENS_UNUSABLE")
+
+
+def _damaged(path: Path, why: str) -> FailedPreconditionError:
+    return FailedPreconditionError(
+        f"the tokens in {str(path)!r} cannot be used: it is damaged: {why}. Nobody is let in without them;"
+        " restore the file from a backup, or remove it and make new tokens with `holdfast token create`",
+        reason="TOKENS_DAMAGED",
+    )
+
+
+def create(path: Path, name: str, scopes: Sequence[Scope], *, now_ms: int, expires_at_ms: int = 0) -> str:
+    """Makes a token and returns it, for the only time; it is durable by then.
+
+    `FailedPreconditionError` if other users may change the directory: a server refuses a file of tokens there.
+    """
+    if not _NAME.fullmatch(name):
+        rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
+        raise InvalidArgumentError(f"expected the name to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
+    token = f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
+    made = Token(
+        name=name,
+        sha256=hash_of(token).hex(),
+        scopes=tuple(scope for scope in Scope if scope in scopes),
+        created_at_ms=now_ms,
+        expires_at_ms=expires_at_ms,
+    )
+    with _alone(path, prepare_holder):
+        tokens = read(path) or []
+        if any(known.name == name for known in tokens):
+            message = f"there is a token {name!r} already; revoke it first, or choose another name"
+            raise AbortedError(message, reason="TOKEN_EXISTS")
+        if len(tokens) >= TOKENS_MAX:
+            message = f"there are {TOKENS_MAX} tokens already; revoke those that nobody uses"
+            raise FailedPreconditionError(message, reason="TOO_MANY_TOKENS")
+        _write(path, [*tokens, made])
+    return token
+
+
+def revoke(path: Path, name: str) -> Token:
+    """Forgets a token; `NotFoundError` if there is none of this name."""
+    with _alone(path):
+        tokens = read(path) or []
+        gone = next((token for token in tokens if token.name == name), None)
+        if gone is None:
+            raise NotFoundError(f"there is no token {name[:80]!r} here", reason="TOKEN_UNKNOWN")
+        _write(path, [token for token in tokens if token is not gone])
+        return gone
+
+
+@contextmanager
+def _alone(path: Path, prepare: Callable[[Path], None] = make_directory) -> Iterator[None]:
+    """Nobody else changes the file meanwhile; `prepare` makes its directory if it is not there."""
+    try:
+        prepare(path.parent)
+        # A file of its own: the directory itself is locked by the server that runs in it.
+        lock = os.open(path.with_name(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+        sync_directory(path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        os.close(lock)
+
+
+def _write(path: Path, tokens: list[Token]) -> None:
+    """Replaces the file: whole or not at all, and durable once the directory is synced too."""
+    data = msgspec.json.format(msgspec.json.encode(_File(format=_FORMAT, tokens=tokens)), indent=1) + b"\n"
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(file, "wb") as stream:  # noqa: PTH123 - it is open already
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _unwritable(path: Path, error: OSError) -> FailedPreconditionError:
+    message = f"the tokens in {str(path)!r} cannot be changed: {error.strerror or error}"
+    return FailedPreconditionError(message, reason="TOKENS_UNWRITABLE")

@@ -1,0 +1,52 @@
+"""`holdfast.v1.AdminService`, once, for every carrier."""
+
+from holdfast.core.capabilities import Capability
+from holdfast.ports import AdminApi
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.backend import Backend
+from holdfast.server.request_checks import checked_name
+from holdfast.server.request_values import mode_of
+from holdfast.server.views import capabilities_message, queue_message, stats_message, worker_message
+
+
+class AdminCalls:
+    """What operators ask for."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def _admin(self) -> AdminApi:
+        return self._backend.capability(self._backend.admin, Capability.ADMINISTRATION)
+
+    async def stats(self, request: pb.GetStatsRequest) -> pb.Stats:
+        """The whole system in numbers."""
+        return stats_message(await self._admin.stats())
+
+    async def queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+        """Every queue, by name."""
+        return pb.ListQueuesResponse(queues=map(queue_message, await self._admin.queues()))
+
+    async def set_mode(self, request: pb.SetQueueModeRequest) -> pb.SetQueueModeResponse:
+        """Opens, pauses or drains a queue."""
+        queue = checked_name("queue", request.queue)
+        await self._admin.set_queue_mode(queue, mode_of(request.mode), request.reason)
+        return pb.SetQueueModeResponse()
+
+    async def purge(self, request: pb.PurgeQueueRequest) -> pb.PurgeQueueResponse:
+        """Cancels what waits in a queue."""
+        queue = checked_name("queue", request.queue)
+        return pb.PurgeQueueResponse(canceled=await self._admin.purge(queue, request.reason))
+
+    async def workers(self, request: pb.ListWorkersRequest) -> pb.ListWorkersResponse:
+        """Every worker that is connected or was heard of lately."""
+        return pb.ListWorkersResponse(workers=map(worker_message, await self._admin.workers()))
+
+    async def drain(self, request: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
+        """Asks a worker to finish and end."""
+        await self._admin.drain_worker(checked_name("worker_id", request.worker_id))
+        return pb.DrainWorkerResponse()
+
+    async def capabilities(self, request: pb.GetCapabilitiesRequest) -> pb.Capabilities:
+        """What the backend can do, administration or not."""
+        return capabilities_message(self._backend.capabilities)

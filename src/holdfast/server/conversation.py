@@ -1,0 +1,165 @@
+"""The server's side of a conversation, whatever carries it: many calls at a time, answered as they get ready.
+
+Invariants: every call gets one last reply, unless it was given up; no task outlives the conversation.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
+
+from holdfast import limits
+from holdfast.errors import (
+    HoldfastError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+)
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.auth.permissions import Visit
+from holdfast.server.calls import Method, Table
+from holdfast.server.refusal_log import hidden, log_refusal
+
+#: Calls under way in one conversation. Those that wait for jobs stay for long, so there is room for many; each
+#: costs some kilobytes.
+CALLS_MAX = 50_000
+#: Requests under way beyond which no more are read.
+PENDING_BYTES_MAX = 32 << 20
+#: What a reply's other fields may take.
+_REPLY_BYTES = 1_024
+
+
+class Outlet(Protocol):
+    """Where replies go."""
+
+    def send(self, reply: pb.Reply) -> None:
+        """Sends it, or keeps it until it can be sent; never blocks."""
+        ...
+
+    async def ready(self) -> None:
+        """Returns when the other side takes what it is sent."""
+        ...
+
+    def hold(self, *, is_held: bool) -> None:
+        """Stops taking calls in, or goes on with it."""
+        ...
+
+
+class Conversation:
+    """Calls under way, each a task."""
+
+    def __init__(self, table: Table, outlet: Outlet, peer: str, visit: Visit | None = None) -> None:
+        """`visit` is whoever calls; without one, everything is within its rights."""
+        self._table = table
+        self._outlet = outlet
+        self._peer = peer
+        self._visit = visit
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._pending_bytes = 0
+        self._is_stopping = False
+        self._when_idle: Callable[[], None] | None = None
+
+    def take(self, call: pb.Call) -> None:
+        """Starts a call, or gives one up. `InvalidArgumentError` where going on would mix answers up."""
+        if call.cancel:
+            self._give_up(call.id)
+        elif call.id in self._tasks:
+            raise InvalidArgumentError(f"the call {call.id} is under way already", reason="CALL_ID_IN_USE")
+        else:
+            try:
+                method = self._admitted(call.method)
+            except HoldfastError as error:
+                self._refuse(call.id, call.method, error)
+            else:
+                self._begin(call, method)
+
+    def _begin(self, call: pb.Call, method: Method) -> None:
+        self._tasks[call.id] = self._loop.create_task(self._run(call, method))
+        self._pending_bytes += len(call.body)
+        if self._pending_bytes > PENDING_BYTES_MAX:
+            self._outlet.hold(is_held=True)
+
+    def _admitted(self, name: str) -> Method:
+        method = self._table.get(name)
+        if method is None:
+            raise UnimplementedError(f"there is no method {name[:200]!r} here", reason="METHOD_UNKNOWN")
+        if self._visit is not None:
+            self._visit.admit(method.scope)
+        if self._is_stopping:
+            raise UnavailableError("the server is stopping; try another, or again later", reason="STOPPING")
+        if len(self._tasks) >= CALLS_MAX:
+            message = f"more than {CALLS_MAX} calls are under way in this conversation; wait for some of them"
+            raise ResourceExhaustedError(message, reason="TOO_MANY_CALLS")
+        return method
+
+    def stop(self, when_idle: Callable[[], None]) -> None:
+        """Takes no more calls, and says when all that are under way have been answered."""
+        self._is_stopping = True
+        self._when_idle = when_idle
+        self._settle()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        for call_id in list(self._tasks):
+            self._give_up(call_id)
+
+    def _give_up(self, call_id: int) -> None:
+        task = self._tasks.pop(call_id, None)
+        if task is not None:
+            task.cancel()
+
+    def _settle(self) -> None:
+        if self._when_idle is not None and not self._tasks:
+            self._when_idle()
+
+    async def _run(self, call: pb.Call, method: Method) -> None:
+        request = None
+        try:
+            request = method.request.FromString(call.body)
+            if method.is_stream:
+                await self._stream(call.id, method.handler(request))
+                reply = pb.Reply(id=call.id)
+            else:
+                reply = _reply(call.id, await method.handler(request))
+            self._outlet.send(reply)
+        except DecodeError:
+            message = f"expected a message of this method, got {len(call.body)} bytes that are none"
+            self._refuse(call.id, method.name, InvalidArgumentError(message, reason="MESSAGE_MALFORMED"))
+        except HoldfastError as error:
+            self._refuse(call.id, method.name, error, request)
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            self._refuse(call.id, method.name, hidden(error, method.name), request)
+        finally:
+            self._end(call)
+
+    def _end(self, call: pb.Call) -> None:
+        self._tasks.pop(call.id, None)
+        was_full = self._pending_bytes > PENDING_BYTES_MAX
+        self._pending_bytes -= len(call.body)
+        if was_full and self._pending_bytes <= PENDING_BYTES_MAX:
+            self._outlet.hold(is_held=False)
+        self._settle()
+
+    async def _stream(self, call_id: int, messages: AsyncIterator[Message]) -> None:
+        async with aclosing(cast("Any", messages)) as iterator:
+            async for message in iterator:
+                await self._outlet.ready()
+                reply = _reply(call_id, message)
+                reply.more = True
+                self._outlet.send(reply)
+
+    def _refuse(self, call_id: int, method: str, error: HoldfastError, request: Message | None = None) -> None:
+        log_refusal(error, method[:200], self._peer, getattr(request, "job_id", ""))
+        self._outlet.send(pb.Reply(id=call_id, code=error.code.value, reason=error.reason, message=error.message))
+
+
+def _reply(call_id: int, response: Message) -> pb.Reply:
+    body = response.SerializeToString()
+    if len(body) > limits.MESSAGE_BYTES_MAX - _REPLY_BYTES:
+        message = f"the answer has {len(body)} bytes, more than one message may have; ask for less"
+        raise ResourceExhaustedError(message, reason="ANSWER_TOO_LARGE")
+    return pb.Reply(id=call_id, body=body)

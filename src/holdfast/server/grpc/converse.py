@@ -1,0 +1,99 @@
+"""`JobService.Converse`: a conversation over one gRPC stream."""
+
+import asyncio
+from collections import deque
+
+from holdfast.errors import HoldfastError
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.auth.permissions import Visit
+from holdfast.server.calls import Table
+from holdfast.server.conversation import Conversation
+from holdfast.server.grpc.status import Context, refuse_undecodable
+from holdfast.server.grpc.streams import Streams
+
+#: Replies that wait to be sent beyond which nothing more is read, and streams wait.
+_UNSENT_MAX = 256
+
+
+class ConverseService:
+    """All conversations of one server."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._streams = Streams("Converse")
+
+    async def serve(self, requests: object, context: Context, visit: Visit) -> None:
+        """Until the client ends it, the connection drops, or the server stops; each call is checked on its own."""
+        await self._streams.serve(_Stream(self._table, context, visit), context)
+
+    def stop(self) -> None:
+        """Ends every conversation, once what is under way has been answered."""
+        self._streams.stop()
+
+
+class _Stream:
+    """One conversation: replies that wait, and a reader beside their writer."""
+
+    def __init__(self, table: Table, context: Context, visit: Visit) -> None:
+        self._context = context
+        self._conversation = Conversation(table, self, context.peer(), visit)
+        self._unsent: deque[pb.Reply] = deque()
+        self._wake = asyncio.Event()
+        self._ready, self._unheld = asyncio.Event(), asyncio.Event()
+        self._ready.set()
+        self._unheld.set()
+        self._ending: HoldfastError | None = None
+        self._is_over = False
+
+    async def serve(self) -> None:
+        reader = asyncio.create_task(self._read())
+        try:
+            while not self._is_over or self._unsent:
+                await self._wake.wait()
+                self._wake.clear()
+                await self._write()
+        finally:
+            reader.cancel()
+            self._conversation.close()
+
+    def stop(self) -> None:
+        self._conversation.stop(self._finish)
+
+    def send(self, reply: pb.Reply) -> None:
+        self._unsent.append(reply)
+        if len(self._unsent) > _UNSENT_MAX:
+            self._ready.clear()
+        self._wake.set()
+
+    async def ready(self) -> None:
+        await self._ready.wait()
+
+    def hold(self, *, is_held: bool) -> None:
+        if is_held:
+            self._unheld.clear()
+        else:
+            self._unheld.set()
+
+    async def _write(self) -> None:
+        while self._unsent:
+            await self._context.write(self._unsent.popleft())
+            if len(self._unsent) <= _UNSENT_MAX:
+                self._ready.set()
+        if self._ending is not None:
+            raise self._ending
+
+    async def _read(self) -> None:
+        try:
+            while isinstance(call := await self._context.read(), pb.Call):
+                self._conversation.take(call)
+                await self._ready.wait()
+                await self._unheld.wait()
+            refuse_undecodable(call)
+        except HoldfastError as error:
+            self._ending = error
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._wake.set()

@@ -1,0 +1,260 @@
+"""What happens, told to everybody who listens: read once, written once, and sent to each as the same bytes.
+
+Invariants: a listener is told everything past its position, in order and without a gap, or its connection ends. Nothing
+is kept for a listener but what its connection has not sent yet, and one that keeps too much is cut off. All of it
+together takes a small share of the time.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import cast
+
+import msgspec
+
+from holdfast.core.history import Entry
+from holdfast.errors import HoldfastError, UnavailableError
+from holdfast.ports import FeedApi, FeedPart
+from holdfast.server.http.feed_budget import Pace
+from holdfast.server.http.request import Line
+from holdfast.server.http.shapes import happened
+from holdfast.server.refusal_log import hidden
+
+#: What a connection may have that was not sent yet.
+UNSENT_BYTES_MAX = 1 << 20
+#: About what it costs to read one entry of the feed.
+_ENTRY_S = 2e-6
+_BEAT_S = 10.0
+_STATS_S = 1.0
+_ENCODER = msgspec.json.Encoder()
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which entries somebody wants; what is empty is not looked at."""
+
+    jobs: frozenset[str] = frozenset()
+    what: frozenset[str] = frozenset()
+    states: frozenset[str] = frozenset()
+    worker: str = ""
+
+    @property
+    def is_everything(self) -> bool:
+        return not (self.jobs or self.what or self.states or self.worker)
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether this entry is wanted."""
+        return (
+            (not self.jobs or entry.job_id in self.jobs)
+            and (not self.what or entry.what in self.what)
+            and (not self.states or entry.state in self.states)
+            and (not self.worker or entry.worker == self.worker)
+        )
+
+
+class Listener:
+    """One connection that is told."""
+
+    def __init__(self, line: Line, wanted: Wanted, *, has_entries: bool, has_stats: bool) -> None:
+        self._line = line
+        self.wanted = wanted
+        self.has_entries, self.has_stats = has_entries, has_stats
+        #: Up to here it was told everything.
+        self.position = 0
+        #: Whether it has been told the past, and hears what happens now.
+        self.is_present = False
+        #: Whether the head of the answer is sent; before it, nothing may be written.
+        self.has_begun = False
+        self.ended = asyncio.Event()
+
+    def write(self, frame: bytes) -> None:
+        """Sends a frame; who does not read is cut off."""
+        if self.ended.is_set():
+            return
+        if self._line.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            self.ended.set()
+            self._line.abort()
+            return
+        if frame:
+            self._line.write(frame)
+
+
+class Teller:
+    """Reads the feed while somebody listens."""
+
+    def __init__(self, feed: FeedApi, stats: Callable[[], Awaitable[bytes]] | None) -> None:
+        self._feed = feed
+        self._stats = stats
+        self._pace = Pace()
+        self._listeners: set[Listener] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reading: Reading | None = None
+
+    async def join(self, listener: Listener, after: int | None) -> AsyncGenerator[FeedPart, None] | None:
+        """Lets it listen: from now on, or to what is returned first; `NotFoundError` if that is no longer there."""
+        past = None
+        if after is not None:
+            past = cast("AsyncGenerator[FeedPart, None]", self._feed.feed(after))
+            listener.position = (await anext(past)).position
+        self._listeners.add(listener)
+        reading = self._read_on()
+        try:
+            await reading.has_begun.wait()
+        except asyncio.CancelledError:
+            self.leave(listener)  # it has gone away while it waited
+            raise
+        if reading.has_ended:
+            self.leave(listener)
+            raise UnavailableError("what happens cannot be told now; try again in a moment", reason="FEED_ENDED")
+        if past is None:
+            listener.position = reading.position
+            listener.is_present = True
+        return past
+
+    def _read_on(self) -> "Reading":
+        if self._reading is None:
+            self._reading = Reading()
+            self._tasks = [
+                asyncio.create_task(work) for work in (self._read(self._reading), self._beat(), self._tell_stats())
+            ]
+        return self._reading
+
+    async def catch_up(self, listener: Listener, past: AsyncGenerator[FeedPart, None]) -> None:
+        """Tells the past until the listener is one of the present."""
+        reading = self._read_on()
+        async with aclosing(past) as parts:
+            while listener.position < reading.position and not listener.ended.is_set():
+                part = await anext(parts)
+                start = time.thread_time()
+                _tell(listener, part, Frames(part))
+                await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
+        listener.is_present = True
+
+    def leave(self, listener: Listener) -> None:
+        """It is told nothing more; when the last one has left, nothing is read."""
+        listener.ended.set()
+        self._listeners.discard(listener)
+        if not self._listeners:
+            self._stop()
+
+    def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._reading = None
+
+    async def close(self) -> None:
+        """Everybody is told that this server stops."""
+        for listener in self._listeners:
+            listener.ended.set()
+        self._stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _read(self, reading: "Reading") -> None:
+        try:
+            async with aclosing(cast("AsyncGenerator[FeedPart, None]", self._feed.feed(None))) as parts:
+                async for part in parts:
+                    start = time.thread_time()
+                    frames = Frames(part)
+                    for listener in tuple(self._listeners):
+                        if listener.is_present:
+                            _tell(listener, part, frames)
+                    reading.position = part.position
+                    reading.has_begun.set()
+                    await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
+        except HoldfastError:
+            self._dismiss(reading)  # the server stops
+        except Exception as error:  # noqa: BLE001 - who listens comes back, and reading begins anew
+            hidden(error, "events")
+            self._dismiss(reading)
+
+    def _dismiss(self, reading: "Reading") -> None:
+        """Nothing more is read this time; who comes from now on, even before all have left, begins another."""
+        reading.has_ended = True
+        reading.has_begun.set()
+        for listener in self._listeners:
+            listener.ended.set()
+        if self._reading is reading:
+            self._stop()
+
+    async def _beat(self) -> None:
+        """A connection that is silent for long is taken for dead; each beat says where to go on from."""
+        while True:
+            await asyncio.sleep(_BEAT_S)
+            for listener in [one for one in self._listeners if one.has_begun]:
+                listener.write(chunk(b": alive\nid: %d\n\n" % listener.position))
+
+    async def _tell_stats(self) -> None:
+        while self._stats is not None:
+            wanting = [one for one in self._listeners if one.has_stats and one.has_begun]
+            if wanting:
+                with contextlib.suppress(HoldfastError):
+                    frame = chunk(b"event: stats\ndata: " + await self._stats() + b"\n\n")
+                    for listener in wanting:
+                        listener.write(frame)
+            await asyncio.sleep(_STATS_S)
+
+
+class Reading:
+    """One time of reading; it lasts as long as somebody listens."""
+
+    def __init__(self) -> None:
+        #: Up to here the listeners of the present were told everything.
+        self.position = -1
+        self.has_begun = asyncio.Event()
+        self.has_ended = False
+
+
+class Frames:
+    """One part of the feed as bytes, made once for all who want the same."""
+
+    def __init__(self, part: FeedPart) -> None:
+        self._part = part
+        self._made: dict[tuple[Wanted, int], bytes] = {}
+        self._by_job: dict[str, list[Entry]] | None = None
+
+    def of(self, listener: Listener) -> bytes:
+        """What this listener is sent; nothing, if nothing of it is wanted."""
+        first = self._part.entries[0].position
+        after = listener.position if listener.position >= first else 0
+        key = (listener.wanted, after)
+        frame = self._made.get(key)
+        if frame is None:
+            entries = [entry for entry in self._candidates(listener.wanted) if entry.position > after]
+            frame = self._made[key] = _frame(entries, self._part.position)
+        return frame
+
+    def _candidates(self, wanted: Wanted) -> Iterable[Entry]:
+        if wanted.is_everything:
+            return self._part.entries
+        if not wanted.jobs:
+            return filter(wanted.wants, self._part.entries)
+        if self._by_job is None:
+            self._by_job = defaultdict(list)
+            for entry in self._part.entries:
+                self._by_job[entry.job_id].append(entry)
+        by_job = self._by_job
+        found = (entry for job_id in wanted.jobs for entry in by_job.get(job_id, ()) if wanted.wants(entry))
+        return sorted(found, key=lambda entry: entry.position)
+
+
+def _tell(listener: Listener, part: FeedPart, frames: Frames) -> None:
+    if part.position <= listener.position:
+        return
+    if listener.has_entries and part.entries:
+        listener.write(frames.of(listener))
+    listener.position = part.position
+
+
+def _frame(entries: Sequence[Entry], position: int) -> bytes:
+    if not entries:
+        return b""
+    data = _ENCODER.encode([happened(entry) for entry in entries])
+    return chunk(b"id: %d\nevent: entries\ndata: %b\n\n" % (position, data))
+
+
+def chunk(data: bytes) -> bytes:
+    """One part of an answer whose length nobody knows yet."""
+    return b"%x\r\n%b\r\n" % (len(data), data)

@@ -1,0 +1,69 @@
+"""Bodies of jobs as the values of the ports: the same drafts as over gRPC, so that the journal shows no difference."""
+
+import msgspec
+
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.core.trace_context import TRACEPARENT, TRACESTATE, TraceContext, carrying, sent_context
+from holdfast.errors import InvalidArgumentError
+from holdfast.ports import JobDraft
+from holdfast.server.http.instants import instant_ms, span_ms
+from holdfast.server.http.request import Head
+from holdfast.server.http.shapes import BackoffBody, JobBody, KindBody
+from holdfast.server.http.strict_json import encode
+
+_KINDS = {"fixed": FIXED, "exponential": EXPONENTIAL, "quadratic": QUADRATIC}
+_NO_BACKOFF = Backoff()
+_OF_TRACES = {name.encode(): name for name in (TRACEPARENT, TRACESTATE)}
+
+
+def template_of(body: KindBody) -> Template:
+    """What all jobs of this kind share."""
+    return Template(
+        body.type,
+        body.queue,
+        body.priority,
+        body.max_attempts,
+        body.max_losses,
+        span_ms(body.timeout_s),
+        _NO_BACKOFF if body.backoff is None else _backoff(body.backoff),
+    )
+
+
+def _backoff(body: BackoffBody) -> Backoff:
+    return Backoff(_KINDS[body.kind], span_ms(body.base_s), span_ms(body.max_s))
+
+
+def payload_of(payload: object) -> bytes:
+    """Arguments as the SDK writes them; nothing for no arguments."""
+    return b"" if payload is msgspec.UNSET else encode(payload)
+
+
+def context_of(head: Head) -> TraceContext | None:
+    """The context of a trace that came with a request, if one did."""
+    found = [(_OF_TRACES[name], value.decode("latin-1")) for name, value in head.headers if name in _OF_TRACES]
+    return sent_context(found) if found else None
+
+
+def draft_of(body: JobBody, template: int, request_id: str, context: TraceContext | None = None) -> JobDraft:
+    """One job of a submission; `request_id` and `context` are the request's, where the job says nothing itself."""
+    if request_id and body.request_id and request_id != body.request_id:
+        message = "expected request_id to be the Idempotency-Key, or only one of them to be there"
+        raise InvalidArgumentError(message, reason="REQUEST_ID_INVALID")
+    request_id = body.request_id or request_id
+    extra = None
+    if request_id or body.labels or body.headers or body.unique_key:
+        extra = Extra(
+            request_id=request_id,
+            labels=tuple(sorted(body.labels.items())),
+            headers=tuple(sorted(body.headers.items())),
+            unique_key=body.unique_key,
+        )
+    if context is not None:
+        extra = carrying(extra, context)
+    return JobDraft(
+        template,
+        payload_of(body.payload),
+        span_ms(body.delay_s),
+        instant_ms("not_before", body.not_before) if body.not_before is not None else 0,
+        extra,
+    )

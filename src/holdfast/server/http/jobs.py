@@ -1,0 +1,360 @@
+"""`/api/v1/jobs`: submission, looking, and what becomes of jobs."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from holdfast import limits
+from holdfast.core.commands import Refusal, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Template
+from holdfast.core.trace_context import TraceContext
+from holdfast.errors import AbortedError, InvalidArgumentError, NotFoundError
+from holdfast.ports import JobQuery
+from holdfast.server.attempts import attempts_in, attempts_of
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.backend import Backend
+from holdfast.server.http import examples, shapes
+from holdfast.server.http.instants import instant_ms
+from holdfast.server.http.job_bodies import context_of, draft_of, template_of
+from holdfast.server.http.problems import problem_of
+from holdfast.server.http.request import Answer, Asked, Headers, answer
+from holdfast.server.http.routing import Route
+from holdfast.server.request_checks import checked_id
+
+#: What others call the five states; a filter understands all of them.
+STATUS_ALIASES = {
+    **{state.name.lower(): state for state in State},
+    "pending": State.QUEUED,
+    "claimed": State.QUEUED,
+    "waiting": State.QUEUED,
+    "scheduled": State.QUEUED,
+    "active": State.RUNNING,
+    "leased": State.RUNNING,
+    "completed": State.DONE,
+    "succeeded": State.DONE,
+    "dead": State.FAILED,
+    "cancelled": State.CANCELED,
+}
+_ACCEPTED = 202
+_SOME_REFUSED = 207
+
+
+class JobFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which jobs somebody looks for; what is not said is not looked at, and all labels must be there."""
+
+    status: list[Annotated[str, Meta(max_length=200)]] = []
+    queue: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
+    type: Annotated[str, Meta(max_length=limits.TYPE_CHARS_MAX)] = ""
+    label: Annotated[list[str], Meta(max_length=limits.LABELS_MAX)] = []
+    created_from: Annotated[str, Meta(max_length=64)] = ""
+    created_before: Annotated[str, Meta(max_length=64)] = ""
+    oldest_first: bool = False
+    cursor: Annotated[str, Meta(max_length=8 * limits.JOB_ID_CHARS_MAX)] = ""
+    limit: Annotated[int, Meta(ge=1, le=limits.PAGE_SIZE_MAX)] = limits.PAGE_SIZE_DEFAULT
+
+
+class WaitFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long to wait for the end of a job."""
+
+    wait_s: Annotated[float, Meta(ge=0, le=limits.HTTP_WAIT_MS_MAX // 1_000)] = 0
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """A new job like one that has ended."""
+
+    id: str
+    status: shapes.Status
+    retry_of: str
+
+
+class JobRoutes:
+    """Jobs over HTTP."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._jobs = backend.jobs
+        #: The keys of requests that are not answered yet.
+        self._under_way: set[str] = set()
+
+    async def submit(self, asked: Asked) -> Answer:
+        """One job or several."""
+        key = key_of(asked)
+        if not key:
+            return await self._submit(asked, key)
+        with self.only(key):
+            return await self._submit(asked, key)
+
+    async def _submit(self, asked: Asked, key: str) -> Answer:
+        body, context = asked.content, context_of(asked.head)
+        submit = self._submit_many if isinstance(body, shapes.JobsBody) else self.submit_one
+        return await submit(body, key, context)
+
+    async def submit_one(self, body: shapes.JobBody, key: str, context: TraceContext | None) -> Answer:
+        """202 and the job; what refuses it is a problem."""
+        template = template_of(body)
+        submitted = await self._jobs.submit([template], [draft_of(body, 0, key, context)])
+        if submitted.refusals:
+            raise submitted.refusals[0].error()
+        job_id, status = submitted.job_ids[0], await self._status(submitted, 0)
+        accepted = shapes.Accepted(
+            job_id, status, body.type, body.queue, body.priority, submitted.at_ms, bool(submitted.existing)
+        )
+        return answer(accepted, _ACCEPTED, location(job_id))
+
+    async def _submit_many(self, body: shapes.JobsBody, key: str, context: TraceContext | None) -> Answer:
+        templates: dict[Template, int] = {}
+        drafts = []
+        for index, job in enumerate(body.jobs):
+            number = templates.setdefault(template_of(job), len(templates))
+            own_key = f"{key}:{index}" if key and not job.request_id else ""
+            drafts.append(draft_of(job, number, own_key, context))
+        submitted = await self._jobs.submit(list(templates), drafts)
+        if submitted.refusals or submitted.existing:
+            rows = [await self._row(submitted, index) for index in range(len(drafts))]
+        else:
+            rows = [shapes.AcceptedOrNot(job_id, "QUEUED") for job_id in submitted.job_ids]
+        refused = len(submitted.refusals)
+        many = shapes.AcceptedJobs(rows, len(rows) - refused, refused, submitted.at_ms)
+        return answer(many, _SOME_REFUSED if refused else _ACCEPTED)
+
+    async def _row(self, submitted: Submitted, index: int) -> shapes.AcceptedOrNot:
+        refusal: Refusal | None = submitted.refusals.get(index)
+        if refusal is not None:
+            return shapes.AcceptedOrNot(problem=problem_of(refusal.error()))
+        is_existing = index in submitted.existing
+        return shapes.AcceptedOrNot(submitted.job_ids[index], await self._status(submitted, index), is_existing)
+
+    async def _status(self, submitted: Submitted, index: int) -> Any:  # noqa: ANN401 - one of five names
+        """A new job is queued; one that was there is where it is."""
+        if index not in submitted.existing:
+            return "QUEUED"
+        return (await self._jobs.get(submitted.job_ids[index])).state.name
+
+    @contextmanager
+    def only(self, key: str) -> Iterator[None]:
+        """While a request is under way, another one under its key is refused."""
+        if not key:
+            yield
+            return
+        if key in self._under_way:
+            message = "a request under this Idempotency-Key is not answered yet; try again in a moment"
+            raise AbortedError(message, reason="REQUEST_UNDER_WAY")
+        self._under_way.add(key)
+        try:
+            yield
+        finally:
+            self._under_way.discard(key)
+
+    async def find(self, asked: Asked) -> Answer:
+        """Jobs that match, newest first unless it is asked otherwise."""
+        filters: JobFilters = asked.query
+        found = await self._jobs.find(query_of(filters), filters.cursor, filters.limit)
+        return answer(shapes.Jobs([shapes.job_shape(view) for view in found.jobs], found.cursor))
+
+    async def get(self, asked: Asked) -> Answer:
+        """One job with its payload."""
+        return await self.whole(asked.params["id"])
+
+    async def whole(self, job_id: str) -> Answer:
+        """One job with its payload, by its id."""
+        view = await self._jobs.get(checked_id(job_id))
+        return answer(shapes.whole_job(view, await self._jobs.payload(view.id)))
+
+    async def result(self, asked: Asked) -> Answer:
+        """The result, or that there is none yet; waits for it if asked to."""
+        job_id = checked_id(asked.params["id"])
+        if asked.query is not None and asked.query.wait_s:
+            try:
+                async with asyncio.timeout(asked.query.wait_s):
+                    return answer(shapes.result_shape(*await self._jobs.settled(job_id)))
+            except TimeoutError:
+                pass
+        view = await self._jobs.get(job_id)
+        return answer(shapes.result_shape(view, await self._jobs.result(job_id)))
+
+    async def cancel(self, asked: Asked) -> Answer:
+        """Ends a queued job, asks a running one to stop."""
+        job_id = checked_id(asked.params["id"])
+        reply = await self._jobs.cancel(job_id, asked.content.reason)
+        status: Any = reply.state.name
+        return answer(shapes.Canceled(job_id, status, reply.was_terminal))
+
+    async def retry(self, asked: Asked) -> Answer:
+        """A new job like one that has ended."""
+        job_id, key = checked_id(asked.params["id"]), key_of(asked)
+        with self.only(key):
+            new_id = await self._jobs.retry(job_id, key)
+            # Under a key it may be the job of an earlier request, which is where it is.
+            status: Any = (await self._jobs.get(new_id)).state.name if key else "QUEUED"
+        return answer(Retried(new_id, status, job_id), _ACCEPTED, location(new_id))
+
+    async def history(self, asked: Asked) -> Answer:
+        """Everything that happened to a job, and its attempts: one reading of the history is enough for both."""
+        job_id = checked_id(asked.params["id"])
+        count = await self._attempt_count(job_id)
+        entries = await self._entries(job_id)
+        return answer(shapes.history_shape(job_id, entries, attempts_in(entries, count)))
+
+    async def _attempt_count(self, job_id: str) -> int:
+        """How many attempts the job has had; 0 if it is forgotten, although its history may be there."""
+        try:
+            return (await self._jobs.get(job_id)).attempts
+        except NotFoundError:
+            return 0
+
+    async def _entries(self, job_id: str) -> list[Entry]:
+        """The history, or an error if the backend has none."""
+        return await self._backend.history.history(job_id)
+
+    async def attempts(self, asked: Asked) -> Answer:
+        """Every attempt of a job, as far as the backend knows."""
+        view = await self._jobs.get(checked_id(asked.params["id"]))
+        found = await attempts_of(self._jobs, self._entries, view)
+        return answer(shapes.attempts_shape(view.id, found))
+
+    async def why(self, asked: Asked) -> Answer:
+        """Why a job is where it is."""
+        job_id = checked_id(asked.params["id"])
+        return answer(shapes.why_shape(job_id, await self._jobs.explain(job_id)))
+
+
+def routes(jobs: JobRoutes) -> list[Route]:
+    """What this part of the table says."""
+    return [
+        Route(
+            method="POST",
+            path="/api/v1/jobs",
+            scope=Scope.SUBMIT,
+            handler=jobs.submit,
+            summary="Submit one job, or several as one event",
+            body=shapes.JobBody,
+            bodies_by_name={"jobs": shapes.JobsBody},
+            answers={_ACCEPTED: (shapes.Accepted, shapes.AcceptedJobs), _SOME_REFUSED: shapes.AcceptedJobs},
+            problems=(409, 413, 415, 422),
+            examples=examples.SUBMIT,
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs",
+            scope=Scope.READ,
+            handler=jobs.find,
+            summary="Find jobs",
+            query=JobFilters,
+            answers={200: shapes.Jobs},
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs/{id}",
+            scope=Scope.READ,
+            handler=jobs.get,
+            summary="One job, with its payload",
+            answers={200: shapes.WholeJob},
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs/{id}/result",
+            scope=Scope.READ,
+            handler=jobs.result,
+            summary="How it ended, if it has; may wait for that",
+            query=WaitFilter,
+            answers={200: shapes.Result},
+            problems=(504,),
+        ),
+        Route(
+            method="POST",
+            path="/api/v1/jobs/{id}/cancel",
+            scope=Scope.SUBMIT,
+            handler=jobs.cancel,
+            summary="End it if it waits, ask it to stop if it runs",
+            body=shapes.ReasonBody,
+            is_body_optional=True,
+            answers={200: shapes.Canceled},
+            problems=(413, 415),
+            examples=examples.REASON,
+        ),
+        Route(
+            method="POST",
+            path="/api/v1/jobs/{id}/retry",
+            scope=Scope.SUBMIT,
+            handler=jobs.retry,
+            summary="A new job like one that has ended",
+            answers={_ACCEPTED: Retried},
+            problems=(409, 422),
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs/{id}/history",
+            scope=Scope.READ,
+            handler=jobs.history,
+            summary="Everything that happened to it",
+            answers={200: shapes.History},
+            problems=(501,),
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs/{id}/attempts",
+            scope=Scope.READ,
+            handler=jobs.attempts,
+            summary="Its attempts, with the tracebacks of those that failed",
+            answers={200: shapes.Attempts},
+        ),
+        Route(
+            method="GET",
+            path="/api/v1/jobs/{id}/why",
+            scope=Scope.READ,
+            handler=jobs.why,
+            summary="Why it is where it is",
+            answers={200: shapes.Why},
+        ),
+    ]
+
+
+def location(job_id: str) -> Headers:
+    """Where a new job can be seen."""
+    return [(b"location", f"/api/v1/jobs/{job_id}".encode())]
+
+
+def key_of(asked: Asked) -> str:
+    """The key under which a request may be repeated."""
+    key = asked.head.header(b"idempotency-key")
+    if len(key) > limits.REQUEST_ID_CHARS_MAX or not key.isascii() or not key.isprintable():
+        rule = f"at most {limits.REQUEST_ID_CHARS_MAX} printable ASCII characters"
+        raise InvalidArgumentError(f"expected Idempotency-Key to be {rule}", reason="REQUEST_ID_INVALID")
+    return key
+
+
+def query_of(filters: JobFilters) -> JobQuery:
+    """What is looked for."""
+    return JobQuery(
+        states_of(filters.status),
+        filters.queue,
+        filters.type,
+        dict(map(_label, filters.label)),
+        instant_ms("created_from", filters.created_from),
+        instant_ms("created_before", filters.created_before),
+        filters.oldest_first,
+    )
+
+
+def states_of(given: list[str]) -> frozenset[State]:
+    """The states by the names that people give them; several with commas, all for `status=` with nothing behind it."""
+    names = [name.strip().lower() for text in given if text for name in text.split(",")]
+    unknown = [name for name in names if name not in STATUS_ALIASES]
+    if unknown:
+        known = ", ".join(STATUS_ALIASES)
+        message = f"expected status to be among {known}, got {unknown[0][:80]!r}"
+        raise InvalidArgumentError(message, reason="STATUS_INVALID")
+    return frozenset(STATUS_ALIASES[name] for name in names)
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise InvalidArgumentError(f"expected label to be name:value, got {text[:80]!r}", reason="LABEL_INVALID")
+    return name, value

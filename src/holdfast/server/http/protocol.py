@@ -1,0 +1,267 @@
+"""HTTP/1.1 on one connection, with bounds on how long a request may take to arrive, and an answer to be read.
+
+Invariants: requests are answered one after the other, in the order of their heads. No timer belongs to a request, and
+no task to one that has not arrived: one sweep a second looks at all connections. Who is too slow or does not read is
+cut off; who is idle gives way when there are too many.
+"""
+
+import asyncio
+from collections import deque
+from http import HTTPStatus
+from typing import cast
+
+from holdfast import limits
+from holdfast.server.http.problems import RETRY_AFTER_S, HttpError
+from holdfast.server.http.request import Answer, Asked, Headers
+from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request_parser import BODY_BYTES_MAX, Arrivals, Exchange
+from holdfast.server.http.response import CONTINUE, LAST_CHUNK, bytes_of, problem_answer, stream_head
+from holdfast.server.refusal_log import hidden
+
+_HEAD_S = limits.HTTP_HEAD_MS_MAX / 1_000
+_BODY_S = limits.HTTP_BODY_MS_MAX / 1_000
+_IDLE_S = limits.HTTP_IDLE_MS_MAX / 1_000
+_UNREAD_S = limits.HTTP_UNREAD_MS_MAX / 1_000
+#: How long a client that was cut off may take to read why.
+_LINGER_S = 2.0
+_LATER = {"retry-after": str(RETRY_AFTER_S)}
+
+
+class Shared:
+    """What all connections of a server have in common."""
+
+    def __init__(self, application: Handling) -> None:
+        self.application = application
+        self.connections: set[Connection] = set()
+        #: There are never more.
+        self.connections_max = limits.HTTP_CONNECTIONS_MAX
+        #: The headers that all answers have, as they are sent.
+        self.lines = b""
+
+
+class Connection(asyncio.Protocol):
+    """One connection."""
+
+    transport: asyncio.Transport
+    _arrivals: Arrivals
+    _exchanges: deque[Exchange]
+
+    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        self._shared = shared
+        self._application = shared.application
+        self._loop = loop
+        #: Who answers the first request.
+        self.task: asyncio.Task[None] | None = None
+        #: How long, and since when, the client may let a connection wait on which nothing is asked or answered.
+        self._idle_s = _HEAD_S
+        self._idle_since = loop.time()
+        self._unread_since: float | None = None
+        self._is_cut = False
+        #: When a client that is cut off, or says no more, has had its time.
+        self._end_at: float | None = None
+        self._cut_bytes = 0
+
+    # -- its beginning and its end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes it, if need be in place of one that is idle."""
+        self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        shown = f"{peer[0]}:{peer[1]}" if peer else ""
+        is_secure = transport.get_extra_info("sslcontext") is not None
+        self._arrivals = Arrivals(self._application, self, shown, self._loop.time, is_secure=is_secure)
+        self._exchanges = self._arrivals.exchanges
+        self._shared.connections.add(self)
+        if len(self._shared.connections) > self._shared.connections_max and not self._make_room():
+            message, reason = "there are too many connections; try again in a moment", "TOO_MANY_CONNECTIONS"
+            self._cut_off(HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message, reason=reason, headers=_LATER))
+
+    def _make_room(self) -> bool:
+        """Whether somebody who waits for nothing but its own next word could be sent away."""
+        waiting = [other for other in self._shared.connections if other is not self and other.waits_since is not None]
+        if not waiting:
+            return False
+        idle = min(waiting, key=lambda other: other.waits_since or 0.0)
+        self._shared.connections.discard(idle)  # at once: many may come before it is told of its end
+        idle.abort()
+        return True
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when this connection waits for its client; None while the server is the one who has to speak."""
+        if self._is_cut:
+            return None
+        if self._arrivals.is_begun and self.transport.is_reading():
+            return self._arrivals.since
+        return None if self._exchanges else self._idle_since
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nobody is there to be answered; what only looks is given up, and what changes something ends by itself."""
+        del error
+        self._shared.connections.discard(self)
+        exchanges = self._exchanges
+        if self.task is not None and exchanges and exchanges[0].is_started and exchanges[0].is_look:
+            self.task.cancel()
+        for exchange in exchanges:
+            if exchange.over is not None:
+                exchange.over.set()
+        self._arrivals.close()
+
+    def sweep(self, now: float) -> None:
+        """Cuts the connection off if its client has had its time."""
+        is_over = self._end_at is not None and now > self._end_at
+        since, arrivals = self.waits_since, self._arrivals
+        if is_over or (self._unread_since is not None and now - self._unread_since > _UNREAD_S):
+            self.abort()
+        elif since is None:
+            return
+        elif not arrivals.is_begun:
+            if now - since > self._idle_s:
+                self.transport.close()
+        elif now - since > (_BODY_S if arrivals.is_head_there else _HEAD_S):
+            message = "the request took too long to arrive"
+            self._cut_off(HttpError(HTTPStatus.REQUEST_TIMEOUT, message, headers=_LATER))
+
+    def stop(self) -> None:
+        """Answers what is being answered, and no more."""
+        exchanges = self._exchanges
+        if not exchanges or not exchanges[0].is_started:
+            self.transport.close()
+            return
+        exchanges[0].is_last = True
+
+    # -- what is asked
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of requests."""
+        if self._is_cut:
+            self._cut_bytes += len(data)
+            if self._cut_bytes > BODY_BYTES_MAX:
+                self.abort()
+            return
+        try:
+            self._arrivals.feed(data)
+        except HttpError as error:
+            self._cut_off(error)
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            hidden(error, "http")
+            self.abort()
+        if len(self._exchanges) > 1:
+            self.transport.pause_reading()
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        """The client says no more, but may still listen: for a while, what has arrived is answered; True: it stays."""
+        exchanges = self._exchanges
+        if exchanges and not exchanges[-1].is_whole:
+            exchanges.pop()
+        if not exchanges or any(exchange.over for exchange in exchanges) or not self.transport.can_write_eof():
+            return False
+        self._is_cut = exchanges[-1].is_last = True
+        self._end_at = self._loop.time() + _UNREAD_S
+        return True
+
+    # -- what is answered
+
+    def _go_on(self) -> None:
+        """Does what can be done now for the first request that is not answered."""
+        exchanges = self._exchanges
+        while exchanges and self._unread_since is None:
+            exchange = exchanges[0]
+            if exchange.is_started:
+                return
+            if exchange.answer is None:
+                if exchange.is_whole and exchange.asked is not None:
+                    exchange.is_started = True
+                    self.task = self._loop.create_task(self._answer(exchange.asked))
+                elif exchange.is_expecting:
+                    exchange.is_expecting = False
+                    self.transport.write(CONTINUE)
+                return
+            self._finish(exchange.answer)
+
+    async def _answer(self, asked: Asked) -> None:
+        try:
+            self._finish(await self._application.answer(asked))
+            self._go_on()
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            hidden(error, "http")
+            self.abort()
+
+    def _finish(self, answer: Answer | None) -> None:
+        """Sends the answer to the first request; None is for one that was a stream, and sends its end."""
+        if not self._exchanges:
+            return  # the client has left
+        exchange = self._exchanges.popleft()
+        if answer is None:
+            self.transport.write(LAST_CHUNK)
+        else:
+            is_head = exchange.head.method == "HEAD"
+            self.transport.write(bytes_of(answer, self._shared.lines, is_head=is_head, is_last=exchange.is_last))
+        if exchange.is_last or answer is None:
+            self._exchanges.clear()
+            self._is_cut = True
+            if exchange.is_whole:
+                self.transport.close()
+            else:
+                self._linger()
+            return
+        self._idle_s, self._idle_since = _IDLE_S, self._loop.time()
+        if len(self._exchanges) <= 1 and not self.transport.is_reading():
+            self._arrivals.since = self._idle_since  # until now it could not go on
+            self.transport.resume_reading()
+
+    def begin(self, headers: Headers) -> None:
+        """Sends the head of an answer that goes on for as long as the client likes."""
+        self.write(stream_head(headers, self._shared.lines))
+
+    def write(self, data: bytes) -> None:
+        """Sends a part of such an answer, if the client is still there."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def get_write_buffer_size(self) -> int:
+        """How much the client has not taken yet."""
+        return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is told."""
+        self._unread_since = self._loop.time()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._unread_since = None
+        self._go_on()
+
+    # -- who is cut off
+
+    def _cut_off(self, error: HttpError) -> None:
+        """Says why, unless something else is to be said, and closes; what has arrived before it is answered."""
+        if self._is_cut or self.transport.is_closing():
+            return
+        self._is_cut = True
+        exchanges = self._exchanges
+        is_answered = self._arrivals.is_head_there and not exchanges
+        if exchanges and not exchanges[-1].is_whole:
+            exchanges.pop()
+        if exchanges:
+            exchanges[-1].is_last = True
+            return
+        if not is_answered:
+            self.transport.write(bytes_of(problem_answer(error), self._shared.lines, is_last=True))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Closes in the one direction, and for a moment lets the other go on: else the client might not read why."""
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self._end_at = self._loop.time() + _LINGER_S
+        try:
+            self.transport.write_eof()
+        except OSError:  # the client has gone already
+            self.abort()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        self.transport.abort()

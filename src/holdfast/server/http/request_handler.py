@@ -1,0 +1,129 @@
+"""What becomes of a request: the route is found, shield and guard are asked, the body is read, the handler called.
+
+Every request goes this one way, whichever server it comes to. Invariants: nothing is taken of a body before its caller
+was let in; whatever is not a success is a problem; a bug is logged, and told to nobody.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import cast
+
+from holdfast.errors import HoldfastError, NotFoundError
+from holdfast.server.auth.permissions import Guard, Scope
+from holdfast.server.http.problems import HttpError
+from holdfast.server.http.request import EVENT_STREAM, Answer, Asked, Head, Headers, Streamed
+from holdfast.server.http.request_shield import Shield
+from holdfast.server.http.response import problem_answer
+from holdfast.server.http.routing import Found, Route, Router
+from holdfast.server.refusal_log import hidden, log_refusal
+
+_LOGGED_CHARS_MAX = 128
+
+
+class Handling:
+    """A table of routes, as it is served."""
+
+    #: Whether every request has `asked.over`, by which its handler hears that the client has left; else who stays.
+    tells_of_leaving = False
+
+    def __init__(self, routes: Iterable[Route], hint: str, guard: Guard, shield: Shield) -> None:
+        """The hint is for who asks for a path that is not there."""
+        self.router = Router(routes)
+        self._hint = hint
+        self._guard = guard
+        self._shield = shield
+
+    def start(self) -> None:
+        """Begins what goes on beside the requests: nothing, where nobody says otherwise."""
+
+    async def close(self) -> None:
+        """Ends it, and lets go whoever is kept waiting."""
+
+    async def read(self, asked: Asked) -> None:
+        """Reads the body of a request whose route has one."""
+        route = asked.route
+        await asked.read_json(route.body, is_optional=route.is_body_optional, by_name=route.bodies_by_name)
+
+    @property
+    def headers(self) -> Headers:
+        """What every answer says beside its own."""
+        return self._shield.headers()
+
+    def admit(self, head: Head) -> Asked | Answer:
+        """Lets a request in by its head alone, or answers it."""
+        try:
+            return self._admitted(head)
+        except HoldfastError as error:
+            return self.refused(error, head)
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            return self.refused(hidden(error, _name(head)), head)
+
+    def _admitted(self, head: Head) -> Asked | Answer:
+        found = self.router.find(head.path)
+        if found is None:
+            raise NotFoundError(f"there is nothing at this path; {self._hint}", reason="PATH_UNKNOWN")
+        route = found.methods.get("GET" if head.method == "HEAD" else head.method)
+        if route is None:
+            return _other(head, found)
+        self._shield.check(head, route)
+        asked = Asked(head, route, found.params)
+        if route.is_stream and head.method != "HEAD":
+            asked.over = asyncio.Event()
+            return asked
+        if self.tells_of_leaving:
+            asked.over = asyncio.Event()
+        if isinstance(route.scope, Scope):
+            asked.caller = self._guard.admit(self._shield.token(head), head.peer, route.scope)
+        asked.read_query(route.query)
+        if route.body is not None:
+            asked.check_length()
+        return asked
+
+    async def answer(self, asked: Asked) -> Answer | None:
+        """Answers a request that has arrived; None: the answer was a stream, and is over."""
+        route = asked.route
+        try:
+            if route.is_stream:
+                if asked.head.method == "HEAD":
+                    return Answer(HTTPStatus.OK, b"", EVENT_STREAM)
+                await self._stay(asked)
+                return None
+            if route.body is not None:
+                await self.read(asked)
+            return cast("Answer", await route.handler(asked))
+        except HoldfastError as error:
+            return self.refused(error, asked.head)
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
+            return self.refused(hidden(error, _name(asked.head)), asked.head)
+
+    async def _stay(self, asked: Asked) -> None:
+        """Somebody who is let in to stay, and loses its place with its right."""
+        head, route, over = asked.head, asked.route, asked.over
+        assert over is not None, "who stays is told when to go"
+        visit = self._guard.enter(self._shield.token(head), head.peer, route.scope, lambda _: over.set())
+        try:
+            asked.read_query(route.query)
+            await cast("Streamed", await route.handler(asked)).run()
+        finally:
+            visit.leave()
+
+    @staticmethod
+    def refused(error: HoldfastError, head: Head) -> Answer:
+        """The problem, which is logged."""
+        log_refusal(error, _name(head), head.peer)
+        return problem_answer(error)
+
+
+def _name(head: Head) -> str:
+    return f"{head.method} {head.path}"[:_LOGGED_CHARS_MAX]
+
+
+def _other(head: Head, found: Found) -> Answer:
+    """For a method that no row has."""
+    methods = sorted({*found.methods, "OPTIONS", *(["HEAD"] if "GET" in found.methods else [])})
+    allowed = ", ".join(methods)
+    if head.method == "OPTIONS":
+        return Answer(HTTPStatus.NO_CONTENT, headers=[(b"allow", allowed.encode())])
+    message = f"expected the method to be one of {allowed}, got {head.method[:20]}"
+    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message, headers={"allow": allowed})

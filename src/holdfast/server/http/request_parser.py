@@ -1,0 +1,238 @@
+"""What arrives on a connection: one request after the other, each let in by its head, and within its bounds.
+
+Invariants: of a request that was not let in nothing is kept; of any other not more than the bound, and nothing that
+comes after its body. What is wrong with the bytes themselves ends all of it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from http import HTTPStatus
+from types import SimpleNamespace
+
+import httptools
+
+from holdfast import limits
+from holdfast.server.http.problems import HttpError
+from holdfast.server.http.request import Answer, AnswerLine, Asked, Head, Headers, too_large
+from holdfast.server.http.request_handler import Handling
+
+#: A body that was refused is still read to its end, so that the client gets to read why; but not for ever.
+BODY_BYTES_MAX = 4 * limits.MESSAGE_BYTES_MAX
+_VERSIONS = ("1.1", "1.0")
+_FRAMING = (b"content-length", b"transfer-encoding")
+
+
+class Exchange:
+    """One request from its head on, until it is answered."""
+
+    __slots__ = ("answer", "asked", "head", "is_expecting", "is_last", "is_started", "is_whole", "parts")
+
+    def __init__(self, head: Head, admitted: Asked | Answer, *, is_last: bool) -> None:
+        self.head = head
+        self.asked = admitted if isinstance(admitted, Asked) else None
+        #: What is answered without asking anybody.
+        self.answer = admitted if isinstance(admitted, Answer) else None
+        self.parts: list[bytes] = []
+        #: Whether the client waits for a word before it sends the body; where it gets none, nobody knows what it sends.
+        self.is_expecting = head.header(b"expect").lower() == "100-continue"
+        self.is_whole = False
+        self.is_started = False
+        #: Whether the connection ends with it.
+        self.is_last = is_last or (self.is_expecting and self.asked is None)
+
+    @property
+    def over(self) -> asyncio.Event | None:
+        """Of somebody who stays: what is set when it has left."""
+        return self.asked.over if self.asked is not None else None
+
+    @property
+    def is_look(self) -> bool:
+        """Whether nothing but its answer is wanted, and it ends with that."""
+        return self.head.method in {"GET", "HEAD"} and self.over is None
+
+
+class Arrivals:
+    """The requests of one connection, as far as they are there and not answered."""
+
+    def __init__(
+        self, application: Handling, line: AnswerLine, peer: str, clock: Callable[[], float], *, is_secure: bool
+    ) -> None:
+        self._application = application
+        self._line = line
+        self._peer = peer
+        self._is_secure = is_secure
+        self._clock = clock
+        self._parser = _parser(self)
+        #: In the order of their heads; the first one is to be answered now.
+        self.exchanges: deque[Exchange] = deque()
+        #: Whether one has begun that is not whole, since when it is waited for, and whether only its body is.
+        self.is_begun = False
+        self.since = 0.0
+        self.is_head_there = False
+        self._url = b""
+        self._headers: Headers = []
+        #: What has arrived since a head or a part of a body was there.
+        self._bare_bytes = 0
+        self._body_bytes = 0
+        #: Of a request that wants to speak something else: the header that says where its body ends.
+        self._framing = b""
+        self._last: Exchange | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Takes some bytes; `HttpError` for what is no request, or too large: then nothing more can be taken."""
+        last = self._last
+        if last is not None and last.is_last and last.is_whole:
+            return
+        self._bare_bytes += len(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None
+        except httptools.HttpParserError:
+            raise _not_http() from None
+        if self._bare_bytes > limits.HTTP_HEAD_BYTES_MAX:
+            raise _head_too_large()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # It is answered in the language that it was asked in; whatever else was to be spoken is not.
+            assert self._last is not None
+            self._last.is_last = True
+            if self._framing:
+                self._parse_body(data[upgrade.args[0] :])
+
+    def _parse_body(self, data: bytes) -> None:
+        """Reads on after such a request's head: its parser takes a body for the other language."""
+        self._parser = _parser(SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete))
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % self._framing)
+        self._framing = b""
+        self._parser.feed_data(data)
+
+    def close(self) -> None:
+        """Nothing arrives any more."""
+        del self._parser  # it knows this object, and each would keep the other
+        self._last = None
+        self.exchanges.clear()
+
+    # -- what the parser finds
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._headers = []
+        self._body_bytes = 0
+        self.is_begun = True
+        self.since = self._clock()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of what it asks for."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One of its headers; what comes after the body is none, for nobody has looked at it when it was let in."""
+        if not self.is_head_there:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Its head is there: it is let in, or it is not."""
+        size = len(self._url) + sum([len(name) + len(value) + 4 for name, value in self._headers])
+        if size > limits.HTTP_HEAD_BYTES_MAX:
+            raise _head_too_large()
+        if len(self._url) > limits.URL_BYTES_MAX:
+            message = f"expected a URL of at most {limits.URL_BYTES_MAX} bytes"
+            raise HttpError(HTTPStatus.REQUEST_URI_TOO_LONG, message)
+        path, query = _target(self._url)
+        parser = self._parser
+        version = parser.get_http_version()
+        if version not in _VERSIONS:
+            raise HttpError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, f"expected HTTP/1.1, got HTTP/{version}")
+        head = Head(parser.get_method().decode(), path, self._headers, self._peer, self._is_secure, query)
+        _check_encoding(head)
+        admitted = self._application.admit(head)
+        if isinstance(admitted, Asked):
+            admitted.line = self._line
+        # Version 1.0 knows connections that stay only by an agreement that is not offered here.
+        is_last = not parser.should_keep_alive() or version == "1.0"
+        self._last = Exchange(head, admitted, is_last=is_last)
+        self.exchanges.append(self._last)
+        self._framing = _framing(head) if parser.should_upgrade() else b""
+        self.is_head_there, self._bare_bytes = True, 0
+        self.since = self._clock()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body."""
+        self._bare_bytes = 0
+        self._body_bytes += len(body)
+        if self._body_bytes > BODY_BYTES_MAX:
+            raise too_large()
+        exchange = self._last
+        assert exchange is not None
+        if (
+            exchange.is_whole
+            or exchange.asked is None
+            or exchange.asked.route.body is None
+            or exchange.answer is not None
+        ):
+            return
+        exchange.parts.append(body)
+        if self._body_bytes > limits.MESSAGE_BYTES_MAX:
+            exchange.parts.clear()
+            exchange.answer = self._application.refused(too_large(), exchange.head)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        exchange = self._last
+        assert exchange is not None
+        if self._framing or exchange.is_whole:
+            return
+        self.is_begun = self.is_head_there = False
+        exchange.is_whole = True
+        if exchange.asked is not None:
+            exchange.asked.body = b"".join(exchange.parts)
+
+
+def _parser(found: object) -> httptools.HttpRequestParser:
+    """A parser that tells what it finds."""
+    parser = httptools.HttpRequestParser(found)
+    # Else what a client sends after its last request would count as an error.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _check_encoding(head: Head) -> None:
+    """`HttpError` for a body that nobody here can read."""
+    given = head.header(b"transfer-encoding")
+    if given and given.strip().lower() != "chunked":
+        message = f"expected Transfer-Encoding to be chunked, got {given[:80]!r}"
+        raise HttpError(HTTPStatus.NOT_IMPLEMENTED, message, reason="ENCODING_UNSUPPORTED")
+
+
+def _framing(head: Head) -> bytes:
+    """The header that says where the body ends; nothing if there is none, or if it is that of a tunnel."""
+    if head.method == "CONNECT":
+        return b""
+    return next((b"%b: %b" % header for header in head.headers if header[0] in _FRAMING), b"")
+
+
+def _target(url: bytes) -> tuple[str, bytes]:
+    """Path and query of what a request asks for, however it is written."""
+    try:
+        if url.startswith(b"/"):
+            path, _, query = url.partition(b"#")[0].partition(b"?")
+            return path.decode("ascii"), query
+        parsed = httptools.parse_url(url)
+        return (parsed.path or b"").decode("ascii"), parsed.query or b""
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        raise _not_http() from None
+
+
+def _not_http() -> HttpError:
+    return HttpError(HTTPStatus.BAD_REQUEST, "expected a request of HTTP/1.1", reason="HTTP_INVALID")
+
+
+def _head_too_large() -> HttpError:
+    message = f"expected a head of at most {limits.HTTP_HEAD_BYTES_MAX} bytes"
+    return HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)

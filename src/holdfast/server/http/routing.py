@@ -1,0 +1,128 @@
+"""Which routes there are: for each its method, path, scope, and what goes in and comes out.
+
+The table is the only place that knows them: the application finds handlers in it, the guard its scopes, and the OpenAPI
+document its words. What names no scope cannot stand in it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.server.auth.permissions import Open, Right, Scope
+from holdfast.server.http.request import Answer, Asked, Streamed
+
+Handler = Callable[[Asked], Awaitable[Answer | Streamed]]
+
+
+#: Instead of a scope: what everybody may see, such as whether the server lives.
+EVERYBODY = Open.EVERYBODY
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    method: str
+    path: str
+    scope: Right
+    handler: Handler
+    summary: str
+    #: Which part of the API it belongs to.
+    tag: str = "jobs"
+    query: type[msgspec.Struct] | None = None
+    #: The type of the body, if there is one.
+    body: Any = None
+    is_body_optional: bool = False
+    #: Other types of the body, by the name in it that tells them.
+    bodies_by_name: Mapping[str, Any] = {}
+    #: The types of the answers that are no problems, by status, several as a tuple; None: nothing, or no JSON.
+    answers: Mapping[int, Any] = {}
+    #: The content type of those answers.
+    content: str = "application/json"
+    #: Whoever is let in stays, until its right is lost.
+    is_stream: bool = False
+    #: Statuses of problems beside those that every route may have.
+    problems: tuple[int, ...] = ()
+    examples: Mapping[str, Any] = {}
+    #: A short form: it is served, and not part of the API's document.
+    is_short_form: bool = False
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What stands at a path: its methods, and what the path says."""
+
+    methods: Mapping[str, Route]
+    params: Mapping[str, str]
+
+
+class Router:
+    """Finds the row of a request."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._fixed: dict[str, dict[str, Route]] = {}
+        self._shaped: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        for route in self.routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        if not isinstance(route.scope, Scope) and route.scope is not EVERYBODY:
+            raise TypeError(f"{route.method} {route.path} names no scope")
+        methods = self._methods(route.path)
+        if route.method in methods:
+            raise TypeError(f"{route.method} {route.path} stands in the table twice")
+        methods[route.method] = route
+
+    def _methods(self, path: str) -> dict[str, Route]:
+        if "{" not in path:
+            return self._fixed.setdefault(path, {})
+        parts = tuple(path.split("/"))
+        shaped = self._shaped.setdefault(len(parts), [])
+        for known, methods in shaped:
+            if known == parts:
+                return methods
+        shaped.append((parts, {}))
+        return shaped[-1][1]
+
+    def find(self, path: str) -> Found | None:
+        """The rows of a path; a slash at its end makes no difference."""
+        methods = self._fixed.get(path)
+        if methods is not None:
+            return Found(methods, _NOTHING)
+        if path.endswith("/"):
+            path = path.removesuffix("/")
+            methods = self._fixed.get(path)
+            if methods is not None:
+                return Found(methods, _NOTHING)
+        parts = path.split("/")
+        for shape, methods in self._shaped.get(len(parts), ()):
+            params = _params(shape, parts)
+            if params is not None:
+                return Found(methods, params)
+        return None
+
+
+_NOTHING: Mapping[str, str] = {}
+
+
+def _params(shape: tuple[str, ...], parts: list[str]) -> dict[str, str] | None:
+    params: dict[str, str] = {}
+    for want, part in zip(shape, parts, strict=True):
+        if want.startswith("{"):
+            if not part:
+                return None
+            params[want[1:-1]] = _decoded(part)
+        elif want != part:
+            return None
+    return params
+
+
+def _decoded(part: str) -> str:
+    if "%" not in part:
+        return part
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise InvalidArgumentError("expected the path to be UTF-8", reason="PATH_INVALID") from None

@@ -1,0 +1,325 @@
+"""`/api/v1/schedules`: jobs that are made by time."""
+
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from holdfast import limits
+from holdfast.core.capabilities import Capability
+from holdfast.core.model import FIXED, QUADRATIC, Backoff
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from holdfast.ports import ScheduleApi, ScheduleSpec, ScheduleView
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.backend import Backend
+from holdfast.server.http import examples, shapes
+from holdfast.server.http.instants import instant_ms, span_ms
+from holdfast.server.http.job_bodies import payload_of, template_of
+from holdfast.server.http.request import Answer, Asked, Headers, answer
+from holdfast.server.http.routing import Route
+from holdfast.server.request_checks import checked_name
+
+_PATH = "/api/v1/schedules"
+_CHANGED = (413, 415, 422, 501)
+_SPAN = Meta(ge=0, le=limits.DELAY_MS_MAX // 1_000)
+
+
+class TimesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When: exactly one of `cron`, `every_s` and `at`."""
+
+    cron: Annotated[str, Meta(max_length=256)] = ""
+    every_s: Annotated[float, _SPAN] = 0
+    at: shapes.Instant | None = None
+    timezone: Annotated[str, Meta(max_length=64)] = "UTC"
+
+
+class ScheduleBody(shapes.KindBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When jobs of one kind are made: exactly one of `cron`, `every_s` and `at` is said."""
+
+    name: shapes.Name | None = None
+    payload: Any = msgspec.UNSET
+    cron: Annotated[str, Meta(max_length=256)] = ""
+    every_s: Annotated[float, _SPAN] = 0
+    at: shapes.Instant | None = None
+    timezone: Annotated[str, Meta(max_length=64)] = "UTC"
+    catch_up: Literal["none", "latest", "all"] = "none"
+    catch_up_window_s: Annotated[float, _SPAN] = limits.CATCH_UP_WINDOW_MS / 1_000
+    overlap: Literal["allow", "skip", "cancel_running"] = "allow"
+    jitter_s: Annotated[float, _SPAN] = 0
+
+
+class NamedScheduleBody(ScheduleBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same, with its name."""
+
+    name: shapes.Name
+
+
+class PreviewBody(TimesBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which ticks to look ahead to."""
+
+    after: shapes.Instant | None = None
+    count: Annotated[int, Meta(ge=1, le=limits.PREVIEW_TICKS_MAX)] = 10
+
+
+class PreviewFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far to look ahead."""
+
+    after: Annotated[str, Meta(max_length=64)] = ""
+    count: Annotated[int, Meta(ge=1, le=limits.PREVIEW_TICKS_MAX)] = 10
+
+
+class ScheduleFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which schedules; `active` are those that will make a job."""
+
+    status: Literal["", "active", "paused", "ended"] = ""
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule at one instant."""
+
+    name: str
+    status: Literal["active", "paused", "ended"]
+    type: str
+    queue: str
+    priority: int
+    max_attempts: int
+    max_losses: int
+    timeout_s: float
+    backoff: shapes.BackoffBody
+    payload: Any
+    cron: str
+    every_s: float
+    at_ms: int
+    timezone: str
+    catch_up: str
+    catch_up_window_s: float
+    overlap: str
+    jitter_s: float
+    labels: dict[str, str]
+    created_at_ms: int
+    next_at_ms: int
+    last_tick_ms: int
+    last_job_id: str
+    fired: int
+    skipped: int
+    missed: int
+
+
+class Schedules(msgspec.Struct, frozen=True):
+    """All of them, by name."""
+
+    schedules: list[Schedule]
+
+
+class Triggered(msgspec.Struct, frozen=True):
+    """A job that was made now."""
+
+    id: str
+    status: shapes.Status
+    schedule: str
+
+
+class Ticks(msgspec.Struct, frozen=True):
+    """The next ticks."""
+
+    ticks_ms: list[int]
+
+
+class ScheduleRoutes:
+    """Schedules over HTTP."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def _schedules(self) -> ScheduleApi:
+        return self._backend.capability(self._backend.schedules, Capability.SCHEDULES)
+
+    async def all(self, asked: Asked) -> Answer:
+        """All of them, or those of one status."""
+        shown = [schedule_shape(view) for view in await self._schedules.all()]
+        status = asked.query.status if asked.query is not None else ""
+        return answer(Schedules([one for one in shown if not status or one.status == status]))
+
+    async def create(self, asked: Asked) -> Answer:
+        """Makes or replaces the schedule that the body names."""
+        return await self.make(asked.content, asked.content.name)
+
+    async def make(self, body: ScheduleBody, name: str) -> Answer:
+        """201 and the schedule."""
+        view = await self._schedules.set(spec_of(body, name))
+        headers: Headers = [(b"location", f"{_PATH}/{name}".encode())]
+        return answer(schedule_shape(view), 201, headers)
+
+    async def make_once(self, body: ScheduleBody, name: str) -> Answer:
+        """The same for a name that stands for a key: another plan under it is refused."""
+        with suppress(NotFoundError):
+            if (await self._schedules.get(name)).spec != spec_of(body, name):
+                message = f"the Idempotency-Key of {name!r} was used with another plan; use a new key"
+                raise FailedPreconditionError(message, reason="REQUEST_ID_REUSED")
+        return await self.make(body, name)
+
+    async def set(self, asked: Asked) -> Answer:
+        """Replaces the schedule that the path names; 201 if there was none."""
+        name = _name(asked)
+        if asked.content.name not in {None, name}:
+            message = f"expected the body to name {name!r} or nothing, got {asked.content.name!r}"
+            raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
+        try:
+            await self._schedules.get(name)
+        except NotFoundError:
+            return await self.make(asked.content, name)
+        return answer(schedule_shape(await self._schedules.set(spec_of(asked.content, name))))
+
+    async def get(self, asked: Asked) -> Answer:
+        """One schedule."""
+        return answer(schedule_shape(await self._schedules.get(_name(asked))))
+
+    async def delete(self, asked: Asked) -> Answer:
+        """Forgets it; jobs that it made stay."""
+        await self._schedules.delete(_name(asked))
+        return Answer(204)
+
+    async def pause(self, asked: Asked) -> Answer:
+        """Passes over what falls into the pause."""
+        return answer(schedule_shape(await self._schedules.pause(_name(asked), is_paused=True)))
+
+    async def resume(self, asked: Asked) -> Answer:
+        """Goes on from now."""
+        return answer(schedule_shape(await self._schedules.pause(_name(asked), is_paused=False)))
+
+    async def trigger(self, asked: Asked) -> Answer:
+        """A job now."""
+        name = _name(asked)
+        job_id = await self._schedules.trigger(name)
+        headers: Headers = [(b"location", f"/api/v1/jobs/{job_id}".encode())]
+        return answer(Triggered(job_id, "QUEUED", name), 202, headers)
+
+    async def preview(self, asked: Asked) -> Answer:
+        """The next ticks of a schedule that is there."""
+        filters = asked.query or PreviewFilters()
+        view = await self._schedules.get(_name(asked))
+        ticks = await self._schedules.preview(view.spec, instant_ms("after", filters.after), filters.count)
+        return answer(Ticks(ticks))
+
+    async def look_ahead(self, asked: Asked) -> Answer:
+        """The next ticks of a schedule that need not be there."""
+        body: PreviewBody = asked.content
+        spec = spec_of(
+            ScheduleBody(type="preview", cron=body.cron, every_s=body.every_s, at=body.at, timezone=body.timezone),
+            "preview",
+        )
+        return answer(Ticks(await self._schedules.preview(spec, instant_ms("after", body.after), body.count)))
+
+
+def _name(asked: Asked) -> str:
+    return checked_name("name", asked.params["name"], reason="SCHEDULE_NAME_INVALID")
+
+
+def _whole_second_ms(at_ms: int) -> int:
+    """Ticks are whole seconds: the first that is not before the instant."""
+    return -(-at_ms // 1_000) * 1_000
+
+
+def spec_of(body: ScheduleBody, name: str) -> ScheduleSpec:
+    """The schedule as the core knows it."""
+    return ScheduleSpec(
+        name,
+        template_of(body),
+        payload_of(body.payload),
+        body.cron,
+        span_ms(body.every_s),
+        _whole_second_ms(instant_ms("at", body.at)),
+        body.timezone,
+        body.catch_up,
+        span_ms(body.catch_up_window_s),
+        body.overlap,
+        span_ms(body.jitter_s),
+        tuple(sorted(body.labels.items())),
+    )
+
+
+def schedule_shape(view: ScheduleView) -> Schedule:
+    """A schedule, with everything said."""
+    spec, template = view.spec, view.spec.template
+    return Schedule(
+        name=spec.name,
+        status="paused" if view.is_paused else "active" if view.next_ms else "ended",
+        type=template.type,
+        queue=template.queue,
+        priority=template.priority,
+        max_attempts=template.max_attempts,
+        max_losses=template.max_losses,
+        timeout_s=template.timeout_ms / 1_000,
+        backoff=backoff_shape(template.backoff),
+        payload=shapes.shown(spec.payload),
+        cron=spec.cron,
+        every_s=spec.every_ms / 1_000,
+        at_ms=spec.at_ms,
+        timezone=spec.timezone,
+        catch_up=spec.catch_up,
+        catch_up_window_s=spec.catch_up_window_ms / 1_000,
+        overlap=spec.overlap,
+        jitter_s=spec.jitter_ms / 1_000,
+        labels=dict(spec.labels),
+        created_at_ms=view.created_ms,
+        next_at_ms=view.next_ms,
+        last_tick_ms=view.last_tick_ms,
+        last_job_id=view.last_job_id,
+        fired=view.fired,
+        skipped=view.skipped,
+        missed=view.missed,
+    )
+
+
+_KINDS: dict[int, Literal["fixed", "exponential", "quadratic"]] = {FIXED: "fixed", QUADRATIC: "quadratic"}
+
+
+def backoff_shape(backoff: Backoff) -> shapes.BackoffBody:
+    """How long a failed job waits."""
+    kind = _KINDS.get(backoff.kind, "exponential")
+    return shapes.BackoffBody(kind, backoff.base_ms / 1_000, backoff.max_ms / 1_000)
+
+
+def routes(schedules: ScheduleRoutes) -> list[Route]:
+    """What this part of the table says."""
+
+    def route(method: str, path: str, handler: Any, summary: str, **more: Any) -> Route:  # noqa: ANN401 - as Route
+        scope = Scope.READ if method == "GET" else Scope.ADMIN
+        more = {"scope": scope, "problems": _CHANGED if "body" in more else (422, 501), **more}
+        return Route(method=method, path=path, handler=handler, summary=summary, tag="schedules", **more)
+
+    one = f"{_PATH}/{{name}}"
+    return [
+        route("GET", _PATH, schedules.all, "Every schedule", query=ScheduleFilters, answers={200: Schedules}),
+        route(
+            "POST",
+            _PATH,
+            schedules.create,
+            "Make or replace a schedule",
+            body=NamedScheduleBody,
+            answers={201: Schedule},
+            problems=(*_CHANGED, 429),
+            examples=examples.SCHEDULE,
+        ),
+        route("GET", one, schedules.get, "One schedule", answers={200: Schedule}),
+        route(
+            "PUT", one, schedules.set, "Make or replace it", body=ScheduleBody, answers={200: Schedule, 201: Schedule}
+        ),
+        route("DELETE", one, schedules.delete, "Forget it; its jobs stay", answers={204: None}),
+        route("POST", f"{one}/pause", schedules.pause, "Make no more jobs", answers={200: Schedule}),
+        route("POST", f"{one}/resume", schedules.resume, "Go on from now", answers={200: Schedule}),
+        route("POST", f"{one}/trigger", schedules.trigger, "Make a job now", answers={202: Triggered}),
+        route("GET", f"{one}/preview", schedules.preview, "Its next ticks", query=PreviewFilters, answers={200: Ticks}),
+        route(
+            "POST",
+            "/api/v1/schedule-preview",
+            schedules.look_ahead,
+            "The next ticks of a schedule that need not be there",
+            scope=Scope.READ,
+            body=PreviewBody,
+            answers={200: Ticks},
+            examples=examples.PREVIEW,
+        ),
+    ]

@@ -1,0 +1,115 @@
+"""The listening socket of the HTTP gateway, on the loop of whoever starts it."""
+
+import asyncio
+import socket
+from email.utils import formatdate
+
+from holdfast import limits
+from holdfast.errors import UnavailableError
+from holdfast.server.auth.certificates import Certificates
+from holdfast.server.descriptors import descriptor_limit
+from holdfast.server.http.handshakes import Handshakes
+from holdfast.server.http.protocol import Connection, Shared
+from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.response import lines_of
+
+_SWEEP_S = 1.0
+_BACKLOG = 1_024
+#: Connections may use up this part of the descriptors: journal, workers and others need some, too.
+_SHARE = 4
+
+
+class HttpServer:
+    """One address. `start`, then `stop`; `serve` goes over to another application meanwhile."""
+
+    def __init__(self, application: Handling, *, tls: Certificates | None = None) -> None:
+        self._application = application
+        self._tls = tls
+        self._shared = Shared(application)
+        self._server: asyncio.Server | None = None
+        self._handshakes: Handshakes | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> str:
+        """Listens and returns the address; `UnavailableError` if the port cannot be had."""
+        loop = asyncio.get_running_loop()
+        shown = f"[{host}]" if ":" in host else host
+        try:
+            listening = _bound(host, port)
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot serve HTTP on {shown}:{port}: {error.strerror or error};"
+                " choose another port with --http-port, or none with --no-http",
+                reason="PORT_IN_USE",
+            ) from error
+        address = f"{shown}:{listening.getsockname()[1]}"
+        most = self._shared.connections_max = min(limits.HTTP_CONNECTIONS_MAX, descriptor_limit() // _SHARE)
+        if self._tls is None:
+            self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
+        else:
+            self._handshakes = Handshakes(listening, self._tls, self._connection, most=most)
+            self._handshakes.start()
+        self._sweep()
+        self._application.start()
+        return address
+
+    def serve(self, application: Handling) -> None:
+        """Has this application answer from now on; connections from before end after the answer that is due."""
+        self._application = self._shared.application = application
+        self._say_lines()
+        application.start()
+        for connection in tuple(self._shared.connections):
+            connection.stop()
+
+    def _connection(self) -> Connection:
+        return Connection(self._shared, asyncio.get_running_loop())
+
+    def _sweep(self) -> None:
+        """Looks at every connection, and at the time."""
+        loop = asyncio.get_running_loop()
+        self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
+        self._say_lines()
+        now = loop.time()
+        for connection in tuple(self._shared.connections):
+            connection.sweep(now)
+
+    def _say_lines(self) -> None:
+        date = formatdate(usegmt=True).encode()
+        self._shared.lines = lines_of([(b"date", date), *self._application.headers])
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more requests, answers those that are under way, and closes."""
+        if self._sweeping is None:
+            return
+        if self._server is not None:
+            self._server.close()
+        if self._handshakes is not None:
+            await self._handshakes.stop()
+        await self._application.close()
+        connections = tuple(self._shared.connections)
+        for connection in connections:
+            connection.stop()
+        tasks = [connection.task for connection in connections if connection.task and not connection.task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in tasks:
+            task.cancel()
+        for connection in tuple(self._shared.connections):
+            if not connection.transport.is_closing():
+                connection.abort()
+        self._sweeping.cancel()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that shares its port with nobody."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(_BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    bound.setblocking(False)  # noqa: FBT003 - as the socket says it
+    return bound

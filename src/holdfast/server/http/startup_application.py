@@ -1,0 +1,45 @@
+"""HTTP while the server recovers: the probes, and 503 for everything else."""
+
+from http import HTTPStatus
+
+from holdfast.server.auth.permissions import OpenGuard
+from holdfast.server.http.problems import RETRY_AFTER_S
+from holdfast.server.http.request import JSON_TYPE, TEXT_TYPE, Answer, Asked, Head
+from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request_shield import Shield
+from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.startup import Startup
+
+
+class StartingApplication(Handling):
+    """Answers until there is a backend."""
+
+    def __init__(self, startup: Startup, shield: Shield) -> None:
+        self._startup = startup
+        probes = (("/livez", self._live, "Whether it lives"), ("/readyz", self._ready, "Whether it takes jobs"))
+        routes = [
+            Route(
+                method="GET",
+                path=path,
+                scope=EVERYBODY,
+                handler=handler,
+                summary=summary,
+                tag="system",
+                answers={200: None},
+                content=TEXT_TYPE.decode(),
+            )
+            for path, handler, summary in probes
+        ]
+        super().__init__(routes, "the server is starting", OpenGuard(), shield)
+
+    def _admitted(self, head: Head) -> Asked | Answer:
+        if self.router.find(head.path) is None:
+            raise self._startup.error()
+        return super()._admitted(head)
+
+    async def _live(self, asked: Asked) -> Answer:
+        return Answer(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
+
+    async def _ready(self, asked: Asked) -> Answer:
+        later = [(b"retry-after", str(RETRY_AFTER_S).encode())]
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, self._startup.document, JSON_TYPE, later)

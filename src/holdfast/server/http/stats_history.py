@@ -1,0 +1,90 @@
+"""The last minutes in numbers: whoever opens a page during an incident sees what came before.
+
+A sample every few seconds and a bounded number of them; nothing is kept where nothing is counted.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:  # it has a memory, and the memory is of it
+    from holdfast.server.http.system import Stats
+
+EVERY_MS = 5_000
+_SAMPLES_MAX = 180
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """What had been counted since the server started, and what waited and ran, at one instant."""
+
+    at_ms: int
+    queued: int
+    running: int
+    submitted: int
+    done: int
+    failed: int
+    canceled: int
+    leases_expired: int
+    wait_ms_counts: list[int]
+    run_ms_counts: list[int]
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """Samples of the last minutes, oldest first; counts are those of jobs that waited or ran up to each bound."""
+
+    started_at_ms: int
+    every_ms: int
+    wait_ms_bounds: list[int]
+    run_ms_bounds: list[int]
+    samples: list[Sample]
+
+
+class Memory:
+    """Looks again and again, and forgets what is old."""
+
+    def __init__(self, numbers: Callable[[], Awaitable["Stats"]]) -> None:
+        self._numbers = numbers
+        self._last: Stats | None = None
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
+
+    async def run(self) -> None:
+        """Until it is canceled."""
+        while True:
+            with suppress(HoldfastError):  # the server stops, or what keeps the jobs is away
+                self.keep(await self._numbers())
+            await asyncio.sleep(EVERY_MS / 1_000)
+
+    def keep(self, stats: "Stats") -> None:
+        """One more sample, if anything was counted."""
+        totals = stats.totals
+        if totals is None:
+            return
+        self._last = stats
+        self._samples.append(
+            Sample(
+                at_ms=stats.now_ms,
+                queued=stats.states.get("QUEUED", 0),
+                running=stats.states.get("RUNNING", 0),
+                submitted=totals.submitted,
+                done=totals.finished.get("done", 0),
+                failed=totals.finished.get("failed", 0),
+                canceled=totals.finished.get("canceled", 0),
+                leases_expired=totals.leases_expired,
+                wait_ms_counts=totals.wait_ms_counts,
+                run_ms_counts=totals.run_ms_counts,
+            )
+        )
+
+    def recent(self) -> Recent:
+        """Everything that is remembered."""
+        if self._last is None or self._last.totals is None:
+            return Recent(0, EVERY_MS, [], [], [])
+        totals = self._last.totals
+        bounds = (totals.wait_ms_bounds, totals.run_ms_bounds)
+        return Recent(self._last.started_at_ms, EVERY_MS, *bounds, list(self._samples))

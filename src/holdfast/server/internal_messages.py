@@ -1,0 +1,260 @@
+"""Values of the ports as messages of the internal contract, and back.
+
+Invariants: what is submitted comes back unchanged, labels and headers in the order of their names. A message without
+`options` comes from somebody who knows only the frozen fields: it means simulated work with every option at its
+default. With `options`, each number means itself; only an empty queue, an absent priority, no attempts and an absent
+backoff stand for their defaults.
+"""
+
+import hashlib
+
+from holdfast import limits
+from holdfast.client.views import sendable
+from holdfast.core.commands import ReportRow
+from holdfast.core.lifecycle import RUNNING, State
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.core.text import as_text
+from holdfast.errors import InvalidArgumentError
+from holdfast.ports import Assignment, JobDraft, JobView
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2 as public_pb
+
+UINT32_MAX = (1 << 32) - 1
+
+_KINDS = {FIXED: pb.BACKOFF_KIND_FIXED, EXPONENTIAL: pb.BACKOFF_KIND_EXPONENTIAL, QUADRATIC: pb.BACKOFF_KIND_QUADRATIC}
+_KINDS_BACK: dict[int, int] = {
+    **{number: kind for kind, number in _KINDS.items()},
+    pb.BACKOFF_KIND_UNSPECIFIED: EXPONENTIAL,
+}
+
+# -- what is submitted
+
+
+def create_request(template: Template, draft: JobDraft, now_ms: int) -> pb.CreateJobRequest:
+    """One job to be made; `InvalidArgumentError` for what no message can hold."""
+    extra = draft.extra or Extra()
+    with sendable():
+        return pb.CreateJobRequest(
+            spec=spec_message(template, extra),
+            client_request_id=extra.request_id,
+            options=options_message(template, draft, now_ms),
+        )
+
+
+def spec_message(template: Template, extra: Extra) -> public_pb.JobSpec:
+    """The part of a job that the frozen contract knows."""
+    return public_pb.JobSpec(
+        job_type=template.type,
+        work_duration_ms=extra.work_duration_ms,
+        payload_size_bytes=extra.payload_size_bytes,
+        labels=dict(extra.labels),
+    )
+
+
+def options_message(template: Template, draft: JobDraft, now_ms: int) -> pb.JobOptions:
+    """The rest of it. A delay that is too long for its field is a time from `now_ms` on."""
+    extra = draft.extra or Extra()
+    delay_ms, not_before_ms = draft.delay_ms, draft.not_before_ms
+    if delay_ms > UINT32_MAX:
+        delay_ms, not_before_ms = 0, max(not_before_ms, now_ms + delay_ms)
+    backoff = template.backoff
+    return pb.JobOptions(
+        queue=template.queue,
+        priority=template.priority,
+        not_before_ms=not_before_ms,
+        max_attempts=template.max_attempts,
+        max_losses=template.max_losses,
+        timeout_ms=template.timeout_ms,
+        payload=draft.payload,
+        headers=dict(extra.headers),
+        backoff=pb.RetryBackoff(kind=_KINDS[backoff.kind], base_ms=backoff.base_ms, max_ms=backoff.max_ms),
+        retry_of=extra.retry_of,
+        unique_key=extra.unique_key,
+        job_id=draft.id,
+        simulated=template.simulated,
+        delay_ms=delay_ms,
+    )
+
+
+def submission_of(request: pb.CreateJobRequest) -> tuple[Template, JobDraft]:
+    """What somebody wants made: the other way round."""
+    options = request.options
+    template = template_of(request.spec, options if request.HasField("options") else None)
+    extra = extra_of(request.spec, options, request.client_request_id)
+    return template, JobDraft(0, options.payload, options.delay_ms, options.not_before_ms, extra, options.job_id)
+
+
+def template_of(spec: public_pb.JobSpec, options: pb.JobOptions | None) -> Template:
+    """What its kind of jobs shares."""
+    if options is None:
+        return Template(spec.job_type, simulated=True)
+    return Template(
+        spec.job_type,
+        options.queue or limits.QUEUE_DEFAULT,
+        options.priority if options.HasField("priority") else limits.PRIORITY_DEFAULT,
+        options.max_attempts or limits.ATTEMPTS_DEFAULT,
+        options.max_losses,
+        options.timeout_ms,
+        _backoff_of(options.backoff) if options.HasField("backoff") else Backoff(),
+        options.simulated,
+    )
+
+
+def _backoff_of(backoff: pb.RetryBackoff) -> Backoff:
+    kind = _KINDS_BACK.get(backoff.kind)
+    if kind is None:
+        raise InvalidArgumentError(f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID")
+    return Backoff(kind, backoff.base_ms, backoff.max_ms)
+
+
+def extra_of(spec: public_pb.JobSpec, options: pb.JobOptions, request_id: str = "") -> Extra | None:
+    """What few jobs have; None if this one has nothing of it."""
+    extra = Extra(
+        request_id=request_id,
+        labels=tuple(sorted(spec.labels.items())),
+        headers=tuple(sorted(options.headers.items())),
+        work_duration_ms=spec.work_duration_ms,
+        payload_size_bytes=spec.payload_size_bytes,
+        retry_of=options.retry_of,
+        unique_key=options.unique_key,
+    )
+    return extra if extra != Extra() else None
+
+
+# -- what waits
+
+
+def enqueue_request(
+    job_id: str, template: Template, *, not_before_ms: int, order: int, created_ms: int
+) -> pb.EnqueueJobRequest:
+    """The job's place among those that wait; the same each time it comes, and its age counts from its creation."""
+    return pb.EnqueueJobRequest(
+        job_id=job_id,
+        enqueued_at_ms=created_ms,
+        queue=template.queue,
+        priority=template.priority,
+        not_before_ms=not_before_ms,
+        route=template.route,
+        order=order,
+    )
+
+
+def enqueue_again(record: pb.GetJobRecordResponse) -> pb.EnqueueJobRequest:
+    """The same, from the job's record."""
+    return enqueue_request(
+        record.summary.job_id,
+        template_of(record.spec, record.options),
+        not_before_ms=record.options.not_before_ms,
+        order=record.order,
+        created_ms=record.summary.created_at_ms,
+    )
+
+
+# -- what is seen
+
+
+def job_view(record: pb.GetJobRecordResponse) -> JobView:
+    """A job as its clients see it."""
+    summary = record.summary
+    state = State(summary.status)
+    return JobView(
+        summary.job_id,
+        template_of(record.spec, record.options),
+        state,
+        summary.created_at_ms,
+        summary.started_at_ms,
+        summary.finished_at_ms,
+        record.options.not_before_ms,
+        summary.cancel_requested,
+        record.failure_reason,
+        record.attempts,
+        extra_of(record.spec, record.options, record.client_request_id),
+        record.failures,
+        record.losses,
+        record.token,
+        record.worker_id if state == RUNNING else "",
+    )
+
+
+def summary_view(summary: public_pb.JobSummary) -> JobView:
+    """As much of a job as a line of a listing says."""
+    return JobView(
+        summary.job_id,
+        Template(summary.job_type),
+        State(summary.status),
+        summary.created_at_ms,
+        summary.started_at_ms,
+        summary.finished_at_ms,
+        0,
+        summary.cancel_requested,
+        "",
+        0,
+        None,
+    )
+
+
+# -- what workers are told and say
+
+
+def assignment_of(fetched: pb.FetchWorkResponse) -> Assignment:
+    """A lease, as a worker runs it."""
+    spec, options = fetched.spec, fetched.options
+    return Assignment(
+        fetched.token,
+        fetched.job_id,
+        spec.job_type,
+        options.payload,
+        fetched.attempt,
+        options.timeout_ms,
+        options.simulated,
+        spec.work_duration_ms,
+        spec.payload_size_bytes,
+        dict(spec.labels),
+        dict(options.headers),
+        options.queue,
+        # Attempts that were lost are counted here too: after a loss, a retry may be left that this does not know of.
+        max(0, options.max_attempts - fetched.attempt),
+    )
+
+
+def report_request(worker_id: str, row: ReportRow) -> pb.ReportWorkOutcomeRequest:
+    """How an attempt ended; words that no message can hold, and waits that are too long for theirs, are cut."""
+    return pb.ReportWorkOutcomeRequest(
+        worker_id=worker_id,
+        job_id=row.job_id,
+        outcome=_OUTCOMES[row.state],
+        runtime_ms=max(0, min(row.runtime_ms, UINT32_MAX)),
+        failure_reason=as_text(row.failure_reason),
+        output_summary=as_text(row.summary),
+        output_bytes=row.output,
+        checksum=hashlib.sha256(row.output).hexdigest(),
+        token=row.token,
+        is_final=not row.is_retryable,
+        retry_after_ms=max(0, min(row.retry_after_ms, UINT32_MAX)),
+    )
+
+
+def report_row(request: pb.ReportWorkOutcomeRequest) -> ReportRow:
+    """The other way round; `InvalidArgumentError` for an outcome that is none."""
+    state = _OUTCOMES_BACK.get(request.outcome)
+    if state is None:
+        raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
+    return ReportRow(
+        request.job_id,
+        request.token,
+        state,
+        request.output_bytes,
+        request.output_summary,
+        request.failure_reason,
+        request.runtime_ms,
+        not request.is_final,
+        request.retry_after_ms,
+    )
+
+
+_OUTCOMES: dict[int, public_pb.JobOutcome] = {
+    State.DONE: public_pb.JOB_OUTCOME_SUCCEEDED,
+    State.FAILED: public_pb.JOB_OUTCOME_FAILED,
+    State.CANCELED: public_pb.JOB_OUTCOME_CANCELED,
+}
+_OUTCOMES_BACK: dict[int, int] = {outcome: state for state, outcome in _OUTCOMES.items()}

@@ -1,0 +1,219 @@
+"""The face of a topology: gRPC, HTTP with the dashboard, probes and metrics over one backend, whatever keeps the jobs.
+
+    face = Face(Backend(jobs, declared=PIPELINE), settings)   # admin, feed and schedules too, where there are any
+    addresses = await face.start()                          # {"grpc": …, "http": …}: what the ready line names
+    await face.drain()                                      # optional: not ready any more, and serving on
+    await face.stop()                                       # answers what is under way; the backend is yours to close
+
+Of the settings it heeds `host`, `port`, `http_port`, `no_http`, `metrics_port`, `allowed_hosts`, `reflection`,
+`grpc_connections`, and what protects a server (`tokens` or those of the `data` directory, `tls_*`, the rate limits,
+`insecure`). Invariants: what protects is known before anything listens; a start that fails leaves nothing listening; it
+is ready from the end of `start` to `drain`, whatever becomes of those behind the backend. A ledger server listens
+before it has recovered: its `EarlyPorts` are given to the face, which then answers on them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.clock import system_clock
+from holdfast.core.condition import Conditions, no_conditions
+from holdfast.observe.metrics_endpoint import Endpoint
+from holdfast.process.descriptors import allow_many
+from holdfast.proto.holdfast_pb2 import Welcome
+from holdfast.server.backend import Backend
+from holdfast.server.grpc.server import GrpcServer
+from holdfast.server.http.host_names import HostNames
+from holdfast.server.network_metrics import front_page
+from holdfast.server.protection import Protection, protect
+from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.server.early_ports import EarlyPorts
+    from holdfast.server.http.application import Application
+    from holdfast.server.http.server import HttpServer
+    from holdfast.server.http.system import Totals
+
+#: How long calls under way may take when a server stops.
+GRACE_S = 2.0
+
+
+class Measures(Protocol):
+    """Who counts, for `/metrics` and for the numbers of the dashboard."""
+
+    async def page(self) -> bytes:
+        """The numbers as Prometheus reads them."""
+        ...
+
+    @property
+    def totals(self) -> "Callable[[], Totals] | None":
+        """What became of all jobs; None where that is not known."""
+        ...
+
+
+class Face:
+    """Everything that clients and people reach. `start`, then `stop`; it cannot be started again."""
+
+    def __init__(  # noqa: PLR0913 - the parts that it joins
+        self,
+        backend: Backend,
+        settings: Settings,
+        *,
+        protection: Protection | None = None,
+        measures: Measures | None = None,
+        welcome: Welcome | None = None,
+        has_grpc: bool = True,
+        conditions: Conditions = no_conditions,
+        early: "EarlyPorts | None" = None,
+    ) -> None:
+        """What is not given is made here: `FailedPreconditionError` says what protection is missing or damaged.
+
+        Without `measures` what passes through here is counted; without a `welcome` no workers connect here. `early` are
+        ports that listen already.
+        """
+        allow_many()
+        self._early = early
+        self.protection = protection or protect(settings)
+        self._settings = settings
+        self._measures = measures
+        self._conditions = conditions
+        if measures is None and is_measured(settings):
+            # Who has neither HTTP nor metrics pays nothing for them.
+            from holdfast.server.gateway_metrics import GatewayMetrics  # noqa: PLC0415
+
+            self._measures = counted = GatewayMetrics(backend)
+            backend = counted.backend
+        has_totals = self._measures is not None and self._measures.totals is not None
+        declared = backend.declared.served(__version__, has_totals=has_totals)
+        #: As it is served here.
+        self.backend = msgspec.structs.replace(backend, declared=declared)
+        self.addresses: dict[str, str] = {}
+        self.is_ready = False
+        self._grpc = self._grpc_server(welcome or Welcome()) if has_grpc else None
+        self._application = None if settings.no_http else self._http_application()
+        self._http = self._http_server(self._application) if self._application is not None else None
+        self._endpoint = self._metrics_endpoint() if self._measures is not None else None
+
+    async def start(self) -> dict[str, str]:
+        """Listens, and returns the addresses by protocol; `UnavailableError` if a port cannot be had."""
+        try:
+            await self._listen()
+        except BaseException:
+            await self.stop(0)
+            raise
+        self.protection.start()
+        self._set_ready(is_ready=True)
+        return self.addresses
+
+    async def _listen(self) -> None:
+        if self._early is not None:
+            await self._take_over(self._early)
+            return
+        settings, metrics, http, grpc = self._settings, "", "", ""
+        if self._endpoint is not None and settings.metrics_port:
+            metrics = await self._endpoint.start(settings.host, settings.metrics_port)
+        if self._http is not None:
+            http = await self._http.start(settings.host, settings.http_port)
+        if self._grpc is not None:
+            grpc = await self._grpc.start(settings.host, settings.port)
+        named = {"grpc": grpc, "http": http, "metrics": metrics}
+        self.addresses = {name: address for name, address in named.items() if address}
+
+    async def _take_over(self, early: "EarlyPorts") -> None:
+        """Has the backend answer on the ports that listen already."""
+        early.startup.is_over = True
+        if self._http is not None and self._application is not None:
+            self._http.serve(self._application)
+        if self._endpoint is not None and self._measures is not None:
+            self._endpoint.serve(self._page, self._conditions)
+        if self._grpc is not None:
+            await self._grpc.start(self._settings.host, self._settings.port)
+        self.addresses = early.addresses
+
+    def _set_ready(self, *, is_ready: bool) -> None:
+        self.is_ready = is_ready
+        if self._endpoint is not None:
+            self._endpoint.is_ready = is_ready
+
+    @property
+    def measures(self) -> Measures | None:
+        """Who counts what passes through here, if anybody does."""
+        return self._measures
+
+    async def drain(self) -> None:
+        """Says that it goes away soon, and serves on."""
+        self._set_ready(is_ready=False)
+        if self._grpc is not None:
+            await self._grpc.drain()
+
+    async def stop(self, grace_s: float = GRACE_S) -> None:
+        """Takes no more requests, answers those under way, and closes everything."""
+        await self.drain()
+        stopping: list[Awaitable[None]] = [one.stop(grace_s) for one in (self._grpc, self._http) if one is not None]
+        await asyncio.gather(*stopping)
+        self.protection.stop()
+        if self._endpoint is not None:
+            await self._endpoint.stop()
+
+    def _grpc_server(self, welcome: Welcome) -> GrpcServer:
+        server = self._early.grpc if self._early is not None else None
+        if server is None:
+            server = GrpcServer(
+                has_reflection=self._settings.reflection,
+                guard=self.protection.guard,
+                certificates=self.protection.certificates,
+                connections_max=self._settings.grpc_connections,
+            )
+        server.add(self.backend, welcome)
+        return server
+
+    def _metrics_endpoint(self) -> Endpoint:
+        early = self._early.endpoint if self._early is not None else None
+        names = HostNames(self._settings.host, self._settings.allowed_hosts.split(","))
+        return early or Endpoint(self._page, names.check, self._conditions)
+
+    def _http_server(self, application: "Application") -> "HttpServer":
+        if self._early is not None and self._early.http is not None:
+            return self._early.http
+        from holdfast.server.http.server import HttpServer  # noqa: PLC0415 - as below
+
+        return HttpServer(application, tls=self.protection.certificates)
+
+    def _http_application(self) -> "Application":
+        """HTTP over the same ports."""
+        # Who serves gRPC alone pays nothing for it.
+        from holdfast.server.http.application import Application  # noqa: PLC0415
+        from holdfast.server.http.browser_security import BrowserShield  # noqa: PLC0415
+        from holdfast.server.http.system import Probes  # noqa: PLC0415
+
+        measures = self._measures
+        assert measures is not None, "what is served over HTTP is measured"
+        probes = Probes(
+            version=__version__,
+            started_at_ms=system_clock().wall_ms(),
+            is_ready=lambda: self.is_ready,
+            conditions=self._conditions,
+            metrics=self._page,
+            totals=measures.totals,
+        )
+        shield = BrowserShield(self._settings.host, self._settings.allowed_hosts.split(","))
+        return Application(self.backend, self.protection.guard, shield, probes)
+
+    async def _page(self) -> bytes:
+        """The numbers of the backend, and those of the front itself, as Prometheus reads them."""
+        assert self._measures is not None, "whoever asks for numbers is measured"
+        certificates, grpc = self.protection.certificates, self._grpc
+        own = front_page(
+            certificates_taken=certificates.reloads if certificates is not None else 0,
+            certificates_refused=certificates.failures if certificates is not None else 0,
+            connections_ended=grpc.connections_ended if grpc is not None else 0,
+        )
+        return await self._measures.page() + own
+
+
+def is_measured(settings: Settings) -> bool:
+    """Whether anybody can ask for numbers; else nothing is counted or imported."""
+    return bool(settings.metrics_port) or not settings.no_http

@@ -1,0 +1,198 @@
+"""The Unix socket of a directory: conversations and workers of the same machine, without gRPC.
+
+A connection that sends what cannot be read is dropped, with a line in the log; no other one notices. Whoever holds the
+journal's lock may replace the file that a dead server left behind.
+"""
+
+import asyncio
+import os
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from holdfast import limits
+from holdfast.errors import FailedPreconditionError, HoldfastError, UnavailableError
+from holdfast.observe.logs import get_logger
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.proto.frames import CONVERSATION, WORKER, FramedProtocol, MalformedFrameError
+from holdfast.server.backend import Backend
+from holdfast.server.calls import Table, table
+from holdfast.server.refusal_log import SOCKET_PEER
+from holdfast.server.socket_conversations import CallTalk, Talk, WorkTalk
+
+#: The socket's file in a data directory.
+SOCKET_NAME = "holdfast.sock"
+#: The owner of the directory and nobody else.
+_MODE = 0o600
+_BACKLOG = 1_024
+
+
+class SocketServer:
+    """Serves one backend on one path. `start`, then `stop`."""
+
+    def __init__(self, backend: Backend, welcome: pb.Welcome) -> None:
+        self._work = backend.work
+        self._welcome = welcome
+        self._table: Table = table(backend)
+        self._connections: dict[_Connection, None] = {}
+        self._server: asyncio.AbstractServer | None = None
+        self._path = Path()
+        self._empty = asyncio.Event()
+
+    async def start(self, path: Path) -> None:
+        """Listens. `FailedPreconditionError` if something else is there, `UnavailableError` if that cannot be."""
+        self._path = path
+        try:
+            listener = _listener(path)
+        except OSError as error:
+            message = f"cannot listen on {str(path)!r}: {error.strerror or error}"
+            raise UnavailableError(message, reason="SOCKET_UNUSABLE") from error
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self.connection, sock=listener, backlog=_BACKLOG)
+
+    def connection(self) -> FramedProtocol:
+        """The server's end of a new connection, for whatever transport carries it."""
+        return _Connection(self)
+
+    def dismiss(self) -> None:
+        """Tells workers, and answers what can be answered soon."""
+        for connection in list(self._connections):
+            connection.stop()
+
+    async def stop(self, grace_s: float = 2.0) -> None:
+        """Tells workers, answers what can be answered soon, then closes and takes the file away."""
+        if self._server is None:
+            return
+        self._path.unlink(missing_ok=True)
+        self._server.close()
+        self.dismiss()
+        if self._connections:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self._empty.wait()
+        for connection in list(self._connections):
+            connection.drop()
+        await self._server.wait_closed()
+
+    # -- what connections use
+
+    def joined(self, connection: "_Connection") -> None:
+        self._connections[connection] = None
+        self._empty.clear()
+
+    def left(self, connection: "_Connection") -> None:
+        self._connections.pop(connection, None)
+        if not self._connections:
+            self._empty.set()
+
+    def talk(self, kind: bytes, connection: "_Connection") -> Talk | None:
+        """What a client wants, by its first byte."""
+        if kind == CONVERSATION:
+            return CallTalk(self._table, connection)
+        if kind == WORKER and self._work is not None:
+            return WorkTalk(self._work, self._welcome, connection)
+        return None
+
+
+def _listener(path: Path) -> socket.socket:
+    """A bound socket that only this user may connect to, from the first moment on.
+
+    It is bound through the open directory, because the path of a socket may have only 107 bytes.
+    """
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _make_room(path)
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+        path.chmod(_MODE)  # before it listens, so nobody was let in meanwhile
+        listener.setblocking(False)  # noqa: FBT003 - its only parameter
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.close(folder)
+    return listener
+
+
+def _make_room(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            message = f"{str(path)!r} is in the way: it should be a socket and is not; move it elsewhere"
+            raise FailedPreconditionError(message, reason="SOCKET_IN_THE_WAY")
+        path.unlink()
+
+
+class _Connection(FramedProtocol):
+    """One client."""
+
+    def __init__(self, server: SocketServer) -> None:
+        super().__init__(limits.MESSAGE_BYTES_MAX)
+        self._server = server
+        self._talk: Talk | None = None
+
+    def stop(self) -> None:
+        """The server goes away."""
+        if self._talk is None:
+            self.drop()
+        else:
+            self._talk.stop()
+
+    def take(self, message: bytes) -> None:
+        """A whole message."""
+        if self._talk is not None and self.is_open:
+            try:
+                self._talk.take(message)
+            except DecodeError:
+                self._refuse(f"expected a message, got {len(message)} bytes that are none")
+            except HoldfastError as error:
+                self._refuse(error.message)
+
+    def _refuse(self, message: str) -> None:
+        self.spoiled(MalformedFrameError(message))
+        self.drop()
+
+    def spoiled(self, error: MalformedFrameError) -> None:
+        """Said once for each connection."""
+        get_logger().warning("connection_dropped", peer=SOCKET_PEER, message=str(error))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It may send its first byte."""
+        super().connection_made(transport)
+        self._server.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        """The first byte says what the others are."""
+        if self._talk is None:
+            self._talk = self._server.talk(data[:1], self)
+            if self._talk is None:
+                self._refuse(f"expected C or W as the first byte, got {data[:1]!r}")
+                return
+            data = data[1:]
+        super().data_received(data)
+
+    def pause_writing(self) -> None:
+        """Whoever does not read is not read either."""
+        super().pause_writing()
+        self.hold("unread replies", is_held=True)
+
+    def resume_writing(self) -> None:
+        """And is again, once it does."""
+        super().resume_writing()
+        self.hold("unread replies", is_held=False)
+
+    def eof_received(self) -> bool:
+        """Nobody who has said everything waits for answers; what is on its way still leaves."""
+        if not self._reader.is_between:
+            self.spoiled(MalformedFrameError("the connection ended in the middle of a message"))
+        self.close()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody listens any more."""
+        super().connection_lost(exc)
+        if self._talk is not None:
+            self._talk.lose()
+        self._server.left(self)

@@ -1,0 +1,211 @@
+"""The server's side of one worker's session, whatever carries it.
+
+The carrier hands over what the worker says, and sends what `messages` gives whenever it is woken. A session ends by
+the worker's leave, by a loss, by a refusal (`ending`), or because the server stops; in the last case leases
+stay with the worker, which comes back and names what it still runs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from holdfast import limits
+from holdfast.core.commands import GrantedLease, ReportRow
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.core.model import Note
+from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
+from holdfast.ledger.sessions import Hello, Push, Session
+from holdfast.ledger.work_api import LedgerWork
+from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.refusal_log import hidden
+from holdfast.server.request_checks import checked_name
+
+
+class ServedSession:
+    """One session. `wake` is called when there is something to send or it has ended, and must not block."""
+
+    def __init__(self, work: LedgerWork, welcome: pb.Welcome, wake: Callable[[], None]) -> None:
+        self._dispatcher = work.dispatcher
+        self._welcome = welcome
+        self._wake = wake
+        self._session: Session | None = None
+        self._outbox: list[Push] = []
+        self._is_leaving = False
+        self.ending: HoldfastError | None = None
+        self.is_stopping = False
+
+    def take(self, message: pb.WorkerMessage) -> None:
+        """What the worker says; what is wrong with it ends the session."""
+        if self.ending is not None or self.is_stopping:
+            return
+        try:
+            session = self._session = self._session or self._attach(message)
+            self._pass_on(session, message)
+        except HoldfastError as error:
+            self.end(error)
+        except Exception as error:  # noqa: BLE001 - no worker's message may stop the server
+            self.end(hidden(error, "Work"))
+
+    def end(self, error: HoldfastError) -> None:
+        """Refuses to go on."""
+        self.ending = self.ending or error
+        self._wake()
+
+    def stop(self) -> None:
+        """The server goes away; the worker is told so."""
+        self.is_stopping = True
+        self._wake()
+
+    def leave(self) -> None:
+        """The connection is over: leases go back, at once after a goodbye, and not if it is the server that stops."""
+        if self._session is not None and not self.is_stopping:
+            self._dispatcher.detach(self._session, is_leaving=self._is_leaving)
+        self._session = None
+
+    def messages(self) -> Iterator[pb.CoordinatorMessage]:
+        """What is to be sent now, in as few messages as the limit of their size allows."""
+        if self._outbox:
+            outbox, self._outbox = self._outbox, []
+            yield from self._packed(outbox)
+        if self.is_stopping:
+            yield pb.CoordinatorMessage(stopping=True)
+
+    def _attach(self, first: pb.WorkerMessage) -> Session:
+        session = Session(hello_of(first), self._push, self._supersede)
+        self._dispatcher.attach(session)
+        return session
+
+    def _push(self, push: Push) -> None:
+        self._outbox.append(push)
+        self._wake()
+
+    def _supersede(self) -> None:
+        message = "a newer session of this worker id took over; give every worker an id of its own"
+        self.end(AbortedError(message, reason="WORKER_SUPERSEDED"))
+
+    def _pass_on(self, session: Session, message: pb.WorkerMessage) -> None:
+        dispatcher = self._dispatcher
+        if message.notes:
+            dispatcher.note(session, [note_of(note) for note in message.notes])
+        if message.outcomes:
+            dispatcher.report(session, message.report_id, [row_of(outcome) for outcome in message.outcomes])
+        if message.HasField("heartbeat"):
+            dispatcher.heartbeat(session)
+        if message.released:
+            dispatcher.release(session, frozenset(message.released))
+        if message.draining:
+            dispatcher.drain(session)
+        if message.recalling:
+            dispatcher.recall(session)
+        self._is_leaving |= message.leaving
+        if message.credits:
+            dispatcher.grant_credits(session, min(message.credits, limits.LEASES_PER_GRANT_MAX * 10))
+
+    def _packed(self, outbox: Iterable[Push]) -> Iterator[pb.CoordinatorMessage]:
+        message, size = pb.CoordinatorMessage(), 0
+        for push in outbox:
+            if push.is_welcome:
+                message.welcome.CopyFrom(self._welcome)
+            message.cancels.extend(push.cancels)
+            message.revoked.extend(push.revoked)
+            message.reported = max(message.reported, push.reported)
+            message.drained |= push.is_drained
+            message.drain |= push.is_drain_asked
+            message.recalled |= push.is_recalled
+            for lease in push.leases:
+                weight = weight_of(lease)
+                size += weight
+                if size > limits.BATCH_BYTES_MAX:
+                    yield message
+                    message, size = pb.CoordinatorMessage(), weight
+                add_lease(message, lease)
+        yield message
+
+
+def hello_of(message: pb.WorkerMessage) -> Hello:
+    """A worker's introduction, checked."""
+    if not message.HasField("hello"):
+        raise InvalidArgumentError("expected the first message to say hello", reason="HELLO_MISSING")
+    hello = message.hello
+    for what, names in (("worker_id", [hello.worker_id]), ("types", hello.types), ("queues", hello.queues)):
+        for name in names:
+            checked_name(what, name)
+    if len(hello.types) * max(1, len(hello.queues)) > limits.LANES_MAX:
+        raise InvalidArgumentError(
+            f"expected types times queues to be at most {limits.LANES_MAX},"
+            f" got {len(hello.types)} types and {len(hello.queues)} queues; name no queue to serve all of them",
+            reason="HELLO_TOO_LARGE",
+        )
+    held = frozenset(held.token for held in hello.held)
+    return Hello(
+        hello.worker_id,
+        frozenset(hello.types),
+        frozenset(hello.queues),
+        hello.slots,
+        held,
+        hello.instance[: limits.NAME_CHARS_MAX],
+        hello.dies_with_server,
+    )
+
+
+def note_of(note: pb.Note) -> Note:
+    """What an attempt says of itself."""
+    permille = note.permille if note.HasField("permille") else -1
+    return Note(note.job_id, note.token, permille, note.message, tuple(note.lines))
+
+
+def row_of(outcome: pb.Outcome) -> ReportRow:
+    """One outcome of a report."""
+    if int(outcome.status) not in TERMINAL:
+        raise InvalidArgumentError(
+            f"expected an outcome to be DONE, FAILED or CANCELED, got {outcome.status}",
+            reason="OUTCOME_INVALID",
+        )
+    return ReportRow(
+        outcome.job_id,
+        outcome.token,
+        outcome.status,
+        outcome.output,
+        outcome.summary,
+        outcome.failure_reason,
+        outcome.runtime_ms,
+        outcome.retryable,
+        outcome.retry_after_ms,
+    )
+
+
+#: More than the names, the id and the numbers of a lease take.
+_LEASE_BYTES = 2_048
+#: And a character of a label, at most.
+_CHAR_BYTES = 4
+
+
+def weight_of(lease: GrantedLease) -> int:
+    """At least as many bytes as the lease takes on its way."""
+    weight = len(lease.payload) + _LEASE_BYTES
+    if lease.extra is not None:
+        pairs = (*lease.extra.labels, *lease.extra.headers)
+        weight += sum((len(key) + len(value)) * _CHAR_BYTES + _LEASE_BYTES // 64 for key, value in pairs)
+    return weight
+
+
+def add_lease(box: pb.CoordinatorMessage, lease: GrantedLease) -> None:
+    """One lease as the worker gets it, written in its place: a message made apart would be copied there."""
+    template = lease.template
+    # Field by field, and only what is said: quicker than the same as arguments.
+    message = box.leases.add()
+    message.job_id = lease.job_id
+    message.token = lease.token
+    message.type = template.type
+    message.payload = lease.payload
+    message.attempt = lease.attempt
+    message.queue = template.queue
+    if template.timeout_ms:
+        message.timeout_ms = template.timeout_ms
+    if template.simulated:
+        message.simulated = True
+    if lease.retries_left:
+        message.retries_left = lease.retries_left
+    if lease.extra is not None:
+        message.work_duration_ms = lease.extra.work_duration_ms
+        message.payload_size_bytes = lease.extra.payload_size_bytes
+        message.labels.update(lease.extra.labels)
+        message.headers.update(lease.extra.headers)

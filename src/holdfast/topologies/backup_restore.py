@@ -1,0 +1,151 @@
+"""From a backup to a data directory that may be served, without repeating anything that the lost one has given out.
+
+Invariants:
+- The backup is proved whole before anything is written.
+- The directory is marked from the first write to the last: one in which a restore was interrupted is served by nobody,
+  and is refused by the next restore. A restore that fails removes what it wrote.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from holdfast.journal.backup import Backup, copy_beside
+from holdfast.journal.directory_marks import restoring
+from holdfast.journal.disk import Disk
+from holdfast.journal.errors import JournalFullError
+from holdfast.journal.os_disk import LOCK_NAME, OsDisk
+from holdfast.journal.whole_write import is_no_space
+from holdfast.ledger.restore import restore_ledger
+from holdfast.ledger.time_travel import Moment
+from holdfast.topologies.backup import BESIDE, LEDGER, Watch, opened_backup
+from holdfast.topologies.microservices.services.owner_restore import owner_state, restore_owner
+
+#: What a disk that was just made has in its first directory.
+_IGNORED = frozenset({"lost+found", LOCK_NAME})
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What a data directory was made of. `position` and `digest` are those of the backup, at the moment asked for."""
+
+    kind: str
+    position: int
+    digest: str
+    log_time_ms: int
+    jobs: dict[str, int]
+    #: Jobs that were running, and wait again.
+    leases_ended: int
+    cluster_id: str
+    taken_ms: int
+    #: Files beside the journal that came with it.
+    beside: list[str]
+
+
+def restore_backup(
+    path: Path, target: Path, is_past: Moment | None, *, now_ms: int, watch: Watch, reaches: int = 0
+) -> Restored:
+    """Makes a data directory of a backup, as it was before the first event that `is_past`; None: as it was at its end.
+
+    The backup must reach as far as the position `reaches`.
+    """
+    if not path.exists():
+        raise InvalidArgumentError(f"there is no backup {str(path)!r}")
+    _refuse_filled(target)
+    if not target.absolute().parent.is_dir():
+        raise InvalidArgumentError(f"there is no directory {str(target.absolute().parent)!r} to restore into")
+    with opened_backup(path, target.absolute(), watch) as (backup, disk), _filling(target) as made:
+        if backup.copied.position < reaches:
+            raise NotFoundError(f"the backup ends with position {backup.copied.position}, before {reaches}")
+        beside = copy_beside(disk, made, BESIDE)
+        cluster_id = secrets.token_bytes(16)
+        if backup.kind == LEDGER:
+            restored = _ledger(backup, disk, made, is_past, now_ms, cluster_id)
+        else:
+            restored = _owner(backup, disk, made, is_past, now_ms, cluster_id)
+    return msgspec.structs.replace(restored, beside=beside)
+
+
+def _ledger(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes) -> Restored:
+    found = restore_ledger(
+        disk,
+        made,
+        is_past or (lambda _position, _event: False),
+        now_ms=now_ms,
+        cluster_id=cluster_id,
+        epoch=backup.copied.epoch,
+    )
+    return Restored(
+        LEDGER,
+        found.position,
+        f"{found.digest:016x}",
+        found.log_time_ms,
+        found.jobs,
+        found.leases_ended,
+        cluster_id.hex(),
+        backup.taken_ms,
+        [],
+    )
+
+
+def _owner(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes) -> Restored:
+    if is_past is not None:
+        raise InvalidArgumentError("a service is restored as it was at the end of its backup; leave --at out")
+    state = owner_state(backup.kind, disk, lambda _position, _end: None)
+    digest = f"{state.digest:016x}"
+    ended = restore_owner(state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
+    return Restored(
+        backup.kind,
+        state.position,
+        digest,
+        state.last_ms,
+        state.counts(),
+        ended,
+        cluster_id.hex(),
+        backup.taken_ms,
+        [],
+    )
+
+
+def _refuse_filled(target: Path) -> None:
+    """Nothing is ever restored over something."""
+    if target.exists() and not target.is_dir():
+        raise FailedPreconditionError(f"{str(target)!r} is not a directory", reason="TARGET_EXISTS")
+    names = {path.name for path in target.iterdir()} - _IGNORED if target.is_dir() else set()
+    if names:
+        raise FailedPreconditionError(
+            f"{str(target)!r} is not empty: it holds {min(names)!r}; choose another directory, or move that one away"
+            " first and keep it until you are sure",
+            reason="TARGET_EXISTS",
+        )
+
+
+@contextmanager
+def _filling(target: Path) -> Iterator[Disk]:
+    """An empty directory, locked; after a failure it is empty again, or gone if it was not there."""
+    was_there = target.is_dir()
+    disk = OsDisk(target)
+    disk.lock()
+    try:
+        _refuse_filled(target)
+        with restoring(disk):
+            yield disk
+    except BaseException as error:
+        for name in disk.names():
+            with contextlib.suppress(FileNotFoundError):
+                disk.remove(name)
+        (target / LOCK_NAME).unlink(missing_ok=True)
+        if not was_there:
+            target.rmdir()
+        if isinstance(error, OSError) and is_no_space(error):
+            raise JournalFullError(
+                f"there is no room for the state in {str(target)!r}: {error.strerror}; nothing was left there",
+                reason="NO_SPACE",
+            ) from error
+        raise
+    finally:
+        disk.unlock()

@@ -1,0 +1,126 @@
+"""`holdfast dashboard`: HTTP, the dashboard and metrics beside jobs that are kept elsewhere.
+
+It asks as every client does, and keeps nothing. A directory it opens as any other process does: it serves the directory
+while no other process does, so it also takes over when the one that serves ends, and gives it back when it ends itself.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from holdfast.client.access import Access
+from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.reconnecting_transport import LastingCarrier
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retry_policy import Once
+from holdfast.client.routed import RoutedJobs
+from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
+from holdfast.errors import FailedPreconditionError, UnavailableError, UnimplementedError
+from holdfast.observe.logs import get_logger
+from holdfast.process.ready_line import announce
+from holdfast.process.signals import on_stop
+from holdfast.server.backend import Backend
+from holdfast.server.protection import Protection, protect
+from holdfast.server.public_server import Face
+from holdfast.server.unix_socket import SOCKET_NAME
+from holdfast.settings import Settings, is_loopback
+from holdfast.topologies.embedded.directory import Directory
+from holdfast.topologies.zookeeper.client_api import BiddingJobs
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble
+
+Client = RemoteJobs | RoutedJobs | BiddingJobs
+#: The folder of a directory, the address of a server, those of several nodes in their order, or an ensemble.
+Place = Path | str | list[str] | Ensemble
+
+
+async def serve(settings: Settings, place: Place, access: Access) -> None:
+    """Until TERM or INT; `UnavailableError` if nothing answers at the place, or the port cannot be had."""
+    protection = protect(settings)
+    _refuse_to_lend(protection, settings, access)
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        async with AsyncExitStack() as closing:
+            client = await closing.enter_async_context(connected(settings, place, access))
+            backend = backend_of(client, await declared_by(client))
+            face = Face(backend, settings, protection=protection, has_grpc=False)
+            addresses = await _started(face)
+            closing.push_async_callback(face.stop)
+            page = f"http{'s' if settings.tls_cert else ''}://{addresses['http']}/"
+            line = {"event": "ready", **addresses, "backend": backend.name, "pid": os.getpid()}
+            announce(line, f"{page} shows the jobs; Ctrl-C stops it")
+            await stopping.wait()
+    get_logger().info("stopped")
+
+
+def _refuse_to_lend(protection: Protection, settings: Settings, access: Access) -> None:
+    """Every caller acts with this process's own token: beyond loopback no caller may do so without one of its own."""
+    if access.token and protection.guard.is_open and not is_loopback(settings.host):
+        raise FailedPreconditionError(
+            f"expected --tokens FILE before listening on {settings.host!r}: callers there would act with the token that"
+            " this dashboard shows its server, and --insecure does not allow that",
+            reason="TOKENS_MISSING",
+        )
+
+
+@asynccontextmanager
+async def connected(settings: Settings, place: Place, access: Access) -> AsyncIterator[Client]:
+    """A client of the place; nothing is repeated here, because HTTP callers are told when to ask again."""
+    if isinstance(place, Path):
+        async with _opened(settings), RemoteJobs(LastingCarrier(place / SOCKET_NAME), Once()) as near:
+            yield near
+        return
+    async with _far(place, access) as far:
+        yield far
+
+
+def _far(place: str | list[str] | Ensemble, access: Access) -> Client:
+    if isinstance(place, str):
+        return RemoteJobs(GrpcCarrier(place, access), Once())
+    if isinstance(place, list):
+        return RoutedJobs(place, access, retrying=Once())
+    return BiddingJobs(place)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[None]:
+    """Holds the directory open: from now on some process serves its socket, if need be this one."""
+    link = Directory(settings)
+    try:
+        with suppress(UnimplementedError):  # a process of an earlier version serves it: any answer will do
+            await link.call(lambda ports: ports.backend.capabilities())
+        yield
+    finally:
+        await link.close()
+
+
+async def declared_by(client: Client) -> Capabilities:
+    """What the backend declares; a server that is too old to declare anything still refuses what it lacks."""
+    try:
+        return await client.capabilities()
+    except UnimplementedError:
+        return MONOLITH if isinstance(client, RoutedJobs) else LEDGER
+
+
+def backend_of(client: Client, told: Capabilities) -> Backend:
+    """The ports of a client, as far as the backend behind it has them."""
+    return Backend(
+        client,
+        admin=client if told.has(Capability.ADMINISTRATION) else None,
+        feed=client if told.has(Capability.FEED) else None,
+        schedules=client.schedules if told.has(Capability.SCHEDULES) else None,
+        histories=client if told.has(Capability.HISTORY) else None,
+        declared=told,
+    )
+
+
+async def _started(face: Face) -> dict[str, str]:
+    try:
+        return await face.start()
+    except UnavailableError as error:
+        if error.reason != "PORT_IN_USE":
+            raise
+        reason = error.message.partition(";")[0]
+        message = f"{reason}; choose another port with --port, or 0 for one that is free"
+        raise UnavailableError(message, reason=error.reason) from error

@@ -1,0 +1,215 @@
+"""A directory of jobs, opened by as many processes as like: one of them serves it, the others talk to that one.
+
+Whoever opens the directory tries to take its lock. With the lock, it recovers the journal and listens on
+`holdfast.sock`; without it, it connects. When the connection is lost, it tries both again, so that the directory passes
+on to the next process, and calls under way are asked again there.
+
+Invariants: only the holder of the lock touches the journal or the socket's file; a side that is lost is not used again.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.client.blocking_link import NearSocket
+from holdfast.client.link import Near, Ports
+from holdfast.client.reconnect_policy import PATIENCE_S, Patience
+from holdfast.client.remote import RemoteJobs
+from holdfast.client.retry_policy import Once
+from holdfast.client.socket_transport import SocketCarrier
+from holdfast.client.socket_work import SocketWork
+from holdfast.errors import HoldfastError, UnavailableError
+from holdfast.journal.errors import DirectoryLockedError
+from holdfast.ledger.ports import Clock
+from holdfast.ports import WorkApi
+from holdfast.server.unix_socket import SOCKET_NAME
+from holdfast.settings import Settings
+from holdfast.topologies.embedded.fork_handlers import let_go_of_sockets
+from holdfast.topologies.embedded.served_ledger import Serving
+
+T = TypeVar("T")
+
+#: While somebody has the lock and does not listen yet, it is asked again after at most so long.
+_PAUSE_S_FIRST = 0.005
+_PAUSE_S_MAX = 0.2
+
+
+class Connected:
+    """The side of a process that does not serve. `lost` is set when whoever does has gone."""
+
+    def __init__(self, path: Path, carrier: SocketCarrier) -> None:
+        self._path = path
+        self._carrier = carrier
+        remote = RemoteJobs(carrier, Once())
+        self.ports = Ports(remote, remote, remote, remote.schedules, remote)
+        self.near = NearSocket(path)
+        self.lost = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch())
+
+    @classmethod
+    async def to(cls, path: Path) -> "Connected":
+        """`UnavailableError` if nobody listens."""
+        return cls(path, await SocketCarrier.connect(path))
+
+    async def _watch(self) -> None:
+        await self._carrier.lost()
+        self.lost.set()
+
+    async def call(self, use: Callable[[Ports], Awaitable[T]]) -> T:
+        """The answer; `UnavailableError` if the connection is lost before it came."""
+        return await use(self.ports)
+
+    def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """What a stream yields."""
+        return use(self.ports)
+
+    def work(self) -> WorkApi:
+        """Sessions over connections of their own."""
+        return SocketWork(self._path)
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        self._watching.cancel()
+        self.lost.set()
+        self.near.close()
+        await self._carrier.close()
+
+    def disown(self) -> None:
+        """Its socket is let go of with all others."""
+
+
+Side = Serving | Connected
+
+
+class Directory:
+    """A link to whoever serves the directory, which may be this process."""
+
+    is_private = False
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        # The working directory may change; the jobs stay where they were.
+        self._settings = msgspec.structs.replace(settings, data=str(Path(settings.data).absolute()))
+        self._path = Path(self._settings.data) / SOCKET_NAME
+        self._clock = clock
+        self._side: Side | None = None
+        self._opening: asyncio.Task[Side] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def call(
+        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
+        """The answer, of whoever serves when it comes."""
+        patience = Patience()
+        while True:
+            patience.begin()
+            side = self._side
+            if side is None or side.lost.is_set():
+                side = await self._opened()
+            try:
+                return await side.call(use)
+            except HoldfastError as error:
+                if not is_repeatable or self._is_closed:
+                    raise
+                await patience.bear(error)
+
+    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """What a stream yields; after a loss it begins anew with whoever serves next."""
+        patience = Patience()
+        while True:
+            patience.begin()
+            side = await self._opened()
+            try:
+                async for item in side.stream(use):
+                    yield item
+            except HoldfastError as error:
+                if self._is_closed:
+                    raise
+                await patience.bear(error)
+            else:
+                return
+
+    def near(self) -> Near | None:
+        """Whoever serves now, unless it has just gone."""
+        side = self._side
+        return side.near if side is not None and not side.lost.is_set() else None
+
+    async def work(self) -> WorkApi:
+        """Of whoever serves now."""
+        return (await self._opened()).work()
+
+    async def close(self) -> None:
+        """Hands the directory over at once, if it is ours."""
+        self._is_closed = True
+        for task in (self._following, self._opening):
+            if task is not None and not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, HoldfastError):
+                    await task
+        if self._side is not None:
+            await self._side.close()
+
+    def disown(self) -> None:
+        """In a forked child: neither the lock nor the socket is kept from whoever comes next."""
+        if self._side is not None:
+            self._side.disown()
+        let_go_of_sockets()
+
+    async def _opened(self) -> Side:
+        if self._is_closed:
+            raise UnavailableError("the app is closed", reason="APP_CLOSED")
+        if self._side is not None and not self._side.lost.is_set():
+            return self._side
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._end_opening)
+        # Many wait for the same; one of them giving up does not end it for the others.
+        return await asyncio.shield(self._opening)
+
+    def _end_opening(self, opening: "asyncio.Task[Side]") -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # looked at: those who wait raise it, if there are any
+
+    async def _open(self) -> Side:
+        deadline_s, pause_s = time.monotonic() + PATIENCE_S, _PAUSE_S_FIRST
+        while True:
+            side = await self._serve_or_connect(deadline_s)
+            if side is not None:
+                self._side = side
+                self._following = asyncio.create_task(self._follow(side))
+                return side
+            await asyncio.sleep(random.uniform(0, pause_s))
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    async def _serve_or_connect(self, deadline_s: float) -> Side | None:
+        serving = Serving(self._settings, self._clock)
+        try:
+            await serving.open()
+        except DirectoryLockedError as locked:
+            try:
+                return await Connected.to(self._path)
+            except UnavailableError as error:
+                if time.monotonic() < deadline_s:
+                    return None  # it may still be recovering, or just be gone
+                raise UnavailableError(
+                    f"{locked.message}: it has the directory and does not listen in it ({error.message})",
+                    reason="DIRECTORY_LOCKED",
+                ) from error
+        return serving
+
+    async def _follow(self, side: Side) -> None:
+        """Opens the directory anew when a side is lost: it must pass on even while nobody here asks for anything."""
+        await side.lost.wait()
+        if not self._is_closed:
+            if isinstance(side, Connected):
+                await side.close()
+            # Whoever calls next is told. At the interpreter's end no thread can be begun any more, and nobody calls.
+            with contextlib.suppress(HoldfastError, RuntimeError):
+                await self._opened()

@@ -1,0 +1,1 @@
+"""The two ports over the services of the microservices topology."""

@@ -1,0 +1,30 @@
+"""`WorkApi` over the three unary calls of the coordinator service."""
+
+from holdfast.client.channel import open_channel
+from holdfast.ports import Introduction
+from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls
+from holdfast.topologies.microservices.backend.owner_clients import Metadata
+from holdfast.topologies.microservices.backend.worker_session import UnarySession
+from holdfast.worker.introduction import check_names
+
+
+class UnaryWork:
+    """Opens sessions with the coordinator at `host:port`. `metadata` says who calls, where it asks for that."""
+
+    def __init__(self, target: str, metadata: Metadata = (), heartbeat_ms: int = 0) -> None:
+        """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
+        self._target = target
+        self._metadata = metadata
+        self._heartbeat_ms = heartbeat_ms
+
+    async def open(self, introduction: Introduction) -> UnarySession:
+        """The first heartbeat; each session has a channel of its own, so that none inherits a bad one."""
+        check_names(introduction)
+        calls = CoordinatorCalls(open_channel(self._target), introduction, self._metadata)
+        session = UnarySession(calls, introduction, self._heartbeat_ms)
+        try:
+            await session.start()
+        except BaseException:
+            await calls.close()
+            raise
+        return session

@@ -1,0 +1,56 @@
+"""Which service each role is; a process loads what it serves, and nothing of the others."""
+
+from pathlib import Path
+
+import msgspec
+
+from holdfast.settings import MEMORY, Settings
+from holdfast.topologies.microservices.services.environment import (
+    CoordinatorEnvironment,
+    Environment,
+    GatewayEnvironment,
+    JobEnvironment,
+    QueueEnvironment,
+    ResultEnvironment,
+)
+from holdfast.topologies.microservices.services.roles import Fatal, Host, Service
+from holdfast.topologies.microservices.snapshot_process import OwnerSnapshotProcess
+
+# ruff: noqa: PLC0415
+
+
+class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a service is told beside its environment."""
+
+    role: str
+    host: str = "127.0.0.1"
+    #: Where owners keep what they own; None: in memory.
+    data: Path | None = None
+    is_insecure: bool = False
+    #: What protects the gateway, and how it serves; it keeps nothing.
+    gateway: Settings = Settings(data=MEMORY)
+
+
+def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
+    """The service of this environment, not listening yet; `fatal` hears that it cannot go on."""
+    host = Host(fatal, OwnerSnapshotProcess)
+    if isinstance(environment, JobEnvironment):
+        from holdfast.topologies.microservices.services.role_job import open_job
+
+        return open_job(environment, options.data, host)
+    if isinstance(environment, QueueEnvironment):
+        from holdfast.topologies.microservices.services.role_queue import open_queue
+
+        return open_queue(environment, options.data, host)
+    if isinstance(environment, ResultEnvironment):
+        from holdfast.topologies.microservices.services.role_result import open_result
+
+        return open_result(environment, options.data, host)
+    if isinstance(environment, CoordinatorEnvironment):
+        from holdfast.topologies.microservices.services.role_coordinator import CoordinatorRole
+
+        return CoordinatorRole(environment, fatal)
+    assert isinstance(environment, GatewayEnvironment)
+    from holdfast.topologies.microservices.role_gateway import Gateway
+
+    return Gateway(environment, options.gateway)

@@ -1,0 +1,252 @@
+"""The coordinator service: who lives, who runs what, and what becomes of it.
+
+It keeps nothing that cannot be lost: records, tokens and budgets have their owner, and this process may end between
+any two steps. What it knows of leases is adopted again from the records that are RUNNING. A protocol that was begun
+goes on when its caller stops waiting. While an owner is away, workers are told UNAVAILABLE, and what is left over is
+tried again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast import limits
+from holdfast.core.commands import ReportRow
+from holdfast.core.model import Now
+from holdfast.core.workers import WorkerRegistry, beat_ms
+from holdfast.errors import AbortedError, HoldfastError
+from holdfast.ledger.command_clock import Timekeeper
+from holdfast.ledger.ports import Clock
+from holdfast.observe.logs import get_logger
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.server.grpc.status import Context, answered
+from holdfast.server.grpc.work_service import checked_worker
+from holdfast.server.internal_messages import report_row
+from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.services.dispatch import Dispatcher, wanted_of
+from holdfast.topologies.microservices.services.heartbeats import Heard, Heartbeats
+from holdfast.topologies.microservices.services.jobs_in_flight import Underway
+from holdfast.topologies.microservices.services.lease_reconciler import Rounds
+from holdfast.topologies.microservices.services.lease_table import LeaseTable
+from holdfast.topologies.microservices.services.outcomes import Settler
+from holdfast.topologies.microservices.services.queue_sweeper import Sweeper, SweepTimer
+from holdfast.topologies.microservices.services.reports import Reporter
+
+#: How often time is looked at; served time counts no longer steps than the timekeeper's.
+_TICK_MS_MAX = 100
+_TICK_MS_MIN = 10
+
+Answer = TypeVar("Answer")
+Work = Callable[..., Coroutine[object, object, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How long a worker may be silent, how often it should be heard, and how large an output may be."""
+
+    heartbeat_ms: int = limits.HEARTBEAT_MS
+    worker_timeout_ms: int = limits.WORKER_TIMEOUT_MS
+    output_bytes_max: int = limits.OUTPUT_BYTES_MAX
+
+
+class Coordinator:
+    """The parts of the service, and the time that moves them."""
+
+    def __init__(self, owners: Owners, terms: Terms, clock: Clock) -> None:
+        self.terms = terms
+        self._time = Timekeeper(clock, 0)
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._background: dict[str, asyncio.Task[None]] = {}
+        self._failing: set[str] = set()
+        self._round_ms: int | None = None
+        self._registry = WorkerRegistry(terms.worker_timeout_ms)
+        #: The session that is the newest under each name.
+        self._incarnations: dict[str, int] = {}
+        self._sweeps = SweepTimer(terms.heartbeat_ms)
+        self.table = LeaseTable(terms.worker_timeout_ms)
+        underway = Underway()
+        self._settler = Settler(owners, self.table, underway, self.now)
+        self._dispatcher = Dispatcher(owners, self.table, self._settler, underway, self.now, self._sweeps.hint)
+        self._reporter = Reporter(self.table, self._settler, self.now, terms.output_bytes_max)
+        self._rounds = Rounds(owners, self.table, self.now)
+        self._sweeper = Sweeper(owners, self._settler, self._dispatcher, underway, self.now)
+        self._heartbeats = Heartbeats(self.table, self._settler, self._rounds, self.now, self._see_to_leases)
+
+    def now(self) -> Now:
+        """The time of this instant; asking is what counts as listening."""
+        return self._time.now()
+
+    # -- what workers say
+
+    async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> Heard:
+        """A heartbeat."""
+        self._refuse_if_superseded(worker, request)
+        self._registry.hear(worker, self.now().served_ms).slots = request.capacity_hint
+        heard = await self._to_its_end(self._heartbeats.hear(worker, request))
+        if request.is_leaving:
+            self._registry.forget(worker)
+            self._incarnations.pop(worker, None)
+        return heard
+
+    def _refuse_if_superseded(self, worker: str, request: pb.WorkerHeartbeatRequest) -> None:
+        """Of two processes under one name the newer goes on: each would take away what the other runs."""
+        mine = request.incarnation
+        if not mine:
+            return  # it knows only the frozen fields
+        known = self._incarnations.get(worker)
+        if known in {None, mine} or request.is_arriving:
+            self._incarnations[worker] = mine
+            return
+        get_logger().warning("worker_superseded", worker_id=worker, message="two workers have this id")
+        raise AbortedError(
+            f"a newer worker called {worker!r} took over; give every worker an id of its own (WORKER_ID)",
+            reason="WORKER_SUPERSEDED",
+        )
+
+    async def fetch(self, worker: str, wanted: pb.Wanted) -> pb.FetchWorkResponse:
+        """One job, or when to ask again."""
+        self._registry.hear(worker, self.now().served_ms)
+        task = self._spawn(self._dispatcher.fetch(worker, wanted))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._undelivered)
+            raise
+
+    async def report(self, worker: str, row: ReportRow) -> str:
+        """An empty string if the report counts, or why it does not."""
+        self._registry.hear(worker, self.now().served_ms)
+        return await self._to_its_end(self._reporter.report(worker, row))
+
+    def _undelivered(self, task: "asyncio.Task[pb.FetchWorkResponse]") -> None:
+        if not task.cancelled() and task.exception() is None:
+            self._dispatcher.undelivered(task.result())
+
+    async def _to_its_end(self, protocol: Coroutine[object, object, Answer]) -> Answer:
+        """Steps that were begun are finished, even if nobody waits for the answer any more."""
+        return await asyncio.shield(self._spawn(protocol))
+
+    def _spawn(self, work: Coroutine[object, object, Answer]) -> "asyncio.Task[Answer]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Answer]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to whoever waited; nobody else is to blame
+
+    # -- what time brings
+
+    async def run(self) -> None:
+        """Looks at the time until it is canceled."""
+        tick_ms = max(_TICK_MS_MIN, min(_TICK_MS_MAX, self.terms.worker_timeout_ms // 4))
+        while True:
+            self.tick()
+            await asyncio.sleep(tick_ms / 1_000)
+
+    def tick(self) -> None:
+        """Begins everything that is due; `settled` waits for it."""
+        now = self.now()
+        self.table.expire(now)
+        self._see_to_leases()
+        for worker in self._registry.forget_silent(now.served_ms):
+            self._incarnations.pop(worker, None)
+            get_logger().warning("worker_silent", worker_id=worker, message="given up after it missed its heartbeats")
+        for job_id in list(self._dispatcher.strays):
+            self._begin(f"stray {job_id}", self._dispatcher.look_after, job_id)
+        if self._round_ms is None or now.served_ms - self._round_ms >= self.terms.heartbeat_ms:
+            self._round_ms = now.served_ms
+            self._begin("round", self._rounds.fresh)
+        if self._sweeps.is_due(now):
+            self._begin("sweep", self._sweep)
+
+    async def _sweep(self) -> None:
+        repaired = False
+        try:
+            repaired = await self._sweeper.go()
+        finally:
+            self._sweeps.went(self.now(), repaired=repaired)
+
+    def _see_to_leases(self) -> Iterable["asyncio.Task[None]"]:
+        """Begins to see to what is over, unless somebody does, or it is too soon after a failure."""
+        served_ms = self.now().served_ms
+        for lease in self.table.over():
+            if lease.retry_ms <= served_ms and not lease.lock.locked():
+                self._begin(f"lease {lease.job_id}", self._settler.take_back, lease)
+        return [task for name, task in self._background.items() if name.startswith("lease ")]
+
+    def _begin(self, name: str, work: Work, *arguments: object) -> None:
+        """One at a time under each name."""
+        if name not in self._background:
+            self._background[name] = self._spawn(self._watched(name, work, *arguments))
+
+    async def _watched(self, name: str, work: Work, *arguments: object) -> None:
+        kind = name.split(maxsplit=1)[0]
+        try:
+            await work(*arguments)
+            if kind in self._failing:
+                self._failing.discard(kind)
+                get_logger().info("works_again", method=kind)
+        except HoldfastError as error:
+            if kind not in self._failing:  # one line for an outage, however long
+                self._failing.add(kind)
+                get_logger().warning("fails", method=kind, grpc_code=error.code.value, message=error.message)
+        except Exception as error:  # noqa: BLE001 - the others must go on
+            get_logger().error("bug", method=kind, exc_info=error)
+        finally:
+            del self._background[name]
+
+    async def settled(self) -> None:
+        """Everything that was begun is over."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def stop(self) -> None:
+        """Ends without finishing anything: whatever is left is found by the next process."""
+        tasks = [*self._tasks, *self._rounds.tasks()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class CoordinatorService(rpc.CoordinatorInternalServiceServicer):
+    """Three methods over a coordinator; what they mean stands in docs/contract.md."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    @answered
+    async def WorkerHeartbeat(self, request: pb.WorkerHeartbeatRequest, context: Context) -> pb.WorkerHeartbeatResponse:
+        """A sign of life."""
+        heard = await self._coordinator.hear(checked_worker(request.worker_id), request)
+        return heard_message(request, heard, self._coordinator.terms)
+
+    @answered
+    async def FetchWork(self, request: pb.FetchWorkRequest, context: Context) -> pb.FetchWorkResponse:
+        """One job, or a hint when to ask again."""
+        return await self._coordinator.fetch(checked_worker(request.worker_id), wanted_of(request))
+
+    @answered
+    async def ReportWorkOutcome(
+        self, request: pb.ReportWorkOutcomeRequest, context: Context
+    ) -> pb.ReportWorkOutcomeResponse:
+        """How an attempt ended; not accepted, without an error, if it does not count."""
+        row = report_row(request)
+        reason = await self._coordinator.report(checked_worker(request.worker_id), row)
+        return pb.ReportWorkOutcomeResponse(accepted=not reason, reason=reason)
+
+
+def heard_message(request: pb.WorkerHeartbeatRequest, heard: Heard, terms: Terms) -> pb.WorkerHeartbeatResponse:
+    """The answer to a heartbeat; whoever uses more than the frozen fields is told the time of its leases, too."""
+    is_frozen = not (request.HasField("running") or request.released or request.is_arriving or request.is_leaving)
+    return pb.WorkerHeartbeatResponse(
+        accepted=True,
+        next_heartbeat_in_ms=beat_ms(terms.heartbeat_ms, terms.worker_timeout_ms),
+        cancel=heard.cancels,
+        revoked=[pb.RunningJob(job_id=job_id, token=token) for job_id, token in heard.revoked],
+        lease_ms=0 if is_frozen else terms.worker_timeout_ms,
+    )

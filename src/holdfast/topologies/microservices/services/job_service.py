@@ -1,0 +1,184 @@
+"""The job service: the records of all jobs, their tokens and their budgets; the only place where a status changes.
+
+It is made and used on the loop's thread. Whoever calls it was let through before (see `callers`).
+
+Invariants: an answer leaves when what it says is durable, and so does the line of the log, whether the caller still
+waits or not; a guard that does not hold is an answer, not an error; what a caller cannot say because it knows only the
+frozen fields has a default.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast import limits
+from holdfast.core.commands import Evict, Refusal
+from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.model import NewJob
+from holdfast.core.tasks import unknown_job
+from holdfast.errors import InvalidArgumentError
+from holdfast.ledger.job_ids import Mint, random_minter
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.proto.enums import job_status
+from holdfast.server.grpc.status import Context, answered
+from holdfast.server.internal_messages import submission_of
+from holdfast.server.request_checks import checked_id, checked_name
+from holdfast.topologies.microservices.services.job_log import log_cancel_requested, log_created, log_deleted, log_moved
+from holdfast.topologies.microservices.services.job_retention import Forgetting
+from holdfast.topologies.microservices.services.job_search import JobListing
+from holdfast.topologies.microservices.services.job_views import record_message
+from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.state.record_events import CreateReply, Decided, Move, MoveReply, Spends
+from holdfast.topologies.microservices.state.records import Records
+
+RETENTION = Evict(limits.RETAIN_MS_DEFAULT, limits.RETAIN_JOBS_DEFAULT, limits.RETAIN_BYTES_DEFAULT)
+#: Room that new jobs leave for what becomes of the others when the disk fills up.
+_SPARE_BYTES = 4 << 20
+
+
+class JobService(rpc.JobInternalServiceServicer):
+    """Six methods over the records; what they mean stands in docs/contract.md."""
+
+    def __init__(
+        self, keeper: Keeper, records: Records, *, retention: Evict = RETENTION, mint_ids: Mint | None = None
+    ) -> None:
+        """`keeper` must be the one that keeps these records."""
+        self._keeper = keeper
+        self._records = records
+        self._listing = JobListing(keeper, records)
+        self._forgetting = Forgetting(keeper, records, retention)
+        self._mint = mint_ids or random_minter()
+        self._forgetting.look()
+
+    @answered
+    async def CreateJob(self, request: pb.CreateJobRequest, context: Context) -> pb.CreateJobResponse:
+        """Makes a job, or finds the one that the same submission made before."""
+        template, draft = submission_of(request)
+        job_id = draft.id or next(iter(self._mint(1)))
+
+        def decide(now_ms: int) -> Verdict | Refusal:
+            due_ms = max(draft.not_before_ms, now_ms + draft.delay_ms if draft.delay_ms else 0)
+            new = NewJob(job_id, 0, draft.payload, due_ms, draft.extra)
+            decided = self._records.create(template, new, now_ms, is_id_given=bool(draft.id))
+            return _verdict(decided, lambda reply: log_created(reply, template), spare=_SPARE_BYTES)
+
+        reply: CreateReply = await self._keeper.act(decide)
+        return pb.CreateJobResponse(
+            job_id=reply.job_id,
+            status=job_status(reply.state),
+            existing=not reply.is_new,
+            created_at_ms=reply.created_ms,
+            order=reply.number,
+        )
+
+    @answered
+    async def DeleteJobIfStatus(
+        self, request: pb.DeleteJobIfStatusRequest, context: Context
+    ) -> pb.DeleteJobIfStatusResponse:
+        """Undoes a submission, if the job is as expected and nobody else may know of it."""
+        job_id, expected = checked_id(request.job_id), _state("expected_status", request.expected_status)
+
+        def decide(now_ms: int) -> Verdict | Refusal:
+            decided = self._records.delete(job_id, expected, now_ms)
+            return _verdict(decided, lambda reply: log_deleted(request, reply))
+
+        reply: MoveReply = await self._keeper.act(decide)
+        if not reply.applied:
+            log_deleted(request, reply)
+        return pb.DeleteJobIfStatusResponse(deleted=reply.applied, current_status=job_status(reply.state))
+
+    @answered
+    async def GetJobRecord(self, request: pb.GetJobRecordRequest, context: Context) -> pb.GetJobRecordResponse:
+        """Everything that is known of one job."""
+        job_id, has_payload = checked_id(request.job_id), not request.without_payload
+
+        def query(_: int) -> pb.GetJobRecordResponse | None:
+            job = self._records.job(job_id)
+            return None if job is None else record_message(self._records, job, has_payload=has_payload)
+
+        found = await self._keeper.read(query)
+        if found is None:
+            raise unknown_job(job_id).error()
+        return found
+
+    @answered
+    async def ListJobRecords(self, request: pb.ListJobRecordsRequest, context: Context) -> pb.ListJobRecordsResponse:
+        """One page of all jobs, or one part of a search."""
+        if request.HasField("search"):
+            return await self._listing.search(request)
+        return await self._listing.page(request)
+
+    @answered
+    async def TransitionJobStatus(
+        self, request: pb.TransitionJobStatusRequest, context: Context
+    ) -> pb.TransitionJobStatusResponse:
+        """Moves a job, if it is in the expected state and the token is that of its current grant."""
+        move = move_of(request)
+
+        def told(reply: MoveReply) -> None:
+            log_moved(request, reply)
+            if reply.state in TERMINAL:
+                self._forgetting.look()
+
+        reply: MoveReply = await self._keeper.act(lambda now_ms: _verdict(self._records.move(move, now_ms), told))
+        if not reply.applied:
+            log_moved(request, reply)
+        return pb.TransitionJobStatusResponse(
+            applied=reply.applied, current_status=job_status(reply.state), token=reply.token
+        )
+
+    @answered
+    async def SetCancelRequested(
+        self, request: pb.SetCancelRequestedRequest, context: Context
+    ) -> pb.SetCancelRequestedResponse:
+        """Notes that a job should stop; a job that has ended is left alone, and says so."""
+        job_id, reason = checked_id(request.job_id), request.reason
+        if not request.cancel_requested:
+            message = "expected cancel_requested to be true: what was asked for is not taken back"
+            raise InvalidArgumentError(message, reason="CANCEL_NOT_REVOCABLE")
+
+        def decide(now_ms: int) -> Verdict | Refusal:
+            decided = self._records.request_cancel(job_id, reason, now_ms)
+            return _verdict(decided, lambda reply: log_cancel_requested(request, reply))
+
+        reply: MoveReply = await self._keeper.act(decide)
+        return pb.SetCancelRequestedResponse(applied=reply.applied, current_status=job_status(reply.state))
+
+
+def move_of(request: pb.TransitionJobStatusRequest) -> Move:
+    """What is to be moved, checked as far as that needs no record."""
+    try:
+        spends = Spends(request.spends)
+    except ValueError:
+        names = ", ".join(known.name for known in Spends)
+        message = f"expected spends to be one of {names}, got {request.spends}"
+        raise InvalidArgumentError(message, reason="SPENDS_INVALID") from None
+    worker = request.worker_id
+    return Move(
+        checked_id(request.job_id),
+        _state("expected_from_status", request.expected_from_status),
+        _state("to_status", request.to_status),
+        request.token,
+        checked_name("worker_id", worker, reason="WORKER_ID_INVALID") if worker else "",
+        request.reason,
+        request.not_before_ms,
+        spends,
+    )
+
+
+def _state(what: str, status: int) -> State:
+    """A state that must be named."""
+    try:
+        return State(status)
+    except ValueError:
+        names = ", ".join(state.name for state in State)
+        raise InvalidArgumentError(
+            f"expected {what} to be one of {names}, got {status}", reason="STATUS_INVALID"
+        ) from None
+
+
+def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> Verdict | Refusal:
+    """`told` hears the reply when what was decided is durable, and nothing if that was nothing."""
+    if isinstance(decided, Refusal):
+        return decided
+    return Verdict(decided.event, decided.reply, spare, lambda: told(decided.reply))

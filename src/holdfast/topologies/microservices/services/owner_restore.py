@@ -1,0 +1,99 @@
+"""The state of one owner, read from its directory or from a backup of it, and a journal that goes on from there.
+
+Invariants, as for a ledger (docs/decisions/0011): what ran goes back to QUEUED, and no token is given out again. Only
+the owner of the records has tokens. What the owners then disagree about is what they disagree about after a crash: the
+sweep enqueues jobs that wait in no queue, an entry without a job that waits is dropped, and the first envelope of a
+job stays.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast import limits
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.lifecycle import QUEUED, RUNNING, State
+from holdfast.journal.disk import Disk
+from holdfast.journal.new_journal import Origin, begin
+from holdfast.journal.pins import pin
+from holdfast.journal.reader import JournalReader
+from holdfast.topologies.microservices.services.owner_journal import Machine, read_into
+from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
+from holdfast.topologies.microservices.state.record_events import Decided, Move
+
+#: The machine of each owner, empty, by the names of their directories.
+OWNERS: dict[str, Callable[[], Machine]] = {
+    "job": records.Records,
+    "queue": lambda: waiting_jobs.Line(limits.AGING_MS_DEFAULT),
+    "result": lambda: envelopes.Envelopes(envelopes.Retention.beyond()),
+}
+
+
+class OwnerState(msgspec.Struct, frozen=True):
+    """A machine that has seen all that a directory holds."""
+
+    machine: Machine
+    position: int
+    last_ms: int
+
+    @property
+    def digest(self) -> int:
+        """That of the machine."""
+        return self.machine.digest
+
+    def counts(self) -> dict[str, int]:
+        """What it keeps, by state where it has any."""
+        machine = self.machine
+        if isinstance(machine, records.Records):
+            counted = {state.name: machine.book.listing.count([state]) for state in State}
+            return {name: count for name, count in counted.items() if count}
+        if isinstance(machine, waiting_jobs.Line):
+            return {"WAITING": len(machine)}
+        assert isinstance(machine, envelopes.Envelopes)
+        return {"ENDED": len(machine)}
+
+
+def owner_state(
+    kind: str, disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
+) -> OwnerState:
+    """Replays all that is there, comparing the digest after each frame; a `JournalError` names what is wrong.
+
+    The state's digest is then of the version that is asked for, whatever versions the files are of.
+    """
+    machine = OWNERS[kind]()
+    with pin(disk, 1):
+        reader = JournalReader(disk)
+        last_ms = read_into(machine, disk, reader, progress)
+    machine.rehash(digest_version)
+    return OwnerState(machine, reader.end_position, last_ms)
+
+
+def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: bytes, epoch: int) -> int:
+    """Begins a journal in an empty directory with this state; says how many jobs were running."""
+    machine, at_ms = state.machine, max(now_ms, state.last_ms)
+    token = machine.book.next_token if isinstance(machine, records.Records) else 0
+    origin = Origin.at(at_ms, cluster_id=cluster_id, position=state.position, token=token, epoch=epoch)
+    ended = 0
+    if isinstance(machine, records.Records):
+        ended = _end_grants(machine, at_ms)
+        machine.book.next_token = origin.floor + 1
+    begin(
+        target,
+        origin,
+        machine.image(),
+        digest_version=machine.digest_version,
+        digest=machine.digest,
+        log_time_ms=at_ms,
+    )
+    return ended
+
+
+def _end_grants(machine: records.Records, now_ms: int) -> int:
+    """Every running job waits again, at nobody's cost."""
+    running = [job.id for job in machine.book.jobs.values() if job.state == RUNNING]
+    for job_id in running:
+        decided = machine.move(Move(job_id, State(RUNNING), State(QUEUED), reason="restored"), now_ms)
+        assert isinstance(decided, Decided)
+        assert decided.event is not None
+        machine.apply(decided.event)
+    return len(running)

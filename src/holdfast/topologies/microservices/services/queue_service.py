@@ -1,0 +1,107 @@
+"""The queue service: what waits, and nothing else.
+
+Whoever calls it was let through before (see `callers`).
+
+Invariants: an answer leaves when what it says is durable; a job that was dequeued or removed is gone at once, and comes
+back only if somebody enqueues it again. A caller that knows only the frozen fields enqueues a simulated job of the
+default queue, and dequeues whatever is next.
+"""
+
+from holdfast import limits
+from holdfast.core.commands import Refusal
+from holdfast.core.lane_order import Wanted
+from holdfast.core.model import SIM_TYPE
+from holdfast.errors import InvalidArgumentError
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.server.grpc.status import Context, answered
+from holdfast.server.request_checks import checked_id, checked_name, checked_new_id
+from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.state.waiting_jobs import Line, Ticket
+
+
+class QueueService(rpc.QueueInternalServiceServicer):
+    """Three methods over a line; what they mean stands in docs/contract.md."""
+
+    def __init__(self, keeper: Keeper, line: Line) -> None:
+        """`keeper` must be the one that keeps this line."""
+        self._keeper = keeper
+        self._line = line
+
+    @answered
+    async def EnqueueJob(self, request: pb.EnqueueJobRequest, context: Context) -> pb.EnqueueJobResponse:
+        """The job waits when this is answered; one that waits already is left as it is."""
+        ticket = ticket_of(request)
+
+        def decide(now_ms: int) -> Verdict | Refusal:
+            event = self._line.decide_enqueue(ticket, now_ms)
+            if isinstance(event, Refusal):
+                return event
+            return Verdict(event, pb.EnqueueJobResponse(accepted=True, existing=event is None))
+
+        reply: pb.EnqueueJobResponse = await self._keeper.act(decide)
+        return reply
+
+    @answered
+    async def DequeueJob(self, request: pb.DequeueJobRequest, context: Context) -> pb.DequeueJobResponse:
+        """Takes the next job that fits out of the line; not found, without an error, if there is none."""
+        worker = checked_name("worker_id", request.worker_id, reason="WORKER_ID_INVALID")
+        wanted = wanted_of(request.wanted) if request.HasField("wanted") else None
+
+        def decide(now_ms: int) -> Verdict:
+            event = self._line.decide_dequeue(worker, wanted, now_ms)
+            return Verdict(event, pb.DequeueJobResponse(found=bool(event), job_id=event.job_id if event else ""))
+
+        reply: pb.DequeueJobResponse = await self._keeper.act(decide)
+        return reply
+
+    @answered
+    async def RemoveJobIfPresent(
+        self, request: pb.RemoveJobIfPresentRequest, context: Context
+    ) -> pb.RemoveJobIfPresentResponse:
+        """Takes one job out of the line, wherever it stands, and says whether it was there."""
+        job_id = checked_id(request.job_id)
+
+        def decide(now_ms: int) -> Verdict:
+            event = self._line.decide_remove(job_id, now_ms)
+            return Verdict(event, pb.RemoveJobIfPresentResponse(removed=event is not None))
+
+        reply: pb.RemoveJobIfPresentResponse = await self._keeper.act(decide)
+        return reply
+
+
+def ticket_of(request: pb.EnqueueJobRequest) -> Ticket:
+    """What is to wait, checked."""
+    priority = request.priority if request.HasField("priority") else limits.PRIORITY_DEFAULT
+    if not limits.PRIORITY_MIN <= priority <= limits.PRIORITY_MAX:
+        rule = f"from {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}"
+        raise InvalidArgumentError(f"expected priority to be {rule}, got {priority}", reason="OPTION_OUT_OF_RANGE")
+    return Ticket(
+        checked_new_id(request.job_id),
+        checked_name("queue", request.queue or limits.QUEUE_DEFAULT, reason="QUEUE_NAME_INVALID"),
+        checked_name("route", request.route or SIM_TYPE, reason="ROUTE_INVALID"),
+        priority,
+        request.order,
+        _checked_time("not_before_ms", request.not_before_ms),
+        _checked_time("enqueued_at_ms", request.enqueued_at_ms),
+    )
+
+
+def _checked_time(what: str, at_ms: int) -> int:
+    if at_ms < 0:
+        message = f"expected {what} to be milliseconds since 1970, got {at_ms}"
+        raise InvalidArgumentError(message, reason="OPTION_OUT_OF_RANGE")
+    return at_ms
+
+
+def wanted_of(wanted: pb.Wanted) -> Wanted:
+    """What somebody can run, checked; without a route that is nothing."""
+    if len(wanted.routes) * max(1, len(wanted.queues)) > limits.LANES_MAX:
+        raise InvalidArgumentError(
+            f"expected routes times queues to be at most {limits.LANES_MAX},"
+            f" got {len(wanted.routes)} routes and {len(wanted.queues)} queues; name no queue to serve all of them",
+            reason="WANTED_TOO_LARGE",
+        )
+    routes = frozenset(checked_name("route", name, reason="ROUTE_INVALID") for name in wanted.routes)
+    queues = frozenset(checked_name("queue", name, reason="QUEUE_NAME_INVALID") for name in wanted.queues)
+    return Wanted(routes, queues)

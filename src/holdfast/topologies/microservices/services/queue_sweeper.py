@@ -1,0 +1,142 @@
+"""The sweep: jobs that are QUEUED and due, and wait in no queue, are enqueued again.
+
+It walks the QUEUED records, oldest first, a bounded part at a go, and enqueues what has been there for a while: that
+changes nothing for a job that waits, and the answer tells whether it did. Only what was repaired is logged. A queue
+that lost its memory is rebuilt by the same walk. A job that waits although it should stop is ended.
+
+Invariants: a go makes at most `_PAGES_MAX` listings, and stops at the first page with something to repair or to end; a
+walk that found nothing to repair is not begun again before its time, however often somebody finds the queue empty. A
+job in the hands of this process is left alone.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from holdfast import limits
+from holdfast.core.lifecycle import QUEUED
+from holdfast.core.model import Now
+from holdfast.errors import InvalidArgumentError
+from holdfast.observe.logs import get_logger
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.proto.enums import job_status
+from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.services.dispatch import Dispatcher
+from holdfast.topologies.microservices.services.jobs_in_flight import Underway
+from holdfast.topologies.microservices.services.outcomes import Settler
+
+#: Younger records may be on their way to the queue.
+SETTLED_MS = 2_000
+#: Listings in one go, where nothing on a page is due.
+_PAGES_MAX = 5
+#: Calls to the queue at a time.
+_TOGETHER = 16
+
+
+class Sweeper:
+    """Walks the QUEUED records, a part at a go."""
+
+    def __init__(
+        self, owners: Owners, settler: Settler, dispatcher: Dispatcher, underway: Underway, now: Callable[[], Now]
+    ) -> None:
+        self._owners = owners
+        self._settler = settler
+        self._dispatcher = dispatcher
+        self._underway = underway
+        self._now = now
+        #: Where the walk goes on, and which records it looks at: those that were there for a while when it began.
+        self._cursor = ""
+        self._before_ms = 0
+
+    async def go(self) -> bool:
+        """One part of the walk; whether it repaired something, so that the next part should follow at once."""
+        if self._dispatcher.is_in_doubt:  # what is missing was next in line, so it is among the oldest
+            self._dispatcher.is_in_doubt = False
+            self._cursor = ""
+        with self._underway.watch() as seen:
+            for _ in range(_PAGES_MAX):
+                now_ms = self._now().log_ms
+                if not self._cursor:
+                    self._before_ms = now_ms - SETTLED_MS
+                page = await self._page()
+                due = [record for record in page.records if record.options.not_before_ms + SETTLED_MS <= now_ms]
+                repaired = await self._see_to(due, seen)
+                self._cursor = page.next_cursor
+                if due or not self._cursor:
+                    return repaired > 0
+        return False
+
+    async def _page(self) -> pb.ListJobRecordsResponse:
+        try:
+            return await self._owners.job.records(_queued_records(self._cursor, self._before_ms))
+        except InvalidArgumentError:  # the owner no longer knows the cursor
+            self._cursor = ""
+            raise
+
+    async def _see_to(self, records: list[pb.GetJobRecordResponse], seen: set[str]) -> int:
+        repaired = 0
+        for start in range(0, len(records), _TOGETHER):
+            part = [record for record in records[start : start + _TOGETHER] if record.summary.job_id not in seen]
+            done = await asyncio.gather(*(self._see_to_one(record, seen) for record in part), return_exceptions=True)
+            for outcome in done:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                repaired += outcome
+        return repaired
+
+    async def _see_to_one(self, record: pb.GetJobRecordResponse, seen: set[str]) -> bool:
+        if record.summary.cancel_requested:
+            await self._dispatcher.end_queued(record)
+            return True
+        if await self._settler.enqueue(record):
+            return False
+        # It was in no queue. If it was dequeued since the listing, that was in order, and the entry is one too many.
+        await self._underway.dequeues_answered()
+        job_id = record.summary.job_id
+        if job_id in seen:
+            await self._owners.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))
+            return False
+        get_logger().warning(
+            "anomaly",
+            method="sweep",
+            job_id=job_id,
+            reason="QUEUED_IN_NO_QUEUE",
+            message="the job was QUEUED and waited in no queue; it waits again",
+        )
+        return True
+
+
+def _queued_records(cursor: str, created_before_ms: int) -> pb.ListJobRecordsRequest:
+    return pb.ListJobRecordsRequest(
+        status_filter=[job_status(QUEUED)],
+        page=public_pb.PageRequest(page_size=limits.PAGE_SIZE_MAX),
+        sort=public_pb.CREATED_AT_ASC,
+        search=pb.JobSearch(cursor=cursor, created_before_ms=created_before_ms),
+    )
+
+
+class SweepTimer:
+    """When to go: in its own time, sooner if a queue was found empty, at once while there is something to repair."""
+
+    def __init__(self, heartbeat_ms: int) -> None:
+        self._soon_ms = heartbeat_ms
+        self._calm_ms = 5 * heartbeat_ms
+        self._went_ms: int | None = None
+        self._is_hinted = False
+        self._is_urgent = False
+
+    def hint(self) -> None:
+        """A dequeue found nothing."""
+        self._is_hinted = True
+
+    def is_due(self, now: Now) -> bool:
+        """Whether to go now."""
+        if self._went_ms is None or self._is_urgent:
+            return True
+        return now.served_ms - self._went_ms >= (self._soon_ms if self._is_hinted else self._calm_ms)
+
+    def went(self, now: Now, *, repaired: bool) -> None:
+        """A go is over."""
+        self._went_ms = now.served_ms
+        self._is_urgent = repaired
+        self._is_hinted = False

@@ -1,0 +1,87 @@
+"""The result service: how jobs ended, with their outputs.
+
+Whoever calls it was let through before (see `callers`).
+
+Invariants: an answer leaves when what it says is durable; the first envelope of a job stays; a checksum is always that
+of the bytes that are kept.
+"""
+
+import hashlib
+
+from holdfast import limits
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.errors import InvalidArgumentError
+from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.proto.enums import job_status
+from holdfast.server.grpc.status import Context, answered
+from holdfast.server.request_checks import checked_id, checked_new_id
+from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes
+
+
+class ResultService(rpc.ResultInternalServiceServicer):
+    """Two methods over the envelopes; what they mean stands in docs/contract.md."""
+
+    def __init__(
+        self, keeper: Keeper, envelopes: Envelopes, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
+    ) -> None:
+        """`keeper` must be the one that keeps these envelopes."""
+        self._keeper = keeper
+        self._envelopes = envelopes
+        self._output_bytes_max = output_bytes_max
+
+    @answered
+    async def StoreResult(self, request: pb.StoreResultRequest, context: Context) -> pb.StoreResultResponse:
+        """Keeps the first envelope of a job; says of any other whether it is the same, and which status stands."""
+        envelope = self._envelope_of(request)
+
+        def decide(now_ms: int) -> Verdict:
+            storing = self._envelopes.decide_store(envelope, now_ms)
+            reply = pb.StoreResultResponse(
+                stored=storing.standing == envelope,
+                already_exists=not storing.is_first,
+                current_terminal_status=job_status(storing.standing.state),
+            )
+            return Verdict(storing.event, reply)
+
+        reply: pb.StoreResultResponse = await self._keeper.act(decide)
+        return reply
+
+    @answered
+    async def GetResult(self, request: pb.GetResultRequest, context: Context) -> pb.GetResultResponse:
+        """The envelope of a job; not found, without an error, if there is none or it is no longer kept."""
+        job_id = checked_id(request.job_id)
+        envelope = await self._keeper.read(lambda _: self._envelopes.find(job_id))
+        if envelope is None:
+            return pb.GetResultResponse(job_id=job_id)
+        return pb.GetResultResponse(
+            found=True,
+            job_id=job_id,
+            terminal_status=job_status(envelope.state),
+            runtime_ms=envelope.runtime_ms,
+            output_summary=envelope.summary,
+            output_bytes=envelope.output,
+            checksum=envelope.checksum,
+        )
+
+    def _envelope_of(self, request: pb.StoreResultRequest) -> Envelope:
+        """What is to be kept, checked; a summary is cut like everywhere."""
+        job_id, output, state = checked_new_id(request.job_id), request.output_bytes, int(request.terminal_status)
+        if state not in TERMINAL:
+            raise InvalidArgumentError(
+                f"expected terminal_status to be DONE, FAILED or CANCELED, got {state}",
+                reason="STATUS_NOT_TERMINAL",
+            )
+        if len(output) > self._output_bytes_max:
+            raise InvalidArgumentError(
+                f"expected output_bytes to be at most {self._output_bytes_max} bytes, got {len(output)}",
+                reason="OUTPUT_TOO_LARGE",
+            )
+        if request.checksum and request.checksum != hashlib.sha256(output).hexdigest():
+            raise InvalidArgumentError(
+                "expected checksum to be the SHA-256 of output_bytes in lower-case hex, or empty",
+                reason="CHECKSUM_MISMATCH",
+            )
+        summary = request.output_summary[: limits.SUMMARY_CHARS_MAX]
+        return Envelope(job_id, state, request.runtime_ms, summary, output)

@@ -1,0 +1,1 @@
+"""The state machines of the three owners: records, waiting jobs, results. Pure, as `core` is."""

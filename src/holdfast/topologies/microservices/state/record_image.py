@@ -1,0 +1,85 @@
+"""Records as bytes: the content of the job service's snapshots.
+
+Only what events made is written; indexes and keys are rebuilt from the jobs, as in core/image.py. Parts of a chunk are
+only ever added at the end, with a default, so that images of before can be read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Generic, TypeVar
+
+import msgspec
+
+from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.image import AnyJob, dump_jobs, load_jobs, prove, put_templates
+from holdfast.core.model import Job, Template
+from holdfast.core.state import Book
+from holdfast.core.unreadable import reading
+
+T = TypeVar("T")
+
+_ROWS_PER_CHUNK = 2_000
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    last_ms: int
+    next_number: int
+    next_token: int
+    digest: int
+
+
+class _Chunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
+    """Exactly one part is filled, in the order head, jobs, workers, shared, finished."""
+
+    head: _Head | None = None
+    templates: list[Template] = []
+    jobs: list[AnyJob] = []
+    workers: list[tuple[str, str]] = []
+    shared: list[str] = []
+    finished: list[str] = []
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Chunk[Job])
+
+
+def dump(book: Book, workers: Mapping[str, str], shared: AbstractSet[str]) -> Iterator[bytes]:
+    """The state in chunks of bounded size; equal states give equal bytes."""
+    head = _Head(book.last_ms, book.next_number, book.next_token, book.digest)
+    yield _encoder.encode(_Chunk(head=head))
+    for templates, rows in dump_jobs(book.jobs.values()):
+        yield _encoder.encode(_Chunk(templates=templates, jobs=rows))
+    for pairs in _parts(sorted(workers.items())):
+        yield _encoder.encode(_Chunk(workers=pairs))
+    for ids in _parts(sorted(shared)):
+        yield _encoder.encode(_Chunk(shared=ids))
+    for ids in _parts([job.id for job in book.finished]):
+        yield _encoder.encode(_Chunk(finished=ids))
+
+
+@reading()
+def load(
+    chunks: Iterable[bytes], dedup_keys_max: int, digest_version: int = DIGEST_VERSION
+) -> tuple[Book, dict[str, str], list[str]]:
+    """What `dump` was given, under this digest version; `msgspec.ValidationError` for bytes it never wrote."""
+    book, workers, shared = Book(dedup_keys_max, digest_version), dict[str, str](), list[str]()
+    head: _Head | None = None
+    for data in chunks:
+        chunk = _decoder.decode(data)
+        head = chunk.head or head
+        put_templates(chunk.jobs, list(map(book.intern, chunk.templates)))
+        load_jobs(book, chunk.jobs)
+        workers.update(chunk.workers)
+        shared += chunk.shared
+        for job_id in chunk.finished:
+            book.finished.append(book.jobs[job_id])
+    if head is None:
+        raise msgspec.ValidationError("the image has no head")
+    book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
+    book.digest = head.digest
+    prove(book)
+    return book, workers, shared
+
+
+def _parts(rows: list[T]) -> Iterator[list[T]]:
+    return (rows[start : start + _ROWS_PER_CHUNK] for start in range(0, len(rows), _ROWS_PER_CHUNK))

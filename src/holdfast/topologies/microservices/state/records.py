@@ -1,0 +1,344 @@
+"""Records: what the job service knows of every job; the state machine behind it.
+
+It is the ledger's book without leases and without an order of waiting: who runs a job is a name and a token here, and
+when that ends somebody else decides. Submissions are judged by the ledger's own intake.
+
+Invariants:
+- A state changes by `move` alone: from the state that the caller expects, along the table of the lifecycle, and out of
+  RUNNING only under the token that the last move into it made (0 stands for that one).
+- Tokens and order numbers only grow, and deletion frees neither.
+- A job that a second submission has found is not deleted any more.
+- Deciding changes nothing; `apply` decides nothing and cannot fail. Replay is `apply` alone.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+import msgspec
+
+from holdfast import limits
+from holdfast.core.commands import Evict, Refusal, Submit, Submitted
+from holdfast.core.digest import DIGEST_MASK
+from holdfast.core.events import Created, Evicted, Retired
+from holdfast.core.footprint import text_bytes
+from holdfast.core.ledger import wanted_states
+from holdfast.core.lifecycle import CANCELED, FAILED, LEGAL, QUEUED, RUNNING, TERMINAL, State
+from holdfast.core.listing import Place, Scan
+from holdfast.core.model import Job, NewJob, Now, Result, Template
+from holdfast.core.outcomes import is_endless
+from holdfast.core.state import Book, unique_name
+from holdfast.core.tasks import TaskManager, end, unknown_job
+from holdfast.core.text import as_text
+from holdfast.core.unreadable import reading, unreadable
+from holdfast.core.validation import check_reason, invalid
+from holdfast.topologies.microservices.state.record_events import (
+    CancelRequested,
+    CreateReply,
+    Decided,
+    Deleted,
+    Move,
+    Moved,
+    MoveReply,
+    RecordEvent,
+    Shared,
+    Spends,
+)
+from holdfast.topologies.microservices.state.record_image import dump, load
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[RecordEvent] = msgspec.msgpack.Decoder(RecordEvent)
+
+
+class Records:
+    """All records, as the events so far have made them."""
+
+    def __init__(self, dedup_keys_max: int = 0, memory_bytes: int = 0) -> None:
+        """`dedup_keys_max` bounds the memory of request ids; 0 lets each live as long as its job.
+
+        Above `memory_bytes` of held jobs no new ones are taken; 0 sets no limit.
+        """
+        self._keys_max = dedup_keys_max
+        self._memory_bytes = memory_bytes
+        self._begin(Book(dedup_keys_max))
+
+    def _begin(self, book: Book) -> None:
+        self.book = book
+        self._tasks = TaskManager(book, self._memory_bytes)
+        #: Who runs a job, by its id, while it runs.
+        self.workers: dict[str, str] = {}
+        #: Jobs that a second submission has found.
+        self.shared: set[str] = set()
+        self._sum = 0
+
+    # -- the machine
+
+    @property
+    def digest(self) -> int:
+        """A hash of the state, equal wherever the same events were applied."""
+        return (self.book.digest + self._sum) & DIGEST_MASK
+
+    @property
+    def digest_version(self) -> int:
+        """What the digest is computed by."""
+        return self.book.digest_version
+
+    def rehash(self, version: int) -> None:
+        """Goes over to a version of the digest."""
+        if version == self.digest_version:
+            return
+        self.book.rehash(version)
+        terms, jobs = self.book.terms, self.book.jobs
+        self._sum = sum(terms.worker(jobs[job_id].number, worker) for job_id, worker in self.workers.items())
+        self._sum += sum(terms.shared(jobs[job_id].number) for job_id in self.shared)
+
+    def encode(self, event: RecordEvent) -> bytes:
+        """One event, for the journal."""
+        return _encoder.encode(event)
+
+    def decode(self, data: bytes) -> RecordEvent:
+        """The same back; `msgspec.MsgspecError` for what no version ever wrote."""
+        try:
+            return _decoder.decode(data)
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise unreadable(error) from error
+
+    def empty(self) -> "Records":
+        """Others, without any event."""
+        return Records(self._keys_max, self._memory_bytes)
+
+    def image(self) -> Iterator[bytes]:
+        """The whole state."""
+        return dump(self.book, self.workers, self.shared)
+
+    @reading()
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Becomes the state of an image."""
+        book, workers, shared = load(chunks, self._keys_max, self.digest_version)
+        self._begin(book)
+        for job_id, worker in workers.items():
+            self._set_worker(book.jobs[job_id], worker)
+        for job_id in shared:
+            self._share(book.jobs[job_id])
+
+    def apply(self, event: RecordEvent) -> None:
+        """Makes the event part of the state."""
+        book = self.book
+        assert event.at_ms >= book.last_ms, "events must be in log time order"
+        book.last_ms = event.at_ms
+        book.moves.clear()
+        match event:
+            case Created():
+                self._tasks.apply_created(event)
+                for row in event.jobs:  # what waits, waits in the queue service
+                    book.ready.take(book.jobs[row.id])
+            case Evicted() | Retired():
+                self._apply_forgotten(event)
+            case Shared():
+                self._share(book.jobs[event.job_id])
+            case Deleted():
+                self._apply_deleted(book.jobs[event.job_id])
+            case Moved():
+                self._apply_moved(event)
+            case CancelRequested():
+                job = book.jobs[event.job_id]
+                book.lift(job)
+                job.cancel_requested, job.cancel_reason = True, event.reason
+                book.grow(job, text_bytes(event.reason))
+                book.touch(job)
+
+    # -- decisions
+
+    def create(self, template: Template, new: NewJob, now_ms: int, *, is_id_given: bool) -> Decided | Refusal:
+        """Makes a record, or finds the one that is there and marks it as shared."""
+        decision = self._tasks.submit(Submit([template], [new], is_id_given), Now(now_ms, 0))
+        if isinstance(decision, Refusal):
+            return decision
+        submitted = decision.reply
+        assert isinstance(submitted, Submitted)
+        if 0 in submitted.refusals:
+            return submitted.refusals[0]
+        if 0 not in submitted.existing:
+            assert isinstance(decision.event, Created)
+            reply = CreateReply(new.id, QUEUED, now_ms, self.book.next_number, is_new=True)
+            return Decided(decision.event, reply)
+        job = self.book.jobs[submitted.job_ids[0]]
+        event = None if job.id in self.shared else Shared(now_ms, job.id)
+        return Decided(event, CreateReply(job.id, State(job.state), job.created_ms, job.number, is_new=False))
+
+    def delete(self, job_id: str, expected: State, now_ms: int) -> Decided | Refusal:
+        """Undoes a submission, unless the job has moved on or somebody else may know of it."""
+        job = self.book.jobs.get(job_id)
+        if job is None:
+            return unknown_job(job_id)
+        state = State(job.state)
+        if state != expected:
+            return Decided(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
+        if job.id in self.shared:
+            return Decided(None, MoveReply(applied=False, state=state, why_not="JOB_SHARED"))
+        return Decided(Deleted(now_ms, job.id), MoveReply(applied=True, state=state, priority=job.template.priority))
+
+    def move(self, command: Move, now_ms: int) -> Decided | Refusal:
+        """A guarded change of state; a guard that does not hold is an answer, and changes nothing."""
+        refusal = _check_move(command, now_ms)
+        if refusal:
+            return refusal
+        job = self.book.jobs.get(command.job_id)
+        if job is None:
+            return unknown_job(command.job_id)
+        state = State(job.state)
+        if state != command.source:
+            return Decided(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
+        if state == RUNNING and command.token not in (0, job.token):
+            return Decided(None, MoveReply(applied=False, state=state, why_not="STALE_TOKEN"))
+        if command.target == RUNNING and job.not_before_ms > now_ms:
+            # A queue may have it from an older record, as of before it was to wait.
+            return Decided(None, MoveReply(applied=False, state=state, why_not="NOT_DUE"))
+        event = self._moved(job, command, now_ms)
+        is_try = state == RUNNING and (event.state != QUEUED or event.spends != Spends.NOTHING)
+        reply = MoveReply(
+            applied=True,
+            state=command.target,
+            token=event.token if command.target == RUNNING else 0,
+            before=state,
+            worker=event.worker or self.workers.get(job.id, ""),
+            attempt=job.failures + job.losses + (is_try or command.target == RUNNING),
+            priority=job.template.priority,
+        )
+        return Decided(event, reply)
+
+    def _moved(self, job: Job, command: Move, now_ms: int) -> Moved:
+        if command.target == RUNNING:
+            return Moved(now_ms, job.id, RUNNING, self.book.next_token, command.worker)
+        reason = as_text(command.reason[: limits.REASON_CHARS_MAX])
+        if command.source == QUEUED:
+            return Moved(now_ms, job.id, command.target, reason=reason)
+        spends = command.spends
+        if command.target == QUEUED and spends == Spends.NOTHING and is_endless(job):
+            spends = Spends.LOSS
+        return Moved(now_ms, job.id, command.target, job.token, "", reason, command.not_before_ms, spends)
+
+    def request_cancel(self, job_id: str, reason: str, now_ms: int) -> Decided | Refusal:
+        """Notes that a job should stop; the first reason stays, and what has ended stays as it is."""
+        refusal = check_reason(reason)
+        if refusal:
+            return refusal
+        job = self.book.jobs.get(job_id)
+        if job is None:
+            return unknown_job(job_id)
+        state = State(job.state)
+        if state in TERMINAL:
+            return Decided(None, MoveReply(applied=False, state=state, why_not="ALREADY_FINISHED"))
+        event = None if job.cancel_requested else CancelRequested(now_ms, job.id, reason)
+        worker, priority = self.workers.get(job.id, ""), job.template.priority
+        return Decided(
+            event, MoveReply(applied=True, state=state, worker=worker, attempt=job.attempts, priority=priority)
+        )
+
+    def _apply_forgotten(self, event: Evicted | Retired) -> None:
+        tasks = self._tasks
+        gone = tasks.apply_retired(event) if isinstance(event, Retired) else tasks.apply_evicted(event)
+        for job in gone:
+            self._unshare(job)
+
+    def evict(self, command: Evict, now_ms: int) -> Decided:
+        """Forgets, oldest first, what is too old, too many or too large; the reply is how many."""
+        decision = self._tasks.evict(command, Now(now_ms, 0))
+        assert decision.event is None or isinstance(decision.event, Retired)
+        return Decided(decision.event, decision.reply)
+
+    # -- reads
+
+    def job(self, job_id: str) -> Job | None:
+        """The record, as long as it is kept."""
+        return self.book.jobs.get(job_id)
+
+    def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
+        """A page of records by creation, and whether more follow; no states means all of them."""
+        return self.book.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
+
+    def scan(
+        self,
+        states: Collection[int],
+        after: Place | None,
+        size: int,
+        *,
+        newest_first: bool,
+        wants: Callable[[Job], bool],
+        created_from_ms: int = 0,
+        created_before_ms: int = 0,
+    ) -> tuple[list[Job], Place | None]:
+        """Wanted records by creation, past a place, and the place to go on from; see `Listing.scan`."""
+        scan = Scan(wanted_states(states), wants, newest_first, created_from_ms, created_before_ms)
+        return self.book.listing.scan(scan, after, size, limits.SCAN_JOBS_MAX)
+
+    # -- application
+
+    def _apply_deleted(self, job: Job) -> None:
+        book = self.book
+        if job.state in TERMINAL:
+            book.finished.remove(job)
+        elif job.unique_key:
+            del book.unique[unique_name(job)]
+        self._set_worker(job, "")
+        book.forget(job)
+
+    def _apply_moved(self, event: Moved) -> None:
+        book, job = self.book, self.book.jobs[event.job_id]
+        before = job.state
+        book.leave(job, event.state)
+        self._set_worker(job, "")
+        job.failures += event.spends == Spends.FAILURE and event.state == QUEUED
+        job.losses += event.spends == Spends.LOSS
+        if event.state == RUNNING:
+            assert event.token == book.next_token
+            book.next_token += 1
+            job.token, job.started_ms = event.token, event.at_ms
+            job.grants += 1
+            book.enter(job, RUNNING)
+            self._set_worker(job, event.worker)
+        elif event.state == QUEUED:
+            job.not_before_ms = event.not_before_ms or job.not_before_ms
+            job.lost_ms = event.at_ms if event.spends != Spends.FAILURE else job.lost_ms
+            book.enter(job, QUEUED)
+        else:
+            job.cancel_requested |= before == QUEUED
+            end(book, job, _result(event), event.at_ms)
+
+    # -- what a book has no place for
+
+    def _set_worker(self, job: Job, worker: str) -> None:
+        before = self.workers.pop(job.id, "")
+        if worker:
+            self.workers[job.id] = worker
+        term = self.book.terms.worker
+        self._sum += (term(job.number, worker) if worker else 0) - (term(job.number, before) if before else 0)
+
+    def _share(self, job: Job) -> None:
+        self.shared.add(job.id)
+        self._sum += self.book.terms.shared(job.number)
+
+    def _unshare(self, job: Job) -> None:
+        if job.id in self.shared:
+            self.shared.remove(job.id)
+            self._sum -= self.book.terms.shared(job.number)
+
+
+def _result(event: Moved) -> Result:
+    """Under no token where no worker has reported it, so that it counts as no attempt of its own."""
+    token = 0 if event.spends == Spends.LOSS else event.token
+    if event.state == FAILED:
+        return Result(token, FAILED, failure_reason=event.reason)
+    return Result(token, event.state, summary=event.reason if event.state == CANCELED else "")
+
+
+def _check_move(command: Move, now_ms: int) -> Refusal | None:
+    """What is wrong with a move whatever state its job is in."""
+    source, target = command.source, command.target
+    if (source, target) not in LEGAL:
+        return invalid("TRANSITION_ILLEGAL", f"there is no transition from {source.name} to {target.name}")
+    if command.spends != Spends.NOTHING and source != RUNNING:
+        return invalid("SPENDS_INVALID", f"only a job that runs spends something, got {command.spends.name}")
+    if command.not_before_ms and target != QUEUED:
+        return invalid("DELAY_INVALID", f"a job that goes to {target.name} is due at no time")
+    if not 0 <= command.not_before_ms <= now_ms + limits.DELAY_MS_MAX:
+        return invalid("DELAY_TOO_LONG", "expected the job to be due within a year")
+    return None

@@ -1,0 +1,1 @@
+"""The monolith topology: equal nodes, each with a ledger and slots of its own."""

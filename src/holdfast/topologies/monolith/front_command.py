@@ -1,0 +1,72 @@
+"""`holdfast front`: HTTP and the dashboard over several nodes."""
+
+import inspect
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.connection import Connect, access_to
+from holdfast.cli.server import of_a_gateway, run_program
+from holdfast.errors import InvalidArgumentError
+from holdfast.settings import MEMORY, ClientSettings, Settings, addresses_of
+from holdfast.settings_sources import load
+
+if TYPE_CHECKING:
+    from holdfast.observe.logging import ByteStream
+    from holdfast.topologies.monolith.front import Nodes
+
+EPILOG = "It shows the nodes the token of --connect or HOLDFAST_TOKEN; callers show it theirs, from --tokens."
+#: What it heeds; it keeps nothing.
+_SETTINGS = (
+    *("host", "http_port", "metrics_port", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts"),
+    *("rate_limit", "insecure", "log_level", "log_format"),
+)
+
+
+def front(
+    connect: Connect = None,
+    socket: Annotated[list[Path] | None, typer.Option("--socket", hidden=True)] = None,
+    has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    **flags: object,
+) -> None:
+    """HTTP and the dashboard over all nodes, until TERM or INT."""
+    told = {**flags, "data": MEMORY, "no_http": False, "port": "0"}
+    settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd()).settings
+    nodes = _nodes(connect, socket or [])
+    from holdfast.process.lifeline import die_with_parent, lifeline
+    from holdfast.topologies.monolith.front import serve
+
+    if has_lifeline:
+        die_with_parent()
+        lifeline()
+
+    async def program(settings: Settings, log_stream: "ByteStream") -> None:
+        del log_stream  # it has no transitions to log
+        await serve(settings, nodes)
+
+    run_program(settings, program)
+
+
+def _nodes(connect: str | None, sockets: list[Path]) -> "Nodes":
+    from holdfast.topologies.monolith.front import Nodes
+
+    if sockets:
+        return Nodes(sockets=sockets)
+    loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd()).settings
+    addresses = addresses_of(loaded.connect)
+    if not addresses:
+        message = "expected --connect to be the addresses of all nodes in their order, HOST:PORT,HOST:PORT"
+        raise InvalidArgumentError(message, reason="CONNECT_INVALID")
+    return Nodes(addresses=addresses, access=access_to(loaded))
+
+
+def _signature() -> inspect.Signature:
+    """What stands above, and the settings that it heeds."""
+    own = [one for one in inspect.signature(front).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    return inspect.Signature([*own, *of_a_gateway(_SETTINGS)])
+
+
+# typer reads the signature; mypy does not know that functions may carry one.
+front.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -1,0 +1,165 @@
+"""`holdfast up --topology monolith`: equal nodes, each a process of its own that is started again when it dies.
+
+The order of the nodes is that of their ports, and never changes: clients find the owner of a job by it. HTTP over all
+of them is a process beside them, which reaches them through their sockets: in their directories, or, where the jobs are
+kept in memory, in a directory that only this user can open and that goes with this process.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from holdfast import limits
+from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
+from holdfast.observe.logging import ByteStream
+from holdfast.process.child_command import child_command
+from holdfast.process.kept_process import Role
+from holdfast.process.machine_memory import memory_for_jobs
+from holdfast.process.ready_line import announce, places
+from holdfast.process.signals import on_stop
+from holdfast.process.supervisor import Lines, StoppedError, Supervisor
+from holdfast.server.protection import protect
+from holdfast.settings import FIELDS, OF_THE_PIPELINE, OF_ZOOKEEPER, Settings
+
+_PORT_MAX = 65_535
+_PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
+#: Settings that the front is told as they are; its port comes by its variable.
+_OF_THE_FRONT = (
+    *("host", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "insecure"),
+    *("log_level", "log_format"),
+)
+#: What each node is told apart, and what is no concern of a node's.
+_OWN = (
+    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens", "memory_bytes"})
+    | OF_THE_PIPELINE
+    | OF_ZOOKEEPER
+)
+
+
+async def serve(settings: Settings, log_stream: ByteStream) -> None:
+    """Until TERM or INT; a second one leaves little time, a third one none."""
+    del log_stream  # the nodes log by themselves
+    check(settings)
+    with _sockets(settings) as sockets:
+        supervisor = Supervisor([role(settings, index, sockets) for index in range(settings.nodes)])
+        with on_stop(supervisor.stop):
+            with contextlib.suppress(StoppedError):
+                await _start(supervisor, settings)
+            await supervisor.wait()
+
+
+async def _start(supervisor: Supervisor, settings: Settings) -> None:
+    """The nodes, and then who shows them all."""
+    lines = await supervisor.start()
+    nodes = [str(lines[_name(index)]["grpc"]) for index in range(settings.nodes)]
+    try:
+        front = {} if settings.no_http else (await supervisor.add([front_role(settings, lines)]))["front"]
+    except HoldfastError:
+        supervisor.stop()
+        await supervisor.wait()
+        raise
+    _announce(settings, nodes, {name: str(front[name]) for name in ("http",) if name in front})
+
+
+@contextlib.contextmanager
+def _sockets(settings: Settings) -> Iterator[Path | None]:
+    """Where nodes without directories have their sockets; None where they have directories, or need none."""
+    if settings.no_http or not settings.is_in_memory:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        yield Path(folder)
+
+
+def check(settings: Settings) -> None:
+    """`InvalidArgumentError` if there are not enough ports, other errors if protection is missing."""
+    problems = [
+        f"expected {name} to be at most {_PORT_MAX - settings.nodes + 1}, because {settings.nodes} nodes take"
+        f" as many ports from there on, got {first}"
+        for name, first in (("port", settings.port), ("metrics_port", settings.metrics_port))
+        if first and first + settings.nodes - 1 > _PORT_MAX
+    ]
+    first, metrics = settings.port, settings.metrics_port
+    if first and metrics and abs(first - metrics) < settings.nodes:
+        problems.append(
+            f"expected metrics_port to be at least {settings.nodes} away from port, got {metrics} and {first}"
+        )
+    problems += [
+        f"expected http_port to be none of the {settings.nodes} ports of the nodes from {name} {taken} on,"
+        f" got {settings.http_port}"
+        for name, taken in (("port", first), ("metrics_port", metrics))
+        if taken and not settings.no_http and taken < settings.http_port < taken + settings.nodes
+    ]
+    least = settings.nodes * limits.MEMORY_BYTES_MIN
+    if 0 < settings.memory_bytes < least:
+        problems.append(
+            f"expected memory_bytes to be at least {least}, because {settings.nodes} nodes share it,"
+            f" got {settings.memory_bytes}"
+        )
+    if problems:
+        raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
+    protect(settings)
+
+
+def role(settings: Settings, index: int, sockets: Path | None = None) -> Role:
+    """One node, told everything that was settled here; its port stays the one that it got first."""
+    port = settings.port and settings.port + index
+    socket = ["--socket", str(sockets / f"{_name(index)}.sock")] if sockets is not None else []
+    return Role(_name(index), [*_command(settings, index), *socket], {_PORT: str(port)}, _PORT)
+
+
+def front_role(settings: Settings, lines: Lines) -> Role:
+    """HTTP over all nodes, which are asked over the sockets that their ready lines name."""
+    sockets = [str(lines[_name(index)].get("socket", "")) for index in range(settings.nodes)]
+    if not all(sockets):
+        raise FailedPreconditionError(
+            f"{settings.data!r} is on a file system that holds no sockets, and HTTP over all nodes needs them;"
+            " choose another directory, or say --no-http",
+            reason="SOCKET_UNUSABLE",
+        )
+    command = [
+        *child_command("holdfast", "front", "--lifeline", "--metrics-port", "0"),
+        *(part for socket in sockets for part in ("--socket", socket)),
+        *_told(settings, _OF_THE_FRONT),
+    ]
+    return Role("front", command, {_HTTP_PORT: str(settings.http_port)}, http_port_variable=_HTTP_PORT)
+
+
+def _name(index: int) -> str:
+    return f"node-{index}"
+
+
+def _command(settings: Settings, index: int) -> list[str]:
+    data = settings.data if settings.is_in_memory else str(Path(settings.data) / _name(index))
+    metrics_port = settings.metrics_port and settings.metrics_port + index
+    return [
+        *child_command("holdfast", "node", "--index", str(index), "--nodes", str(settings.nodes)),
+        *("--data", data, "--metrics-port", str(metrics_port), "--lifeline", "--no-http"),
+        # One machine for all of them.
+        *("--memory-bytes", str(max(memory_for_jobs(settings) // settings.nodes, limits.MEMORY_BYTES_MIN))),
+        *_told(settings, [name for name in FIELDS if name not in _OWN]),
+    ]
+
+
+def _told(settings: Settings, names: Sequence[str]) -> list[str]:
+    """These settings as options, and the one file of tokens that all of them have."""
+    tokens = ["--tokens", settings.tokens_file] if settings.tokens_file else []
+    return [*tokens, *(part for name in names for part in _option(name, getattr(settings, name)))]
+
+
+def _option(name: str, value: object) -> list[str]:
+    option = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [option] if value else []
+    return [option, str(value)] if value != "" else []
+
+
+def _announce(settings: Settings, nodes: list[str], front: dict[str, str]) -> None:
+    """Jobs can be submitted and run."""
+    data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
+    reached = {"grpc": ",".join(nodes), **front}
+    line = {"event": "ready", **reached, "nodes": nodes, "data": data, "pid": os.getpid()}
+    where = places(reached, is_secure=bool(settings.tls_cert))
+    announce(line, f"{len(nodes)} nodes are ready with the jobs in {data}: {where}; Ctrl-C stops them")

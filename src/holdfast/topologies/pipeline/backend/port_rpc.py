@@ -1,0 +1,232 @@
+"""The ports on the wire: `POST /ports/<port>.<method>`, with MessagePack both ways.
+
+The table is made from the signatures of the ports, so that it cannot say anything else than they do. A refusal travels
+as the problem that it is, as with every role. No request waits without bound: what a port waits for is asked for again
+and again, in polls of at most `WAIT_MS_MAX`.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Protocol, cast, get_type_hints
+
+import msgspec
+
+from holdfast.errors import InvalidArgumentError, UnavailableError
+from holdfast.ports import AdminApi, HistoryApi, JobApi, JobView, ResultView, ScheduleApi
+
+PREFIX = "/ports/"
+#: How long one poll may wait for a change.
+WAIT_MS_MAX = 10_000
+
+Handle = Callable[[bytes], Awaitable[bytes]]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A job after a change, and what to name as seen in order to hear of the next one."""
+
+    seen: int
+    job: JobView
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A job that has ended, and how."""
+
+    job: JobView
+    result: ResultView
+
+
+class WaitApi(Protocol):
+    """What the ports wait for, in polls of a bounded length."""
+
+    async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
+        """The job, as soon as it is not what was seen (0: nothing was); None after so long."""
+        ...
+
+    async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
+        """The end of the job; None if it takes longer."""
+        ...
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One method of a port: what goes in, what comes out, and whether doing it twice is as good as doing it once."""
+
+    name: str
+    arguments: type[msgspec.Struct]
+    answer: Any
+    is_repeatable: bool
+    timeout_s: float
+
+    @property
+    def path(self) -> str:
+        """Where it is asked for."""
+        return f"{PREFIX}{self.name}"
+
+
+#: How long the answer to a read or to a small change may take, to a submission, and to a walk over many jobs.
+_SHORT_S, _LONG_S, _WALK_S = 5.0, 10.0, 30.0
+
+
+def _method(function: Callable[..., object], name: str, timeout_s: float, *, is_repeatable: bool = True) -> Method:
+    hints = get_type_hints(function)
+    answer = hints.pop("return")
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is not parameter.empty
+    }
+    fields = [(field, kind, defaults[field]) if field in defaults else (field, kind) for field, kind in hints.items()]
+    arguments = msgspec.defstruct(name.replace(".", "_"), fields, frozen=True, array_like=True)
+    return Method(name, arguments, answer, is_repeatable, timeout_s)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        method.name: method
+        for method in (
+            # A submission is safe to repeat because every draft that is sent has an id.
+            _method(JobApi.submit, "jobs.submit", _LONG_S),
+            _method(JobApi.get, "jobs.get", _SHORT_S),
+            _method(JobApi.result, "jobs.result", _SHORT_S),
+            _method(JobApi.cancel, "jobs.cancel", _SHORT_S),
+            _method(JobApi.page, "jobs.page", _LONG_S),
+            _method(JobApi.explain, "jobs.explain", _SHORT_S),
+            _method(JobApi.payload, "jobs.payload", _SHORT_S),
+            _method(JobApi.find, "jobs.find", _LONG_S),
+            # Under a request id it is; whoever sends it looks at that.
+            _method(JobApi.retry, "jobs.retry", _SHORT_S, is_repeatable=False),
+            _method(WaitApi.changed, "jobs.changed", _SHORT_S),
+            _method(WaitApi.ended, "jobs.ended", _SHORT_S),
+            _method(HistoryApi.history, "histories.history", _SHORT_S),
+            _method(AdminApi.stats, "admin.stats", _SHORT_S),
+            _method(AdminApi.queues, "admin.queues", _LONG_S),
+            _method(AdminApi.set_queue_mode, "admin.set_queue_mode", _SHORT_S),
+            _method(AdminApi.purge, "admin.purge", _WALK_S, is_repeatable=False),
+            _method(AdminApi.workers, "admin.workers", _SHORT_S),
+            _method(AdminApi.drain_worker, "admin.drain_worker", _SHORT_S),
+            _method(ScheduleApi.set, "schedules.set", _SHORT_S),
+            _method(ScheduleApi.get, "schedules.get", _SHORT_S),
+            _method(ScheduleApi.all, "schedules.all", _LONG_S),
+            _method(ScheduleApi.delete, "schedules.delete", _SHORT_S, is_repeatable=False),
+            _method(ScheduleApi.pause, "schedules.pause", _SHORT_S),
+            _method(ScheduleApi.trigger, "schedules.trigger", _SHORT_S, is_repeatable=False),
+            _method(ScheduleApi.preview, "schedules.preview", _SHORT_S),
+        )
+    }
+)
+_ENCODER = msgspec.msgpack.Encoder()
+_ARGUMENTS = {name: msgspec.msgpack.Decoder(method.arguments) for name, method in METHODS.items()}
+_ANSWERS = {name: msgspec.msgpack.Decoder(method.answer) for name, method in METHODS.items()}
+
+
+# -- whoever asks
+
+
+def question(*arguments: object) -> bytes:
+    """The arguments, in the order of the signature."""
+    return _ENCODER.encode(arguments)
+
+
+def answer_of(method: Method, body: bytes) -> Any:  # noqa: ANN401 - of the method's type
+    """The answer; `UnavailableError` if it is none."""
+    try:
+        return _ANSWERS[method.name].decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"whoever answered {method.name} is no scheduler of this version: {error}"
+        raise UnavailableError(message, reason="ANSWER_INVALID") from None
+
+
+# -- whoever answers
+
+
+def routes(
+    jobs: JobApi,
+    admin: AdminApi,
+    schedules: ScheduleApi,
+    histories: HistoryApi,
+    waits: "LongPolls | None" = None,
+) -> dict[str, Handle]:
+    """Who answers what, by path."""
+    ports: dict[str, object] = {"jobs": jobs, "admin": admin, "schedules": schedules, "histories": histories}
+    waits = waits or LongPolls(jobs)
+    found = {}
+    for method in METHODS.values():
+        port, _, name = method.name.partition(".")
+        owner = waits if hasattr(waits, name) else ports[port]
+        found[method.path] = _handle(method, getattr(owner, name))
+    return found
+
+
+def _handle(method: Method, function: Callable[..., Awaitable[object]]) -> Handle:
+    parameters = inspect.signature(function).parameters.values()
+    named = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    decoder, fields = _ARGUMENTS[method.name], msgspec.structs.fields(method.arguments)
+    in_order = [field.name for field in fields if field.name not in named]
+
+    async def handle(body: bytes) -> bytes:
+        given = _decoded(decoder, method, body)
+        values = [getattr(given, name) for name in in_order]
+        return _ENCODER.encode(await function(*values, **{name: getattr(given, name) for name in named}))
+
+    return handle
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", method: Method, body: bytes) -> object:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"expected the arguments of {method.name} as MessagePack: {error}"
+        raise InvalidArgumentError(message, reason="ARGUMENTS_INVALID") from None
+
+
+class LongPolls:
+    """`WaitApi` over a port that waits for as long as it takes."""
+
+    def __init__(self, jobs: JobApi) -> None:
+        self._jobs = jobs
+        self._timers: set[asyncio.Timeout] = set()
+        self._is_stopping = False
+
+    def let_go(self) -> None:
+        """Whoever waits is answered now, with nothing; so is whoever comes."""
+        self._is_stopping = True
+        for timer in self._timers:
+            timer.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def _for_a_while(self, wait_ms: int) -> AsyncIterator[None]:
+        """Ends the block without a word when its time is over."""
+        wait_s = 0 if self._is_stopping else min(wait_ms, WAIT_MS_MAX) / 1_000
+        try:
+            async with asyncio.timeout(wait_s) as timer:
+                self._timers.add(timer)
+                try:
+                    yield
+                finally:
+                    self._timers.discard(timer)
+        except TimeoutError:
+            pass
+
+    async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
+        """Looks at the job as it is first, so that nothing is missed between two polls."""
+        async with self._for_a_while(wait_ms), aclosing(cast("Any", self._jobs.watch(job_id))) as views:
+            async for view in views:
+                mark = _mark_of(view)
+                if mark != seen:
+                    return Changed(mark, view)
+        return None
+
+    async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
+        """The end, if it comes soon."""
+        ended: list[Ended] = []
+        async with self._for_a_while(wait_ms):
+            ended = [Ended(*await self._jobs.settled(job_id))]
+        return ended[0] if ended else None
+
+
+def _mark_of(view: JobView) -> int:
+    """A number that two views share only if they are the same; never 0."""
+    return int.from_bytes(blake2b(_ENCODER.encode(view), digest_size=7).digest(), "big") + 1

@@ -1,0 +1,28 @@
+"""`WorkApi` over a coordinator, queue processes and the store."""
+
+from holdfast.ports import Introduction
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.store import Runs
+from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
+from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
+from holdfast.worker.introduction import check_names
+
+
+class PipelineWork:
+    """Opens sessions. Whoever makes it closes the lines and the store that it is given."""
+
+    def __init__(self, runs: Runs, lines: Lines, config: WorkConfig) -> None:
+        self._runs = runs
+        self._lines = lines
+        self._config = config
+        self.stats = WorkStats()
+        #: Workers of this process: what one of them does not name any more was lost on its way, and ended nobody.
+        self._known: set[str] = set()
+
+    async def open(self, introduction: Introduction) -> PipelineSession:
+        """The store has to answer; a coordinator that does not is asked again."""
+        check_names(introduction)
+        session = PipelineSession(self._runs, self._lines, introduction, self._config, self.stats)
+        await session.start(is_back=introduction.worker_id in self._known)
+        self._known.add(introduction.worker_id)
+        return session

@@ -1,0 +1,238 @@
+"""A worker's session in the pipeline: tickets from the queue processes, leases from the store, both by its own pull.
+
+Invariants:
+- What a ticket names runs only under a lease that the store has given; a ticket is deleted once that is decided.
+- A call that was not answered is made again, or its loss is seen by the next heartbeat; the session goes on meanwhile.
+- What the store may have given up is revoked here by this process's own clock, whether or not it can be reached.
+- After `is_drained` is told, and before `close` hands back, no start is under way: nothing can be granted unseen.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Collection, Sequence
+
+from holdfast.core.capabilities import PIPELINE
+from holdfast.core.commands import ReportRow
+from holdfast.errors import AbortedError, HoldfastError, UnavailableError
+from holdfast.ports import Introduction
+from holdfast.topologies.pipeline.backend.coordinator_client import Attendance
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.messages import ASSIGNED, REPLACED, Placed
+from holdfast.topologies.pipeline.backend.outcome_outbox import Numbered, Reporter
+from holdfast.topologies.pipeline.backend.role_loops import canceled, ended
+from holdfast.topologies.pipeline.backend.store import UNMOVED_PART, Runs
+from holdfast.topologies.pipeline.backend.ticket_discarder import Discarding
+from holdfast.topologies.pipeline.backend.ticket_puller import Found, Puller
+from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
+from holdfast.worker.polling_session import KeptSession
+
+#: How long to wait before the store is asked to start something again.
+_START_PAUSE_S = 0.25
+
+
+class PipelineSession(KeptSession):
+    """One session. Made by `start`; what it pulls, reports and keeps time with are tasks of its own."""
+
+    _other = "store"
+
+    def __init__(
+        self, runs: Runs, lines: Lines, introduction: Introduction, config: WorkConfig, stats: WorkStats
+    ) -> None:
+        super().__init__(introduction.worker_id, PIPELINE)
+        self._runs = runs
+        self._introduction = introduction
+        self._config = config
+        self._stats = stats
+        #: Leases whose outcome is on its way.
+        self._reporting: set[int] = set()
+        #: The store may have started what this session does not know of.
+        self._is_unsure = False
+        #: Tells this session from others of the same worker.
+        self._session = secrets.token_hex(8)
+        #: The tasks of the heartbeats and of the silent connection, which outlast the others.
+        self._beating: asyncio.Task[None] | None = None
+        self._staying: asyncio.Task[None] | None = None
+        self._deleting = Discarding(lines, "/queue/delete")
+        self._puller = Puller(lines, introduction, self._begin_jobs)
+        self._reporter = Reporter(runs, self._worker, self._answered, lambda error: self._miss("report", error))
+        self._attendance = Attendance(
+            lines,
+            config.coordinator,
+            introduction,
+            self._session,
+            lambda: len(self._holding.named()),
+            self._place,
+            lambda session: runs.live(self._worker, session),
+        )
+
+    async def start(self, *, is_back: bool = False) -> None:
+        """Says who is there and what is still held; `UnavailableError` if the store cannot be reached.
+
+        One that is back has lived on: what it does not name was not what ended it.
+        """
+        held, lease_ms, sent_s = self._introduction.held, self._config.lease_ms, time.monotonic()
+        kept = await self._runs.arrive(self._worker, held, lease_ms, session=self._session, is_spent=not is_back)
+        for token in kept:
+            self._holding.add(token, held[token], sent_s + lease_ms / 1_000, is_delivered=True)
+        self._news.revoked += set(held).difference(kept)
+        self._news.lease_ms, self._news.heartbeat_ms = lease_ms, self._config.heartbeat_ms
+        await self._attendance.begin()
+        self._watch_time()
+        self._spawn(self._pull())
+        self._beating = self._spawn(self._attendance.run())
+        self._staying = self._spawn(self._attendance.stay())
+        self._spawn(self._reporter.run())
+
+    # -- what the holder does
+
+    async def want(self, count: int) -> None:
+        """More room."""
+        self._refuse_if_over()
+        self._puller.want(count)
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        """With whatever else is to be reported."""
+        self._begin_report(report_id, rows)
+        self._reporting.update(row.token for row in rows)
+        self._reporter.add(report_id, rows)
+
+    async def extend(self) -> None:
+        """Extends every lease; the answer says what should stop and what is lost."""
+        self._refuse_if_over()
+        named, sent_s = self._holding.named(), time.monotonic()
+        if not named:
+            return
+        lease_ms = self._config.lease_ms
+        try:
+            heard = await self._runs.extend(self._worker, list(named), lease_ms)
+        except HoldfastError as error:
+            self._miss("heartbeat", error)
+            if not error.retryable:
+                raise
+            return
+        self._hit("heartbeat")
+        # One that had most of its time left has stayed as it was, in the store.
+        self._holding.extend(heard.held, sent_s + lease_ms * (1 - UNMOVED_PART) / 1_000)
+        # What is being reported may be over in the store before this session has heard so.
+        self._revoke(set(named).difference(heard.held, self._reporting))
+        self._news.cancels += heard.cancels
+        self._heard.set()
+        self._watch_time()
+
+    async def release(self, tokens: Collection[int]) -> None:
+        """At once; if the word is lost, heartbeats no longer name the leases."""
+        self._refuse_if_over()
+        await self._hand_back(self._holding.drop(tokens), is_spent=False)
+
+    async def drain(self) -> None:
+        """No more tickets; `is_drained` follows once nothing is being started."""
+        self._refuse_if_over()
+        self._is_draining = True
+        self._puller.end()
+        self._spawn(self._attendance.drain())
+
+    async def close(self) -> None:
+        """Hands back what is held, unless the session has failed: then another one may name it."""
+        has_failed, is_orderly = self._failure is not None, self._is_draining
+        self._end(UnavailableError("the session was closed"))
+        self._puller.end()
+        self._reporter.end()
+        try:
+            # What is given last is handed back with the rest.
+            await ended(self._tasks - {self._beating, self._staying})
+            if self._timer is not None:
+                self._timer.cancel()
+            unheard = self._holding.drop(self._holding.undelivered())
+            await self._hand_back(unheard, is_spent=False)
+            if not has_failed:
+                # A worker that leaves in order has stopped what it gives back; else that may be what ended it.
+                await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
+                # A heartbeat that is answered after the goodbye would ask for an assignment again.
+                await canceled(self._beating)
+                await self._attendance.leave()
+        finally:
+            # Not before: a connection that drops while leases are held is that of a lost worker.
+            await canceled(self._beating, self._staying)
+        await self._deleting.flush()
+        self._stats.leave()
+
+    # -- from tickets to leases
+
+    async def _pull(self) -> None:
+        await self._puller.run()
+        self._news.is_drained = True
+        self._heard.set()
+
+    def _place(self, placed: Placed) -> None:
+        """What the coordinator says."""
+        if placed.status == REPLACED:
+            self._log.warning("worker_superseded", message="two workers have this id")
+            message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
+            self._end(AbortedError(message, reason="WORKER_SUPERSEDED"))
+        elif placed.status == ASSIGNED:
+            self._puller.place(placed.high, placed.normal)
+            self._stats.queues = [*placed.high, *placed.normal]
+            if placed.drain and not self._is_draining:
+                self._news.is_drain_asked = True
+                self._heard.set()
+
+    async def _begin_jobs(self, found: Found) -> int:
+        """Starts what was found, and says how many there are. What cannot be started is of no use to anybody."""
+        self._stats.tickets += len(found)
+        lease_ms, sent_s = self._config.lease_ms, time.monotonic()
+        try:
+            await self._make_sure()
+            started = await self._runs.start(self._worker, [ticket.job_id for _, ticket in found], lease_ms)
+        except HoldfastError as error:
+            self._is_unsure = True
+            self._miss("start", error)
+            self._puller.put_back(found)
+            if not error.retryable:
+                self._end(error)
+            await asyncio.sleep(_START_PAUSE_S)
+            return 0
+        self._hit("start")
+        for lease in started:
+            self._holding.add(lease.token, lease.job_id, sent_s + lease_ms / 1_000, is_delivered=False)
+        for address, ticket in found:
+            self._deleting.add(address, [ticket.job_id])
+        self._stats.started += len(started)
+        self._stats.dropped += len(found) - len(started)
+        if started:
+            self._news.leases += started
+            self._heard.set()
+            self._watch_time()
+        return len(started)
+
+    async def _make_sure(self) -> None:
+        """Gives back what a start that was not answered may have begun: nobody runs it."""
+        if self._is_unsure:
+            sent_s, named = time.monotonic(), self._holding.named()
+            kept = await self._runs.arrive(
+                self._worker, named, self._config.lease_ms, session=self._session, is_spent=False
+            )
+            self._holding.extend(kept, sent_s + self._config.lease_ms / 1_000)
+            self._revoke(set(named).difference(kept, self._reporting))
+            self._is_unsure = False
+
+    async def _hand_back(self, tokens: Collection[int], *, is_spent: bool) -> None:
+        if tokens:
+            try:
+                await self._runs.release(self._worker, tokens, is_spent=is_spent)
+            except HoldfastError as error:
+                self._log.info("release_unheard", leases=len(tokens), message=error.message)
+
+    # -- outcomes
+
+    def _answered(self, numbered: Numbered, reason: str) -> None:
+        report_id, row = numbered
+        self._hit("report")
+        if reason:
+            self._stats.refused += 1
+            self._log.info("report_refused", job_id=row.job_id, token=row.token, reason=reason)
+        else:
+            self._stats.reported += 1
+        self._reporting.discard(row.token)
+        self._holding.drop([row.token])
+        self._acknowledge(report_id, 1)

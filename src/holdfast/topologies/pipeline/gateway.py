@@ -1,0 +1,74 @@
+"""The gateway of the pipeline: the product's own face over schedulers that it calls in turn.
+
+It keeps nothing. People find it under a second HTTP address, too, where one is asked for.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.core.capabilities import PIPELINE
+from holdfast.server.backend import Backend
+from holdfast.server.public_server import Face
+from holdfast.settings import Settings
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.load_balancer import Balancer
+from holdfast.topologies.pipeline.backend.remote_api import BalancedAdmin, BalancedJobs, BalancedSchedules
+from holdfast.topologies.pipeline.roles.scheduler import short_retries
+
+_ELSEWHERE = (
+    "workers of this topology take jobs from its queue processes: `holdfast up --topology pipeline -A module:app`"
+    " starts them; `holdfast pipeline worker -A module:app` needs --coordinator, --database and a SERVICE_TOKEN or"
+    " SERVICE_TOKEN_FILE"
+)
+
+
+class PipelineGateway:
+    """What clients reach. `start`, then `stop`."""
+
+    def __init__(
+        self, settings: Settings, schedulers: Sequence[str], *, token: str = "", also_port: int | None, check_ms: int
+    ) -> None:
+        """`token` is what it shows to the schedulers."""
+        self._lines = Lines(token=token)
+        self._balancer = Balancer(schedulers, self._lines, check_ms / 1_000)
+        self._jobs = BalancedJobs(self._balancer)
+        backend = Backend(
+            self._jobs,
+            admin=BalancedAdmin(self._balancer),
+            schedules=BalancedSchedules(self._balancer),
+            histories=self._jobs,
+            declared=PIPELINE,
+            elsewhere=_ELSEWHERE,
+            short_retries=short_retries(settings.retries, settings.retry_ms),
+        )
+        self._face = Face(backend, settings)
+        self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
+
+    def _beside(self, settings: Settings, port: int) -> Face:
+        """The same over HTTP on another port; what passes through either is counted once."""
+        first = self._face
+        return Face(
+            first.backend,
+            msgspec.structs.replace(settings, http_port=port, metrics_port=0),
+            protection=first.protection,
+            measures=first.measures,
+            has_grpc=False,
+        )
+
+    async def start(self) -> dict[str, str]:
+        """Listens, whether schedulers are there or not; the addresses by protocol."""
+        await self._balancer.start()
+        addresses = await self._face.start()
+        if self._second is not None:
+            addresses = {**addresses, "http_also": (await self._second.start())["http"]}
+        return addresses
+
+    async def stop(self) -> None:
+        """Calls under way are answered."""
+        if self._second is not None:
+            await self._second.stop()
+        await self._face.stop()
+        await self._jobs.close()
+        await self._balancer.close()
+        await self._lines.close()

@@ -1,0 +1,109 @@
+"""`Claims` over PostgreSQL: rows that should be on their way."""
+
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+from holdfast import limits
+from holdfast.topologies.pipeline.backend.store import FullLane, Kind, Ticket
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.notification_listener import listen
+from holdfast.topologies.pipeline.postgres.outcomes import lock_overdue, revoked, settle
+from holdfast.topologies.pipeline.postgres.row_values import possible_ids
+from holdfast.topologies.pipeline.postgres.statements import statements
+
+_SQL = statements("claims")
+
+#: What a notice says that is about rows alone.
+_ROWS = "rows"
+#: Below this many rows of counts, making fewer of them costs more than it saves.
+_TALLIES_KEPT = 200
+
+#: How long a process may stand still in the middle of a transaction: less than a statement that waits for it has.
+_PATIENCE_MS = 3_000
+
+
+class PostgresClaims:
+    """What watchers ask of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(
+        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[FullLane]
+    ) -> list[Ticket]:
+        """One statement; it may be lost in a crash, and is then made again."""
+        lanes = {(route, queue) for kind in kinds for route in kind.routes for queue in kind.queues or ("",)}
+        if not lanes or count < 1:
+            return []
+        arguments: dict[str, Any] = {
+            "count": count,
+            "visibility_ms": visibility_ms,
+            "routes": [route for route, _ in lanes],
+            "queues": [queue for _, queue in lanes],
+            "full_queues": [queue for queue, _, _ in full],
+            "full_routes": [route for _, route, _ in full],
+            "full_highs": [is_high for _, _, is_high in full],
+            "usual": limits.PRIORITY_DEFAULT,
+            "aging_ms": limits.AGING_MS_DEFAULT,
+        }
+
+        async def ask(connection: Connection) -> list[Ticket]:
+            cursor = await connection.execute(_SQL["claim"], arguments, binary=True)
+            return [Ticket(*row) for row in await cursor.fetchall()]
+
+        # Repeating it would leave what the first one claimed until it becomes visible again.
+        return await self._database.ask(ask, is_repeatable=False)
+
+    async def unclaim(self, job_ids: Collection[str], delay_ms: int) -> None:
+        """Back to its place among what waits, or to the end of a delay."""
+        arguments = {"ids": possible_ids(list(job_ids)), "delay_ms": delay_ms}
+
+        async def ask(connection: Connection) -> None:
+            await connection.execute(_SQL["unclaim"], arguments)
+
+        await self._database.ask(ask)
+
+    async def expire(self, count: int) -> int:
+        """By the database's clock; what another watcher sees to is left to it.
+
+        Somebody who stands still in the middle of a transaction would keep rows from everybody, and is cut off first.
+        """
+
+        async def cut_off(connection: Connection) -> None:
+            await connection.execute(_SQL["cut_off"], {"patience_ms": _PATIENCE_MS})
+
+        async def work(connection: Connection) -> int:
+            jobs = await lock_overdue(connection, count)
+            if jobs:
+                outcomes = [revoked(job, "expired", is_spent=True) for job in jobs]
+                await settle(connection, outcomes, jobs[0].now_ms)
+            return len(jobs)
+
+        await self._database.ask(cut_off)
+        return await self._database.transact(work)
+
+    async def retire(self, count: int, *, retain_ms: int, retain_failed_ms: int) -> int:
+        """With all that is kept of them; also keeps the counts short."""
+        arguments = {"count": count, "retain_ms": retain_ms, "retain_failed_ms": retain_failed_ms}
+
+        async def ask(connection: Connection) -> int:
+            cursor = await connection.execute(_SQL["retire"], arguments)
+            (retired,) = await cursor.fetchone() or (0,)
+            await connection.execute(_SQL["count_up"], {"kept": _TALLIES_KEPT})
+            return int(retired)
+
+        return await self._database.ask(ask)
+
+    async def next_visible_ms(self) -> int | None:
+        """From the heads of lanes."""
+
+        async def ask(connection: Connection) -> int | None:
+            (wait_ms,) = await (await connection.execute(_SQL["next_visible"])).fetchone() or (None,)
+            return None if wait_ms is None else max(0, int(wait_ms))
+
+        return await self._database.ask(ask)
+
+    async def due(self) -> AsyncIterator[bool]:
+        """Once at the beginning, as soon as nothing can be missed any more."""
+        async for notice in listen(self._database, "holdfast_due"):
+            yield notice != _ROWS

@@ -1,0 +1,69 @@
+"""The whole store over one PostgreSQL."""
+
+from typing import Self
+
+from holdfast.core.state_change import LogChanges
+from holdfast.topologies.pipeline.postgres.claims import PostgresClaims
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.notifier import Teller
+from holdfast.topologies.pipeline.postgres.places import PostgresPlaces
+from holdfast.topologies.pipeline.postgres.plans import PostgresPlans
+from holdfast.topologies.pipeline.postgres.queue_book import PostgresQueueBook
+from holdfast.topologies.pipeline.postgres.rows import PostgresRows
+from holdfast.topologies.pipeline.postgres.runs import PostgresRuns
+
+
+class PostgresStore:
+    """The parts of the store, over one pool of connections."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._teller = database, Teller(database)
+        self.rows = PostgresRows(database, self._teller)
+        self.claims = PostgresClaims(database)
+        self.runs = PostgresRuns(database, self._teller)
+        self.plans = PostgresPlans(database)
+        self.places = PostgresPlaces(database)
+        self.queue_book = PostgresQueueBook(database)
+
+    @property
+    def database(self) -> Database:
+        """What its parts are built over."""
+        return self._database
+
+    async def cluster_id(self) -> str:
+        """What this database calls itself, for ever."""
+
+        async def ask(connection: Connection) -> str:
+            row = await (await connection.execute(b"SELECT cluster_id::text FROM holdfast.meta")).fetchone()
+            assert row is not None
+            return str(row[0])
+
+        return await self._database.ask(ask)
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        await self._teller.close()
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def open_store(
+    url: str,
+    *,
+    pool_size: int = 8,
+    name: str = "holdfast",
+    statement_ms: int = 5_000,
+    log: LogChanges | None = None,
+) -> PostgresStore:
+    """Connects, migrates and begins; `name` is what operators see in `pg_stat_activity`.
+
+    `log` is given the transitions of each commit.
+    """
+    database = Database(url, pool_size=pool_size, name=name, statement_ms=statement_ms, log=log)
+    await database.open()
+    return PostgresStore(database)

@@ -1,0 +1,65 @@
+"""Telling others what was committed, after the commit and together with whatever else there is to tell.
+
+A notice inside a transaction would make all commits of the database wait for each other. A notice that is lost because
+this process dies right after its commit costs those who wait no more than their next poll.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+
+from holdfast.errors import HoldfastError
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.statements import statements
+
+_SQL = statements("telling")
+
+#: What can wait is told after so long, or together with what cannot.
+_WAIT_S = 0.02
+
+
+async def tell(connection: Connection, changed: Iterable[str], *, is_due: bool) -> None:
+    """Says which jobs have changed, and whether rows may have become visible."""
+    await connection.execute(_SQL["tell"], {"ids": list(changed), "is_due": is_due})
+
+
+class Teller:
+    """What one process has to tell."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._changed: dict[str, None] = {}
+        self._is_due = False
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tell(self, changed: Iterable[str] = (), *, is_due: bool = False, may_wait: bool = False) -> None:
+        """Soon; whoever calls has no time to wait for it."""
+        self._changed.update(dict.fromkeys(changed))
+        self._is_due |= is_due
+        if not may_wait:
+            self._go_on()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WAIT_S, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Once all is told."""
+        if self._timer is not None:
+            self._go_on()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while self._changed or self._is_due:
+            work = partial(tell, changed=self._changed, is_due=self._is_due)
+            self._changed, self._is_due = {}, False
+            with suppress(HoldfastError):  # whoever waits looks for itself now and then
+                await self._database.ask(work)

@@ -1,0 +1,94 @@
+"""`Places` over PostgreSQL: workers and their queue processes."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from holdfast.errors import NotFoundError
+from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.outcomes import lock_held, revoked, settle
+from holdfast.topologies.pipeline.postgres.statements import statements
+
+_SQL = statements("operating")
+
+
+class PostgresPlaces:
+    """What the coordinator writes down, so that it and others can read it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, places: Sequence[Place]) -> None:
+        """In one transaction, by worker, so that two coordinators at a time do not block each other."""
+        rows = [
+            {
+                "worker": place.worker,
+                "session": place.session,
+                "routes": list(place.kind.routes),
+                "job_queues": list(place.kind.queues),
+                "slots": place.slots,
+                "places": list(place.queues),
+                "is_draining": place.is_draining,
+                "heard_ms_ago": place.heard_ms_ago,
+            }
+            for place in sorted(places, key=lambda place: place.worker)
+        ]
+
+        async def work(connection: Connection) -> None:
+            await connection.cursor().executemany(_SQL["save_places"], rows)
+
+        if rows:
+            await self._database.transact(work)
+
+    async def remove(self, workers: Collection[str]) -> None:
+        """Those that are not there are gone already."""
+
+        async def ask(connection: Connection) -> None:
+            await connection.execute(_SQL["remove_places"], {"workers": sorted(workers)})
+
+        await self._database.ask(ask)
+
+    async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
+        """One transaction under the lock of the worker's place."""
+
+        async def work(connection: Connection) -> bool:
+            cursor = await connection.execute(_SQL["lock_place"], {"worker": worker, "silent_ms": silent_ms})
+            if await cursor.fetchone() != (session, False):
+                return False
+            jobs = await lock_held(connection, worker)
+            if jobs:
+                await settle(connection, [revoked(job, "disconnected", is_spent=True) for job in jobs], jobs[0].now_ms)
+            await connection.execute(_SQL["remove_places"], {"workers": [worker]})
+            return True
+
+        return await self._database.transact(work)
+
+    async def all(self) -> list[Place]:
+        """As last written."""
+
+        async def ask(connection: Connection) -> list[Place]:
+            rows = await (await connection.execute(_SQL["all_places"], binary=True)).fetchall()
+            return [
+                Place(worker, session, Kind(tuple(routes), tuple(queues)), slots, tuple(places), *rest)
+                for worker, session, routes, queues, slots, places, *rest in rows
+            ]
+
+        return await self._database.ask(ask)
+
+    async def leases(self) -> Mapping[str, int]:
+        """Counted in an index of what runs."""
+
+        async def ask(connection: Connection) -> dict[str, int]:
+            return dict(await (await connection.execute(_SQL["leases"], binary=True)).fetchall())
+
+        return await self._database.ask(ask)
+
+    async def ask_to_drain(self, worker: str) -> None:
+        """Kept until the worker is gone or comes back in another session."""
+
+        async def ask(connection: Connection) -> bool:
+            cursor = await connection.execute(_SQL["ask_to_drain"], {"worker": worker})
+            return await cursor.fetchone() is not None
+
+        if "\0" in worker or not await self._database.ask(ask):
+            message = f"no worker {worker[:80]!r} is connected; see `holdfast worker list`"
+            raise NotFoundError(message, reason="WORKER_NOT_FOUND")

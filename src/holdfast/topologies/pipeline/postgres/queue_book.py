@@ -1,0 +1,131 @@
+"""`QueueBook` over PostgreSQL: queues as operators see them.
+
+Invariants: what a pause has held up goes on at once when it ends; no job comes into a queue after its drain was
+answered. Counts are sums of what every change of a state adds, and are never counted anew.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast import limits
+from holdfast.core.lifecycle import State
+from holdfast.core.model import QueueMode
+from holdfast.core.overview import QueueView, most_common
+from holdfast.core.validation import check_queue, check_reason
+from holdfast.errors import ResourceExhaustedError, UnavailableError
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.outcomes import lock_waiting, queued_canceled, settle
+from holdfast.topologies.pipeline.postgres.row_values import storable
+from holdfast.topologies.pipeline.postgres.statements import statements
+
+_SQL = statements("operating")
+_LAST_NUMBER = statements("leases")["last_number"]
+
+#: How long a submission that is under way may take, and how often it is looked at.
+_WRITERS_S, _LOOK_S = 3.0, 0.01
+
+
+class PostgresQueueBook:
+    """What operators ask of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def queues(self) -> list[QueueView]:
+        """From sums and from the heads of lanes."""
+
+        async def ask(connection: Connection) -> list[QueueView]:
+            counted = {"lane_max": limits.TYPE_JOBS_COUNTED_MAX, "all_max": limits.TYPES_COUNTED_MAX}
+            rows = await (await connection.execute(_SQL["queues"], counted, binary=True)).fetchall()
+            return [*map(_view, rows)]
+
+        return await self._database.ask(ask)
+
+    async def states(self) -> Mapping[State, int]:
+        """From sums."""
+
+        async def ask(connection: Connection) -> dict[State, int]:
+            rows = await (await connection.execute(_SQL["states"], binary=True)).fetchall()
+            counts = {State(state): int(jobs) for state, jobs in rows}
+            return {state: counts.get(state, 0) for state in State}
+
+        return await self._database.ask(ask)
+
+    async def now_ms(self) -> int:
+        """The database's clock."""
+        return await self._database.now_ms()
+
+    async def set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
+        """A queue that is open has no row."""
+        refusal = check_queue(queue) or check_reason(reason)
+        if refusal:
+            raise refusal.error()
+
+        async def work(connection: Connection) -> None:
+            row = await (await connection.execute(_SQL["lock_mode"], {"queue": queue})).fetchone()
+            if mode == QueueMode.OPEN:
+                await connection.execute(_SQL["open_queue"], {"queue": queue})
+            else:
+                await _close(connection, queue, mode, reason)
+            if mode != QueueMode.PAUSED:
+                if row is not None and row[0] == QueueMode.PAUSED:
+                    await connection.execute(_SQL["show_claimed"], {"queue": queue})
+                await connection.execute(_SQL["told_due"])
+
+        await self._database.transact(work)
+        if mode == QueueMode.DRAINING:
+            await self._outlast_writers(queue)
+
+    async def _outlast_writers(self, queue: str) -> None:
+        """Waits for submissions that began before the queue drained: once this returns, it takes no more."""
+        writers = await self._database.ask(_writers)
+        try:
+            async with asyncio.timeout(_WRITERS_S):
+                while writers:
+                    await asyncio.sleep(_LOOK_S)
+                    writers &= await self._database.ask(_writers)
+        except TimeoutError:
+            message = f"the queue {queue!r} drains, but somebody who began to submit before may still do so; try again"
+            raise UnavailableError(message, reason="QUEUE_STILL_WRITTEN") from None
+
+    async def purge(self, queue: str, reason: str) -> int:
+        """What comes while it purges is left alone."""
+        refusal = check_queue(queue) or check_reason(reason)
+        if refusal:
+            raise refusal.error()
+        last = await self._database.ask(_last_number)
+
+        async def work(connection: Connection) -> int:
+            jobs = await lock_waiting(connection, queue, last, limits.BATCH_JOBS_MAX)
+            if jobs:
+                await settle(connection, [queued_canceled(job, reason) for job in jobs], jobs[0].now_ms)
+            return len(jobs)
+
+        canceled = 0
+        while count := await self._database.transact(work):
+            canceled += count
+        return canceled
+
+
+def _view(row: Sequence[Any]) -> QueueView:
+    name, mode, reason, ready, delayed, running, oldest_age_ms, types = row
+    return QueueView(name, QueueMode(mode), reason, ready, delayed, running, oldest_age_ms, most_common(types))
+
+
+async def _close(connection: Connection, queue: str, mode: QueueMode, reason: str) -> None:
+    """Pauses or drains a queue, unless there are too many of those."""
+    (others,) = await (await connection.execute(_SQL["closed_queues"], {"queue": queue})).fetchone() or (0,)
+    if others >= limits.QUEUES_CLOSED_MAX:
+        message = f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; open some of them"
+        raise ResourceExhaustedError(message, reason="TOO_MANY_CLOSED_QUEUES")
+    await connection.execute(_SQL["set_mode"], {"queue": queue, "mode": int(mode), "reason": storable(reason)})
+
+
+async def _writers(connection: Connection) -> set[str]:
+    return {row[0] for row in await (await connection.execute(_SQL["writers"])).fetchall()}
+
+
+async def _last_number(connection: Connection) -> int:
+    (number,) = await (await connection.execute(_LAST_NUMBER)).fetchone() or (0,)
+    return int(number)

@@ -1,0 +1,223 @@
+"""`Rows` over PostgreSQL: jobs as clients see them."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any
+
+from holdfast.core.commands import CancelReply, Refusal, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.model import NewJob, QueueMode, Template
+from holdfast.core.outcomes import result_summary
+from holdfast.core.owner import mint
+from holdfast.core.validation import bad_given_id, check_batch, check_job, check_reason, check_template, is_given_id
+from holdfast.errors import UnavailableError
+from holdfast.ledger.job_ids import RandomPool
+from holdfast.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.topologies.pipeline.backend.store import Standing
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.history import history_of
+from holdfast.topologies.pipeline.postgres.inserts import Intake, New
+from holdfast.topologies.pipeline.postgres.notification_listener import listen
+from holdfast.topologies.pipeline.postgres.notifier import Teller
+from holdfast.topologies.pipeline.postgres.outcomes import cancel_one
+from holdfast.topologies.pipeline.postgres.row_values import (
+    Row,
+    known_id,
+    no_job,
+    possible_ids,
+    view_of,
+)
+from holdfast.topologies.pipeline.postgres.search import Search
+from holdfast.topologies.pipeline.postgres.statements import statements
+
+_SQL = statements("rows")
+_ABOUT = statements("operating")["about_waiting"]
+
+#: Once more than these, somebody takes and frees the same key all the time.
+_TRIES = 5
+
+
+#: A frozen page token may be larger than a bigint; no table has as many rows as this.
+_OFFSET_MAX = 1 << 62
+
+
+class PostgresRows:
+    """What schedulers ask of the database."""
+
+    def __init__(self, database: Database, teller: Teller) -> None:
+        self._database, self._teller = database, teller
+        self._random = RandomPool()
+
+    async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """One statement if all are new."""
+        refusal = check_batch([draft.payload for draft in drafts], len(templates))
+        refusal = refusal or next(filter(None, map(check_template, templates)), None)
+        if refusal:
+            raise refusal.error()
+        now_ms = await self._database.now_ms()
+        jobs, refusals = self._checked(templates, drafts, now_ms)
+        intake = Intake(templates, jobs)
+        for _ in range(_TRIES):
+            if intake.is_settled:
+                break
+            await self._database.ask(intake.make_new)
+            if not intake.is_settled:
+                await self._database.ask(intake.find)
+        else:
+            raise UnavailableError("other submissions use the same keys; try again", reason="SUBMIT_IN_FLIGHT")
+        intake.refusals |= refusals
+        if intake.at_ms:
+            self._teller.tell(is_due=True)
+        # Under an id that was made here nothing can have been before: its own first try was answered too late.
+        intake.existing -= {at for at in intake.existing if not drafts[at].id and intake.ids[at] == jobs[at].id}
+        return intake.submitted(len(drafts), now_ms)
+
+    def _checked(
+        self, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int
+    ) -> tuple[dict[int, New], dict[int, Refusal]]:
+        """What can be tried, and what cannot."""
+        ids = iter(mint(self._random, sum(not draft.id for draft in drafts)))
+        jobs: dict[int, New] = {}
+        refusals: dict[int, Refusal] = {}
+        for at, draft in enumerate(drafts):
+            job_id = draft.id or next(ids)
+            refusal = None if is_given_id(job_id) else bad_given_id(job_id)
+            due_ms = max(draft.not_before_ms, now_ms + draft.delay_ms if draft.delay_ms else 0)
+            job = NewJob(job_id, draft.template, draft.payload, due_ms, draft.extra)
+            refusal = check_job(job, len(templates), now_ms) or refusal
+            if refusal:
+                refusals[at] = refusal
+            else:
+                jobs[at] = New(job_id, draft.template, draft.payload, draft.not_before_ms, draft.extra, draft.delay_ms)
+        return jobs, refusals
+
+    async def get(self, job_id: str) -> JobView:
+        """As committed."""
+        return view_of(await self._one("get", job_id))
+
+    async def payload(self, job_id: str) -> bytes:
+        """As it was submitted."""
+        return bytes((await self._one("payload", job_id))[0])
+
+    async def result(self, job_id: str) -> ResultView:
+        """State and result at one instant."""
+        state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
+        words = result_summary(state, reason=failure_reason, summary=summary)
+        return _result(State(state), output, words, runtime_ms)
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """At one instant."""
+        known_id(job_id)
+
+        async def ask(connection: Connection) -> list[Row]:
+            return list(await (await connection.execute(_SQL["history"], {"id": job_id}, binary=True)).fetchall())
+
+        rows = await self._database.ask(ask)
+        if not rows:
+            raise no_job(job_id)
+        return history_of(rows)
+
+    async def standing(self, job_id: str) -> Standing:
+        """The job and what is around it, at two instants right after each other."""
+        view = await self.get(job_id)
+
+        async def ask(connection: Connection) -> Row | None:
+            return await (await connection.execute(_ABOUT, {"id": job_id}, binary=True)).fetchone()
+
+        row = await self._database.ask(ask)
+        if row is None:
+            raise no_job(job_id)
+        claimed_ms, visible_ms, lease_until_ms, now_ms, mode, reason, since_ms = row
+        return Standing(
+            view=view,
+            now_ms=now_ms,
+            claimed_ms=claimed_ms,
+            visible_ms=visible_ms,
+            lease_until_ms=lease_until_ms,
+            mode=QueueMode(mode or QueueMode.OPEN),
+            mode_reason=reason or "",
+            mode_since_ms=since_ms or 0,
+        )
+
+    async def _one(self, name: str, job_id: str) -> Row:
+        known_id(job_id)
+
+        async def ask(connection: Connection) -> Row | None:
+            return await (await connection.execute(_SQL[name], {"id": job_id}, binary=True)).fetchone()
+
+        row = await self._database.ask(ask)
+        if row is None:
+            raise no_job(job_id)
+        return row
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Decided under the row's lock, like starts and ends."""
+        refusal = check_reason(reason)
+        if refusal:
+            raise refusal.error()
+        known_id(job_id)
+
+        reply = await self._database.transact(lambda connection: cancel_one(connection, job_id, reason))
+        if reply is None:
+            raise no_job(job_id)
+        return reply
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """From the index; a far offset costs what lies before it."""
+        offset = min(offset, _OFFSET_MAX)
+        arguments: dict[str, Any] = {
+            "states": sorted(states or State),
+            "offset": offset,
+            "size": size + 1,
+            "end": offset + size + 1,
+        }
+
+        async def ask(connection: Connection) -> list[JobView]:
+            statement = _SQL["page_newest" if newest_first else "page_oldest"]
+            # Planned anew each time: how far an index is walked depends on the offset.
+            cursor = await connection.execute(statement, arguments, prepare=False, binary=True)
+            return [view_of(row) for row in await cursor.fetchall()]
+
+        views = await self._database.ask(ask)
+        return Page(views[:size], has_more=len(views) > size)
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """A walk along the index that looks at a bounded number of rows."""
+        return await self._database.ask(Search(query, cursor, size).run)
+
+    async def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
+        """One statement for all of them."""
+        ids = possible_ids(list(job_ids))
+
+        async def ask(connection: Connection) -> dict[str, int]:
+            cursor = await connection.execute(_SQL["versions"], {"ids": ids}, binary=True)
+            return dict(await cursor.fetchall())
+
+        return await self._database.ask(ask)
+
+    async def ended(self, job_ids: Collection[str]) -> Mapping[str, tuple[JobView, ResultView]]:
+        """One statement for all of them."""
+        ids = possible_ids(list(job_ids))
+
+        async def ask(connection: Connection) -> dict[str, tuple[JobView, ResultView]]:
+            rows = await (await connection.execute(_SQL["ended"], {"ids": ids}, binary=True)).fetchall()
+            ended: dict[str, tuple[JobView, ResultView]] = {}
+            for *job, output, summary, runtime_ms in rows:
+                view = view_of(job)
+                words = result_summary(view.state, reason=view.failure_reason, summary=summary)
+                ended[view.id] = (view, _result(view.state, output, words, runtime_ms))
+            return ended
+
+        return await self._database.ask(ask)
+
+    async def changes(self) -> AsyncIterator[Collection[str]]:
+        """Begins with an empty one, as soon as nothing can be missed any more."""
+        async for notice in listen(self._database, "holdfast_changed"):
+            yield frozenset(notice.split(",")) if notice else frozenset()
+
+
+def _result(state: State, output: bytes, summary: str, runtime_ms: int) -> ResultView:
+    """How a job ended; only its state while it has not."""
+    if state not in TERMINAL:
+        return ResultView(state)
+    return ResultView(state, bytes(output), summary, runtime_ms)

@@ -1,0 +1,190 @@
+"""`Runs` over PostgreSQL: the right to run, and what comes of it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from holdfast.core.commands import Heard, ReportRow
+from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
+from holdfast.core.model import Extra
+from holdfast.core.outcomes import result_of
+from holdfast.core.state_change import changes
+from holdfast.ports import Assignment
+from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.done_attempts import finish, finishable
+from holdfast.topologies.pipeline.postgres.notifier import Teller
+from holdfast.topologies.pipeline.postgres.outcomes import (
+    Locked,
+    Outcome,
+    is_repeat,
+    lock_held,
+    lock_jobs,
+    reported,
+    revoked,
+    settle,
+)
+from holdfast.topologies.pipeline.postgres.row_values import Row, extra_of, possible_ids
+from holdfast.topologies.pipeline.postgres.statements import statements
+
+_SQL = statements("leases")
+_NO_EXTRA = Extra()
+#: Columns of the statement `start`.
+_ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11
+
+
+class PostgresRuns:
+    """What workers ask of the database."""
+
+    def __init__(self, database: Database, teller: Teller) -> None:
+        self._database, self._teller = database, teller
+
+    async def arrive(
+        self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
+    ) -> list[int]:
+        """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
+
+        async def work(connection: Connection) -> list[int]:
+            await connection.execute(_SQL["begin_session"], {"worker": worker, "session": session})
+            jobs = await lock_held(connection, worker)
+            kept = [job.token for job in jobs if held.get(job.token) == job.id]
+            lost = [job for job in jobs if job.token not in kept]
+            if kept:
+                await connection.execute(_SQL["keep"], {"worker": worker, "tokens": kept, "lease_ms": lease_ms})
+            if lost:
+                outcomes = [revoked(job, "disconnected", is_spent=is_spent) for job in lost]
+                await settle(connection, outcomes, lost[0].now_ms)
+            return sorted(kept)
+
+        return await self._database.transact(work)
+
+    async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
+        """One statement, durable when it returns."""
+        arguments: dict[str, Any] = {"ids": possible_ids(list(job_ids)), "worker": worker, "lease_ms": lease_ms}
+
+        async def ask(connection: Connection) -> list[Assignment]:
+            cursor = await connection.execute(_SQL["start"], arguments, binary=True)
+            rows = await cursor.fetchall()
+            if connection.keeps_changes:
+                marks = [(row[1], row[_STARTED_MS], row[_ATTEMPT], row[_PRIORITY]) for row in rows]
+                connection.changed += changes(marks, old=QUEUED, new=RUNNING, worker=worker)
+            return [_assignment(row) for row in rows]
+
+        # Repeated, it would find its own rows taken, and nobody would run them until their leases are over.
+        runs = await self._database.ask(ask, is_repeatable=False)
+        if runs:
+            # Short jobs have ended by the time that this is told: then both is.
+            self._teller.tell((run.job_id for run in runs), may_wait=True)
+        return runs
+
+    async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
+        """A lease holds as long as nobody has taken it back."""
+        arguments: dict[str, Any] = {"worker": worker, "tokens": list(tokens), "lease_ms": lease_ms}
+
+        async def ask(connection: Connection) -> Heard:
+            rows = await (await connection.execute(_SQL["extend"], arguments, binary=True)).fetchall()
+            return Heard([token for token, _ in rows], [token for token, is_canceled in rows if is_canceled])
+
+        return await self._database.ask(ask)
+
+    async def live(self, worker: str, session: str) -> None:
+        """Nothing, if it was never written down."""
+
+        async def ask(connection: Connection) -> None:
+            await connection.execute(_SQL["live"], {"worker": worker, "session": session})
+
+        await self._database.ask(ask)
+
+    async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
+        """One statement for what ended well, and one transaction for what is left."""
+        done = finishable(rows)
+        finished: set[str] = set()
+        if done:
+            # Repeated, it finds its own rows ended: then they are judged, and count as reports that came twice.
+            finished = await self._database.ask(lambda connection: finish(connection, worker, done))
+            self._teller.tell(finished)
+        left = [row for row in rows if row.job_id not in finished]
+        reasons = iter(await self._judge(worker, left) if left else ())
+        return ["" if row.job_id in finished else next(reasons) for row in rows]
+
+    async def _judge(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
+        """By the core's rules, under the locks of their rows."""
+        ids = possible_ids([row.job_id for row in rows])
+
+        async def work(connection: Connection) -> tuple[dict[str, Outcome], list[str]]:
+            jobs = await lock_jobs(connection, ids)
+            outcomes, refused = _judged(worker, rows, jobs)
+            if outcomes:
+                now_ms = next(iter(jobs.values())).now_ms
+                await settle(connection, list(outcomes.values()), now_ms, tells=False)
+            return outcomes, refused
+
+        outcomes, refused = await self._database.transact(work)
+        if outcomes:
+            is_due = any(outcome.result.state == QUEUED for outcome in outcomes.values())
+            self._teller.tell(outcomes, is_due=is_due)
+        return refused
+
+    async def release(self, worker: str, tokens: Collection[int], *, is_spent: bool) -> None:
+        """Those that are still this worker's."""
+        why = "disconnected" if is_spent else "released"
+
+        async def work(connection: Connection) -> None:
+            jobs = [job for job in await lock_held(connection, worker) if job.token in tokens]
+            if jobs:
+                outcomes = [revoked(job, why, is_spent=is_spent) for job in jobs]
+                await settle(connection, outcomes, jobs[0].now_ms)
+
+        await self._database.transact(work)
+
+
+def _assignment(row: Row) -> Assignment:
+    token, job_id, type_, payload, attempt, timeout_ms, simulated, packed, queue, retries_left, *_ = row
+    extra = extra_of(packed) or _NO_EXTRA
+    return Assignment(
+        token,
+        job_id,
+        type_,
+        bytes(payload),
+        attempt,
+        timeout_ms,
+        simulated,
+        extra.work_duration_ms,
+        extra.payload_size_bytes,
+        dict(extra.labels),
+        dict(extra.headers),
+        queue,
+        retries_left,
+    )
+
+
+def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) -> tuple[dict[str, Outcome], list[str]]:
+    """What is to be written, by job, and for each row why it does not count."""
+    outcomes: dict[str, Outcome] = {}
+    refused: list[str] = []
+    for row in rows:
+        job = jobs.get(row.job_id)
+        reason = "UNKNOWN_JOB" if job is None else _refusal(worker, row, job, outcomes.get(row.job_id))
+        # One that counted before is answered as it was then, and leaves the attempt alone that runs by now.
+        if job is not None and not reason and row.job_id not in outcomes and _is_current(row, job):
+            outcomes[row.job_id] = reported(job, result_of(job, job.token, row, job.now_ms))
+        refused.append(reason)
+    return outcomes, refused
+
+
+def _is_current(row: ReportRow, job: Locked) -> bool:
+    """Whether it is about the attempt that runs."""
+    return job.state == RUNNING and row.token in {0, job.token}
+
+
+def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) -> str:
+    """Why a report does not count; empty if it does, or did when it came before."""
+    if _is_current(row, job):
+        if job.worker != worker:
+            return "NOT_THE_HOLDER"
+        if earlier is None:
+            return ""
+        if earlier.result.state not in TERMINAL:
+            return "STALE_TOKEN"
+        return "" if row.token and row.state == earlier.result.state else "ALREADY_FINISHED"
+    if is_repeat(job, row.token, row.state):
+        return ""
+    return "ALREADY_FINISHED" if job.state in TERMINAL else "STALE_TOKEN"

@@ -1,0 +1,378 @@
+"""The coordinator: says which worker takes from which queue processes, and notices who is gone.
+
+Invariants:
+- Its memory decides, the database remembers: a database that is away stops nobody, and is told when it is back.
+- A worker whose connection dropped and which does not return within the grace is lost: the database takes its leases
+  back, unless the worker was heard of meanwhile or another session goes on under its name.
+- The connections that drop because this coordinator stops lose nobody.
+- Who has missed three heartbeats is gone; after a start, who was there before has one heartbeat's time to say so.
+- Several may share a database, each for the workers that ask it: what others write down is theirs while it is fresh.
+- A heartbeat may wait for its answer: changes are told at once, and no change costs one question a heartbeat.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from holdfast import limits
+from holdfast.core.validation import check_name
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.observe.logs import get_logger
+from holdfast.server.auth.permissions import Scope
+from holdfast.server.http.request import TEXT_TYPE, Answer, Asked, answer
+from holdfast.server.http.routing import Route
+from holdfast.topologies.pipeline.backend.messages import (
+    ASSIGNED,
+    NOBODY,
+    RELEASED,
+    REPLACED,
+    UNKNOWN,
+    WAIT_MS_MAX,
+    Asking,
+    Beat,
+    Leaving,
+    Placed,
+    Present,
+)
+from holdfast.topologies.pipeline.backend.role_loops import Ending, ended, going_on
+from holdfast.topologies.pipeline.backend.store import Kind, Places
+from holdfast.topologies.pipeline.roles.backoff import Outage
+from holdfast.topologies.pipeline.roles.counters import Tally
+from holdfast.topologies.pipeline.roles.presence import LOOK_S, Key, Presence
+from holdfast.topologies.pipeline.roles.role_health import Vitals, get, post
+from holdfast.topologies.pipeline.roles.role_server import left
+from holdfast.topologies.pipeline.roles.seats import QueueList, Seat, Seats
+
+_SAVE_S = 1.0
+#: A worker that cannot reach its coordinator says once a heartbeat in the database that it lives, or so much later.
+_LATE_S = 1.0
+
+
+class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How the coordinator works."""
+
+    queues: QueueList
+    heartbeat_ms: int = 10_000
+    #: How many heartbeats in a row a worker may miss.
+    missed_max: int = 3
+
+
+class CoordinatorRole:
+    """One coordinator: `start`, then `stop`."""
+
+    def __init__(self, config: CoordinatorConfig, places: Places) -> None:
+        self._config = config
+        self._beat_s = config.heartbeat_ms / 1_000
+        self._places = places
+        self._seats = Seats(config.queues)
+        self._presence = Presence()
+        self._log = get_logger()
+        self._database = Outage("the database")
+        self._is_restored = False
+        self._heard: set[str] = set()
+        #: Who said goodbye here, each with its session, and is still written down.
+        self._left: set[tuple[str, str]] = set()
+        self._stirred = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._ending = Ending()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.tally = Tally(
+            "coordinator",
+            {
+                "heartbeats": "Heartbeats of workers.",
+                "assignments": "Times that a worker asked for queue processes.",
+                "workers_lost": "Workers whose connection dropped, or who missed their heartbeats.",
+            },
+        )
+        self.tally.gauge("workers", "Workers that are there.", lambda: len(self._seats))
+
+    def vitals(self) -> Vitals:
+        """What it says of itself."""
+        return Vitals("coordinator", families=self.tally.families, on_stop=self._stopping.set)
+
+    def routes(self) -> list[Route]:
+        """The rows of the table."""
+        return [
+            post("/coordinator/request-assignment", self.request, Asking, "Ask for queue processes"),
+            post("/coordinator/heartbeat", self.heartbeat, Beat, "A worker lives"),
+            msgspec.structs.replace(
+                get("/coordinator/presence", self.presence, "Keep a connection that drops with the worker", Scope.WORK),
+                query=Present,
+                is_stream=True,
+            ),
+            post("/coordinator/release-assignment", self.release, Leaving, "A worker goes"),
+            get("/coordinator/stats", self.stats, "Workers and queue processes"),
+        ]
+
+    def start(self) -> None:
+        """Begins to keep time and to write down."""
+        keepers = (self._keep_time, self._keep_books, self._keep_presence)
+        self._tasks = [asyncio.create_task(going_on(keep)) for keep in keepers]
+
+    async def stop(self) -> None:
+        """Writes nothing more; whoever comes after it reads what is there."""
+        self._ending.begin()
+        self._stirred.set()
+        await ended(self._tasks)
+
+    # -- what workers ask for
+
+    async def request(self, asked: Asked) -> Answer:
+        """A worker comes."""
+        ask: Asking = asked.content
+        if not ask.worker_id:
+            return answer(_nobody())
+        if not _is_worker(ask):
+            message = "expected worker_id, session, types and queues to be names, and slots to be within its limits"
+            raise InvalidArgumentError(message, reason="WORKER_INVALID")
+        self.tally.add("assignments")
+        seat = self._seats.get(ask.worker_id)
+        if seat is None or seat.session != ask.session:
+            kind = Kind(tuple(sorted(set(ask.types))), tuple(sorted(set(ask.queues))))
+            self._log.info("worker_came", worker_id=ask.worker_id)
+            seat = self._seats.sit(Seat(ask.worker_id, ask.session, kind, ask.slots))
+        self._hear(seat)
+        self._stirred.set()
+        return answer(self._told(seat))
+
+    async def heartbeat(self, asked: Asked) -> Answer:
+        """A worker lives; it is told of changes as they come."""
+        beat: Beat = asked.content
+        self.tally.add("heartbeats")
+        seat = self._seats.get(beat.worker_id)
+        if not beat.worker_id:
+            return answer(_nobody())
+        if seat is None:
+            return answer(Placed(status=UNKNOWN, message="no worker of this name is known: ask for an assignment"))
+        if _is_other(seat, beat.session):
+            return answer(_replaced())
+        self._hear(seat)
+        seat.running = beat.running
+        if beat.is_draining and not seat.is_draining:
+            seat.is_draining = True
+            self._seats.changed.add(seat.worker)
+            self._seats.share()
+        if beat.version == seat.version and beat.wait_ms:
+            await self._wait(seat, min(beat.wait_ms, WAIT_MS_MAX) / 1_000, asked)
+        return answer(self._now(seat))
+
+    async def presence(self, asked: Asked) -> "Stay":
+        """A worker keeps this connection for as long as its process lives."""
+        present: Present = asked.query or Present()
+        return Stay(self._presence, (present.worker_id, present.session), asked, self._stopping)
+
+    async def release(self, asked: Asked) -> Answer:
+        """A worker goes; what it took from goes to others at once."""
+        leaving: Leaving = asked.content
+        if not leaving.worker_id:
+            return answer(_nobody())
+        seat = self._seats.get(leaving.worker_id)
+        if seat is None:
+            return answer(Placed(status=UNKNOWN))
+        if _is_other(seat, leaving.session):
+            return answer(_replaced())
+        self._log.info("worker_left", worker_id=seat.worker)
+        self._seats.leave([seat.worker])
+        self._left.add((seat.worker, seat.session))
+        self._presence.forget((seat.worker, seat.session))
+        self._stirred.set()
+        return answer(Placed(status=RELEASED))
+
+    async def stats(self, asked: Asked) -> Answer:
+        """Who takes from where."""
+        now_s = time.monotonic()
+        workers = [
+            {
+                "worker_id": seat.worker,
+                "types": seat.kind.routes,
+                "queues": seat.kind.queues,
+                "slots": seat.slots,
+                "running": seat.running,
+                "assigned": seat.queues,
+                "is_draining": seat.is_draining or seat.is_drain_asked,
+                "heard_ms_ago": round((now_s - seat.heard_s) * 1_000),
+            }
+            for seat in self._seats.all()
+        ]
+        return answer(
+            {
+                "workers": workers,
+                "queues": self._seats.served(),
+                "heartbeat_ms": self._config.heartbeat_ms,
+                "is_database_away": self._database.is_on,
+                **self.tally.view(),
+            }
+        )
+
+    # -- inside
+
+    def _hear(self, seat: Seat) -> None:
+        seat.heard_s = time.monotonic()
+        self._presence.hear((seat.worker, seat.session), seat.heard_s)
+        self._heard.add(seat.worker)
+
+    async def _wait(self, seat: Seat, wait_s: float, asked: Asked) -> None:
+        """Until something changes, the worker leaves, or the time is over."""
+        await first_of(seat.changed.wait(), left(asked), self._stopping.wait(), wait_s=wait_s)
+
+    def _now(self, seat: Seat) -> Placed:
+        """What became of a seat while its worker waited."""
+        current = self._seats.get(seat.worker)
+        if current is seat:
+            return self._told(seat)
+        return _replaced() if current is not None else Placed(status=UNKNOWN)
+
+    def _told(self, seat: Seat) -> Placed:
+        high, normal = self._seats.split(seat.queues)
+        return Placed(
+            status=ASSIGNED,
+            high=high,
+            normal=normal,
+            version=seat.version,
+            drain=seat.is_drain_asked,
+            heartbeat_ms=self._config.heartbeat_ms,
+        )
+
+    async def _keep_time(self) -> None:
+        """Notices who is silent."""
+        while not self._ending.is_on:
+            await self._ending.pause(self._beat_s / 4)
+            silent = self._seats.silent(time.monotonic() - self._config.missed_max * self._beat_s)
+            if silent:
+                self._part_with(silent, "heartbeats were missed")
+
+    async def _keep_presence(self) -> None:
+        """Find the workers that did not return after their connections dropped."""
+        while not self._ending.is_on and not self._stopping.is_set():
+            await self._ending.pause(LOOK_S)
+            for key in self._presence.look():
+                await self._miss(key)
+
+    async def _miss(self, key: Key) -> None:
+        """A worker's grace is over: it is lost if the database has not heard of it either."""
+        worker, session = key
+        seat, since_s = self._seats.get(worker), self._presence.since_s(key)
+        if since_s is None:
+            return
+        if seat is None or seat.session != session:  # it left, or another session goes on
+            self._presence.forget(key)
+            return
+        try:
+            is_lost = await self._places.lose(worker, session, round((time.monotonic() - since_s) * 1_000))
+        except HoldfastError:  # the worker could not say in the database that it lives, either
+            self._presence.hear(key, time.monotonic())
+            return
+        if not is_lost:  # it says in the database that it lives, once a heartbeat: its next word is waited for
+            self._presence.wait_longer(key, time.monotonic(), self._beat_s + _LATE_S)
+            return
+        self._presence.forget(key)
+        if self._seats.get(worker) is seat:
+            self._part_with([worker], "its connection dropped, and it did not return")
+
+    def _part_with(self, workers: list[str], message: str) -> None:
+        """Workers are gone: what they took from goes to others."""
+        self.tally.add("workers_lost", len(workers))
+        self._log.warning("workers_lost", workers=len(workers), worker_id=workers[0], message=message)
+        self._seats.leave(workers)
+        self._stirred.set()
+
+    async def _keep_books(self) -> None:
+        """Reads back what was, then writes down what is, and reads who is asked to drain."""
+        while not self._ending.is_on:
+            self._stirred.clear()
+            try:
+                await self._write_down()
+                self._database.ended()
+                wait_s = _SAVE_S
+            except HoldfastError as error:
+                wait_s = self._database.failed(error)
+            if not self._ending.is_on:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._stirred.wait()
+
+    async def _write_down(self) -> None:
+        seats, left = self._seats, frozenset(self._left)
+        places = await self._places.all()
+        if not self._is_restored:
+            patience_s = (self._config.missed_max - 1) * self._beat_s
+            seats.restore(places, time.monotonic() - patience_s)
+            self._is_restored = True
+        for place in places:
+            if place.is_draining and seats.ask_to_drain(place.worker, place.session):
+                self._log.info("drain_asked", worker_id=place.worker)
+        strangers = [place for place in places if not seats.has(place.worker, place.session)]
+        silent_ms = self._config.missed_max * self._config.heartbeat_ms
+        gone = [
+            place.worker
+            for place in strangers
+            if (place.worker, place.session) in left or place.heard_ms_ago >= silent_ms
+        ]
+        if gone:
+            await self._places.remove(gone)
+            seats.changed.update(gone)  # where another session of the worker is here, its place can be written now
+        self._left -= left
+        seats.gone.clear()
+        changed = seats.changed | self._heard
+        now_s = time.monotonic()
+        saved = [seat.place(now_s) for worker in sorted(changed) if (seat := seats.get(worker)) is not None]
+        seats.changed, self._heard = set(), set()
+        if saved:
+            try:
+                await self._places.save(saved)
+            except HoldfastError:
+                seats.changed |= changed
+                raise
+
+
+class Stay:
+    """One connection that a worker keeps."""
+
+    def __init__(self, presence: Presence, key: Key, asked: Asked, stopping: asyncio.Event) -> None:
+        self._presence = presence
+        self._key = key
+        self._asked = asked
+        self._stopping = stopping
+
+    async def run(self) -> None:
+        """Until it drops, or this coordinator stops."""
+        self._asked.line.begin([(b"content-type", TEXT_TYPE), (b"cache-control", b"no-store")])
+        self._presence.open(self._key)
+        try:
+            await first_of(left(self._asked), self._stopping.wait())
+        finally:
+            self._presence.drop(self._key, time.monotonic())
+
+
+def _is_worker(ask: Asking) -> bool:
+    """Whether it can be written down: one that cannot would keep all others from being written down."""
+    names = (ask.worker_id, *ask.types, *ask.queues, *filter(None, [ask.session]))
+    is_small = len(ask.types) * max(1, len(ask.queues)) <= limits.LANES_MAX and 1 <= ask.slots <= limits.SLOTS_MAX
+    return is_small and all(check_name("", name, "") is None for name in names)
+
+
+async def first_of(*events: Coroutine[Any, Any, object], wait_s: float | None = None) -> None:
+    """Wait until one of these happens, or the time is over."""
+    awaited = [asyncio.ensure_future(event) for event in events]
+    try:
+        await asyncio.wait(awaited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in awaited:
+            one.cancel()
+
+
+def _is_other(seat: Seat, session: str) -> bool:
+    """Whether somebody else sits there; who says nothing of a session may be anybody."""
+    return bool(session) and bool(seat.session) and session != seat.session
+
+
+def _nobody() -> Placed:
+    return Placed(status=NOBODY, message="no worker is named: say worker_id, and types when asking for an assignment")
+
+
+def _replaced() -> Placed:
+    return Placed(status=REPLACED, message="another worker goes on under this name")

@@ -1,0 +1,117 @@
+"""`holdfast up --topology pipeline`: gateway, schedulers, watchers, exchanges, queue processes, coordinator, workers.
+
+All of them stand around one PostgreSQL: the one that is named, or a private one in the data directory, which is started
+first and ends last. Every other process is started again when it dies. Only the gateway is reached from beyond this
+machine, if at all. Tokens are made at every start: each role that calls others is told its own, and the operator's is
+in a file for people and monitors.
+"""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.observe.logging import ByteStream
+from holdfast.process.private_paths import make_directory, replace_secret
+from holdfast.process.ready_line import announce, places
+from holdfast.process.signals import on_stop
+from holdfast.process.supervisor import StoppedError, Supervisor
+from holdfast.server.auth.service_tokens import make_tokens
+from holdfast.server.protection import protect
+from holdfast.settings import FIELDS, Settings, masked
+from holdfast.topologies.pipeline.layout import Layout, Roles, layout_of
+from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
+
+_FOLDER = "postgres"
+_OPERATOR_FILE = "operator.token"
+#: In memory means that nothing has to outlive the machine.
+_FORGETFUL = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+#: Settings that only a ledger heeds.
+_UNHEEDED = (
+    *("worker_timeout_ms", "reconnect_grace_ms", "retain_jobs", "retain_bytes", "memory_bytes"),
+    *("history_ms", "history_bytes", "segment_bytes", "snapshot_bytes", "dedup_keys_max"),
+)
+
+
+async def serve(settings: Settings, log_stream: ByteStream) -> None:
+    """Until TERM or INT; a second one leaves little time, a third one none."""
+    del log_stream  # the roles log by themselves
+    check(settings)
+    supervisor = Supervisor([])
+    with on_stop(supervisor.stop):
+        async with _database(settings) as url:
+            layout, made = layout_of(settings), make_tokens(CALLERS)
+            with _operator_file(settings, made.tokens[OPERATOR]) as operator:
+                with contextlib.suppress(StoppedError):
+                    for stage in Roles(settings, layout, url, made).stages():
+                        lines = await supervisor.add(stage)
+                        if "gateway" in lines:
+                            gateway = lines["gateway"]
+                    reached: dict[str, str] = {name: gateway[name] for name in ("grpc", "http") if name in gateway}
+                    _announce(settings, layout, url, reached, operator)
+                await supervisor.wait()
+
+
+def check(settings: Settings) -> None:
+    """`InvalidArgumentError` names what these roles would not do, other errors what protection is missing."""
+    problems = [
+        f"expected {name} to be left alone, because the pipeline topology does not heed it,"
+        f" got {getattr(settings, name)}"
+        for name in _UNHEEDED
+        if getattr(settings, name) != FIELDS[name].default
+    ]
+    if problems:
+        raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
+    protect(settings)
+
+
+@contextlib.asynccontextmanager
+async def _database(settings: Settings) -> AsyncIterator[str]:
+    """Where the database is; a private one lives as long as the block."""
+    if settings.database:
+        yield settings.database
+        return
+    from holdfast.process.private_postgres import PrivatePostgres  # noqa: PLC0415 - it needs psycopg
+
+    with contextlib.ExitStack() as closing:
+        if settings.is_in_memory:
+            folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+            server = PrivatePostgres(folder / _FOLDER, _FORGETFUL)
+        else:
+            server = PrivatePostgres(Path(settings.data) / _FOLDER)
+        starting = asyncio.ensure_future(asyncio.to_thread(server.start))
+        try:
+            yield await asyncio.shield(starting)
+        finally:
+            await asyncio.wait([starting])
+            await asyncio.to_thread(server.stop)
+
+
+@contextlib.contextmanager
+def _operator_file(settings: Settings, token: str) -> Iterator[Path]:
+    """Where the operator's token is, for as long as the block; only this user may read it."""
+    with contextlib.ExitStack() as closing:
+        if settings.is_in_memory:
+            folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+        else:
+            folder = Path(settings.data).absolute()
+            make_directory(folder)
+        path = folder / _OPERATOR_FILE
+        replace_secret(path, token)
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _announce(settings: Settings, layout: Layout, url: str, gateway: dict[str, str], operator: Path) -> None:
+    """Jobs can be submitted and run."""
+    data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
+    line = {"event": "ready", **gateway, "database": masked(url), "roles": layout.addresses(), "data": data}
+    line["operator_token"] = str(operator)
+    where = places(gateway, is_secure=bool(settings.tls_cert))
+    kept = masked(url) if settings.database else f"a private PostgreSQL in {data}"
+    announce({**line, "pid": os.getpid()}, f"ready with the jobs in {kept}: {where}; Ctrl-C stops it")

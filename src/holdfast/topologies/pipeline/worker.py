@@ -1,0 +1,109 @@
+"""`holdfast pipeline worker`: the product's worker over the queue processes that its coordinator names."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+
+from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.transitions import transition_lines
+from holdfast.settings import Settings
+from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
+from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.schedule_api import PipelineSchedules
+from holdfast.topologies.pipeline.backend.work_api import PipelineWork
+from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
+from holdfast.topologies.pipeline.postgres.database import open_store
+from holdfast.topologies.pipeline.process import check_protection
+from holdfast.topologies.pipeline.roles.callers import Credentials
+from holdfast.topologies.pipeline.roles.role_server import RoleServer
+from holdfast.topologies.pipeline.roles.worker_stats import worker_routes, worker_vitals
+from holdfast.topologies.worker_process import run_worker
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.handlers import Handler
+from holdfast.worker.runtime import Worker
+from holdfast.worker.start_report import Declared, Reads, report_start
+from holdfast.worker.worker_name import host_name
+
+
+class Told:
+    """What the process around a session knows of its worker."""
+
+    def __init__(self, config: WorkerConfig, types: Sequence[str]) -> None:
+        self._config = config
+        self._types = types
+        self._worker: Worker | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it takes jobs."""
+        return self._worker is not None and self._worker.attached.is_set()
+
+    def see(self, worker: Worker) -> None:
+        """From now on this one is spoken of."""
+        self._worker = worker
+
+    def words(self) -> Mapping[str, Any]:
+        """Who it is, what it runs, and what it has done."""
+        config, worker = self._config, self._worker
+        done = {} if worker is None else {"running": worker.running, **msgspec.structs.asdict(worker.tally)}
+        return {
+            "worker_id": config.worker_id,
+            "concurrency": config.slots,
+            "serves": sorted(config.queues) or "all queues",
+            "types": self._types,
+            "attached": self.is_attached,
+            **done,
+        }
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a worker listens, which coordinator it asks, and how they know each other."""
+
+    port: int
+    coordinator: str
+    credentials: Credentials
+
+
+async def work(
+    settings: Settings,
+    place: Place,
+    handlers: Mapping[str, Handler],
+    queues: frozenset[str],
+    declared: Declared,
+    log_stream: ByteStream,
+) -> Worker:
+    """Works until TERM or INT; it is ready once the database and the coordinator have answered."""
+    check_protection(settings, place.credentials)
+    config = WorkerConfig(
+        worker_id=settings.worker_id or f"{host_name()}-{place.port}",
+        slots=settings.slots,
+        queues=queues,
+        app_path=settings.app,
+    )
+    told = Told(config, sorted(handlers))
+    async with AsyncExitStack() as closing:
+        log = transition_lines(line_writer(settings.log_format, log_stream), "worker", settings.log_level)
+        store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}", log=log)
+        closing.push_async_callback(store.close)
+        lines = Lines(token=place.credentials.token)
+        closing.push_async_callback(lines.close)
+        times = WorkConfig(
+            coordinator=place.coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms
+        )
+        api = PipelineWork(store.runs, lines, times)
+        routes = worker_routes(api.stats, told.words)
+        server = RoleServer(routes, worker_vitals(api.stats, lambda: told.is_attached), place.credentials.hashes)
+        address = await server.start(settings.host, place.port)
+        closing.push_async_callback(server.stop)
+
+        async def prepare() -> None:
+            schedules, admin = PipelineSchedules(store.plans), PipelineAdmin(store)
+            for spec in declared.schedules:
+                await schedules.set(spec)
+            await report_start(declared, Reads(admin.queues, admin.workers, schedules.all))
+
+        return await run_worker(
+            api, handlers, config, place.coordinator, prepare, seen=told.see, more={"http": address}
+        )

@@ -1,0 +1,228 @@
+"""Looking for jobs and bidding for them.
+
+Invariants:
+- A look reads the first bucket of each lane and no other, so it costs the same however many jobs wait.
+- A bid is one transaction; what it found is checked by it, and need not be true any more. Several bids are under way
+  at a time, in the order of the postings.
+- A bid that was not answered is kept until it is known whether it was made: nobody else would run its job.
+"""
+
+import asyncio
+import random
+import time
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.core.lifecycle import QUEUED, RUNNING
+from holdfast.errors import UnavailableError
+from holdfast.ports import Assignment
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.lanes import CLOSED
+from holdfast.topologies.zookeeper.backend.moves import bucket_of
+from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.paths import BACK, Lane, Posting, lane_named, posting_named
+from holdfast.topologies.zookeeper.backend.records import Kept, Record, kept_of
+from holdfast.topologies.zookeeper.backend.transactions import Check, Delete, Done, Node, RefusedError
+from holdfast.topologies.zookeeper.backend.transition_log import log_changed
+from holdfast.topologies.zookeeper.backend.worker_nodes import Kind
+
+#: Bids that are under way at a time.
+_BIDS_MAX = 64
+#: So long what was seen is bid for without another look: a more urgent job may have come meanwhile.
+_FRESH_S = 0.2
+
+
+class Taken(NamedTuple):
+    """A bid that was made."""
+
+    kept: Kept
+    assignment: Assignment
+    #: When the bid was sent, by this process's clock.
+    sent_s: float
+
+
+class _Bid(NamedTuple):
+    kept: Kept
+    record: Record
+    done: "asyncio.Future[Done]"
+    payload: "asyncio.Future[Node | None] | None"
+    sent_s: float
+
+
+class Bidder:
+    """Bids for one worker."""
+
+    def __init__(self, changing: Changing, kind: Kind, worker: str) -> None:
+        self._changing = changing
+        self._connection, self._paths = changing.connection, changing.paths
+        self._kind = kind
+        self._worker = worker
+        #: What every bid checks: that no newer session of this worker has come. Set when this one has.
+        self.fence = Check(self._paths.held_by(worker))
+        self._seen: list[tuple[Lane, Posting]] = []
+        self._seen_s = 0.0
+        self._turn = 0
+        #: Bids that were not answered.
+        self._unsure: list[_Bid] = []
+        #: Whether a job that was seen could not be read: no bell will ring for it.
+        self._is_unread = False
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether something was not answered since `make_sure`: a bid, or what a job is that was seen."""
+        return bool(self._unsure) or self._is_unread
+
+    def forget(self) -> None:
+        """What was seen may have changed."""
+        self._seen = []
+
+    async def take(self, count: int, bell: Bell | None = None) -> list[Taken]:
+        """Up to so many jobs; with a bell, it rings when there may be more."""
+        if bell is not None or not self._seen or time.monotonic() - self._seen_s > _FRESH_S:
+            self._seen_s = time.monotonic()
+            self._seen = await self._look(bell)
+        taken: list[Taken] = []
+        while self._seen and len(taken) < count and not self._unsure:
+            width = min(count - len(taken), _BIDS_MAX)
+            tried, self._seen = self._seen[:width], self._seen[width:]
+            won = await self._bid(tried)
+            taken += won
+            lost = len(tried) - len(won)
+            if lost and len(self._seen) > 1:  # others are at the same postings: let them
+                skip = random.randrange(min(2 * lost, len(self._seen)))
+                self._seen = self._seen[skip:] + self._seen[:skip]
+        return taken
+
+    async def make_sure(self) -> list[Taken]:
+        """Those of the bids that were not answered which were made; `UnavailableError` if that cannot be told yet."""
+        taken: list[Taken] = []
+        for bid in self._unsure:
+            kept = await self._changing.read(bid.record.id)
+            if kept is not None and kept.record.state == RUNNING and kept.record.worker == self._worker:
+                stat = await self._connection.exists(self._paths.bid(bid.record.id))
+                if (
+                    stat is not None
+                    and stat.owner == self._connection.session_id
+                    and stat.created_id == kept.record.token
+                ):
+                    taken.append(_won(bid, kept, await self._assignment(kept.record)))
+        self._unsure = []  # only now: what was found out is lost if the last of them cannot be told yet
+        self._is_unread = False
+        return taken
+
+    # -- looking
+
+    async def _look(self, bell: Bell | None) -> list[tuple[Lane, Posting]]:
+        """What waits for this kind of worker, the most urgent first; lanes that are equally urgent take turns."""
+        names = await self._connection.children(self._paths.waiting, bell) or []
+        lanes = [lane for lane in map(lane_named, sorted(names)) if self._kind.takes(lane)]
+        self._turn += 1
+        if lanes:
+            shift = self._turn % len(lanes)
+            lanes = lanes[shift:] + lanes[:shift]
+        lanes.sort(key=lambda lane: -lane.priority)
+        postings = await asyncio.gather(*(self._look_into(lane, bell) for lane in lanes))
+        return [(lane, posting) for lane, found in zip(lanes, postings, strict=True) for posting in found]
+
+    async def _look_into(self, lane: Lane, bell: Bell | None) -> list[Posting]:
+        """What came back, and the first bucket that is not empty.
+
+        The bell also rings when another bucket is opened, and when somebody else takes from the one that is looked at:
+        what is in later ones is seen then.
+        """
+        back = self._connection.children(self._paths.bucket(lane, BACK), bell)
+        names = await self._connection.children(self._paths.lane(lane), bell) or []
+        buckets = sorted(name for name in names if name != BACK)
+        postings = sorted(posting_named(BACK, name) for name in await back or [])
+        for name in buckets:
+            path = self._paths.bucket(lane, name)
+            waiting = await self._connection.children(path, bell)
+            if waiting:
+                return postings + sorted(posting_named(name, each) for each in waiting)
+            if waiting is not None and name != buckets[-1]:  # closed and empty: nothing can come any more
+                self._connection.transact([Delete(path, CLOSED)])
+        return postings
+
+    # -- bidding
+
+    async def _bid(self, tried: list[tuple[Lane, Posting]]) -> list[Taken]:
+        """What was won; whatever fails, each bid that was sent is settled or kept until it can be."""
+        reads = [self._connection.get(self._paths.record(posting.job_id)) for _, posting in tried]
+        bids: list[_Bid] = []
+        for (lane, posting), read in zip(tried, reads, strict=True):
+            try:
+                node = await read
+            except UnavailableError:
+                self.forget()
+                self._is_unread = True
+                break
+            kept = kept_of(node) if node is not None else None
+            if kept is None or not _waits_there(kept.record, lane, posting):
+                # Whoever took or ended the job took its posting along, but for one that nobody will ever take.
+                self._connection.transact([Delete(self._paths.posting(lane, posting))])
+                continue
+            bids.append(self._send(kept, posting))
+        return [taken for bid in bids if (taken := await self._settle(bid)) is not None]
+
+    def _send(self, kept: Kept, posting: Posting) -> _Bid:
+        record, steps = self._changing.moves.take(kept, posting, self._worker, self._connection.now_ms())
+        sent_s = time.monotonic()
+        done = self._connection.transact([*steps, self.fence])
+        payload = self._connection.get(self._paths.payload(record.id)) if record.payload_bytes else None
+        return _Bid(kept, record, done, payload, sent_s)
+
+    async def _settle(self, bid: _Bid) -> Taken | None:
+        try:
+            done = await bid.done
+        except RefusedError:
+            return None
+        except UnavailableError:
+            self._unsure.append(bid)
+            return None
+        stat = done.stats[1]
+        assert stat is not None
+        record = _with_token(bid.record, stat.changed_id)
+        kept = Kept(record, stat.version)
+        try:
+            node = await bid.payload if bid.payload is not None else None
+        except UnavailableError:
+            self._unsure.append(bid)  # it is ours, and what it is about is read once somebody answers
+            return None
+        return _won(bid, kept, assignment_of(record, node.data if node else b""))
+
+    async def _assignment(self, record: Record) -> Assignment:
+        node = await self._connection.get(self._paths.payload(record.id)) if record.payload_bytes else None
+        return assignment_of(record, node.data if node else b"")
+
+
+def _won(bid: _Bid, kept: Kept, assignment: Assignment) -> Taken:
+    log_changed(bid.kept.record, kept.record)
+    return Taken(kept, assignment, bid.sent_s)
+
+
+def assignment_of(record: Record, payload: bytes) -> Assignment:
+    template, extra = record.template, record.extra
+    return Assignment(
+        token=record.token,
+        job_id=record.id,
+        type=template.type,
+        payload=payload,
+        attempt=record.failures + record.losses + 1,
+        timeout_ms=template.timeout_ms,
+        simulated=template.simulated,
+        work_duration_ms=extra.work_duration_ms if extra else 0,
+        payload_size_bytes=extra.payload_size_bytes if extra else 0,
+        labels=dict(extra.labels) if extra else {},
+        headers=dict(extra.headers) if extra else {},
+        queue=template.queue,
+        retries_left=template.max_attempts - record.failures - 1,
+    )
+
+
+def _waits_there(record: Record, lane: Lane, posting: Posting) -> bool:
+    return record.state == QUEUED and record.lane == lane and record.bucket == bucket_of(posting)
+
+
+def _with_token(record: Record, token: int) -> Record:
+    return replace(record, token=token)

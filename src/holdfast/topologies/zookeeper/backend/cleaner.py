@@ -1,0 +1,87 @@
+"""What nobody needs any more is taken away: jobs whose time of retention is over, and nodes with nothing below them.
+
+Invariants: a job goes with all its nodes or not at all; a node is only ever taken away empty, by the ensemble's own
+rule.
+"""
+
+import asyncio
+
+from holdfast.core.lifecycle import TERMINAL
+from holdfast.topologies.zookeeper.backend.node_changes import Changing, left_alone_if_damaged
+from holdfast.topologies.zookeeper.backend.paths import due_of, minute_start_ms
+from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.transactions import Delete, Step
+
+_AT_A_TIME = 64
+_MINUTE_MS = 60_000
+#: How often the index is looked through.
+_INDEX_MS = 60 * _MINUTE_MS
+
+
+class Tidying:
+    """Tidies up, now and then."""
+
+    def __init__(self, changing: Changing) -> None:
+        self._changing = changing
+        self._connection, self._paths = changing.connection, changing.paths
+        #: When the index was last looked through, by the ensemble's clock.
+        self._indexed_ms = 0
+        #: Lanes and lines in which nothing was at the last look.
+        self._empty: set[str] = set()
+
+    async def look(self, retention: Retention) -> None:
+        """Once over everything."""
+        # FAILED jobs of earlier versions are among all others, and go with them.
+        await self._forget_ended(self._paths.ended, retention.retain_ms)
+        await self._forget_ended(self._paths.failed, retention.retain_failed_ms)
+        if self._connection.now_ms() - self._indexed_ms >= _INDEX_MS:
+            await self._drop_index(retention)
+            self._indexed_ms = self._connection.now_ms()
+        await self._drop_empty()
+
+    async def _forget_ended(self, top: str, retain_ms: int) -> None:
+        for minute in await self._minutes(top, retain_ms):
+            notes = [f"{minute}/{name}" for name in await self._connection.children(minute) or []]
+            for start in range(0, len(notes), _AT_A_TIME):
+                await asyncio.gather(*map(self._forget, notes[start : start + _AT_A_TIME]))
+            self._connection.transact([Delete(minute)])
+
+    async def _minutes(self, top: str, retain_ms: int) -> list[str]:
+        """The nodes of minutes that ended so long ago, oldest first."""
+        before_ms = self._connection.now_ms() - retain_ms
+        names = sorted(await self._connection.children(top) or [])
+        return [f"{top}/{name}" for name in names if minute_start_ms(name) + _MINUTE_MS <= before_ms]
+
+    async def _forget(self, note: str) -> None:
+        job_id = due_of(note.rpartition("/")[2])[1]
+        with left_alone_if_damaged(job_id):
+            kept = await self._changing.read(job_id)
+            if kept is not None and kept.record.state in TERMINAL:
+                await self._changing.forget(kept, note)
+
+    async def _drop_index(self, retention: Retention) -> None:
+        """Minutes of the index with no job left; many keep a FAILED job for days, so they are only read."""
+        minutes = await self._minutes(self._paths.index, retention.retain_ms)
+        for start in range(0, len(minutes), _AT_A_TIME):
+            part = minutes[start : start + _AT_A_TIME]
+            stats = await asyncio.gather(*map(self._connection.exists, part))
+            for minute, stat in zip(part, stats, strict=True):
+                if stat is not None and not stat.children:
+                    self._connection.transact([Delete(minute)])  # refused if a job has come
+
+    async def _drop_empty(self) -> None:
+        """What was empty twice in a row; whoever needs it again makes it again."""
+        paths, empty = self._paths, set[str]()
+        for top in (paths.waiting, paths.lines):
+            for name in await self._connection.children(top) or []:
+                path = f"{top}/{name}"
+                below = sorted(await self._connection.children(path) or [])
+                stats = await asyncio.gather(*(self._connection.exists(f"{path}/{each}") for each in below))
+                is_used = any(stat is not None and stat.children for stat in stats) or (top == paths.lines and below)
+                if is_used:
+                    continue
+                empty.add(path)
+                if path in self._empty:
+                    steps: list[Step] = [Delete(f"{path}/{each}") for each in below]
+                    self._connection.transact([*steps, Delete(path)])
+        self._empty = empty

@@ -1,0 +1,67 @@
+"""Jobs that are not due yet, and their time.
+
+Invariants: a job is posted by the transaction that takes it out of those that are not due; never before its time by
+the ensemble's clock.
+"""
+
+import asyncio
+
+from holdfast.core.lifecycle import QUEUED
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decided, left_alone_if_damaged
+from holdfast.topologies.zookeeper.backend.paths import due_of, minute_start_ms
+from holdfast.topologies.zookeeper.backend.records import DELAYED, Kept
+from holdfast.topologies.zookeeper.backend.transactions import Delete
+
+_AT_A_TIME = 64
+_MINUTE_MS = 60_000
+_LONG_S = 3_600.0
+
+
+class Ripening:
+    """Posts what is due."""
+
+    def __init__(self, changing: Changing) -> None:
+        self._changing = changing
+        self._connection, self._paths = changing.connection, changing.paths
+
+    async def look(self, bell: Bell) -> float:
+        """After how many seconds the next job is due; the bell rings when one comes that may be due earlier."""
+        next_ms: int | None = None
+        for minute in sorted(await self._connection.children(self._paths.delayed, bell) or []):
+            start_ms, now_ms = minute_start_ms(minute), self._connection.now_ms()
+            if start_ms > now_ms:
+                next_ms = start_ms if next_ms is None else min(next_ms, start_ms)
+                break
+            path = f"{self._paths.delayed}/{minute}"
+            left = await self._post_due(path, sorted(await self._connection.children(path, bell) or []))
+            if left is not None:
+                next_ms = left if next_ms is None else min(next_ms, left)
+            elif start_ms + _MINUTE_MS <= now_ms:
+                self._connection.transact([Delete(path)])  # refused if something has come
+        if next_ms is None:
+            return _LONG_S
+        return max(0.0, (next_ms - self._connection.now_ms() + 1) / 1_000)
+
+    async def _post_due(self, path: str, names: list[str]) -> int | None:
+        """When the first of those is due that are not."""
+        now_ms = self._connection.now_ms()
+        due = [name for name in names if due_of(name)[0] <= now_ms]
+        for start in range(0, len(due), _AT_A_TIME):
+            part = due[start : start + _AT_A_TIME]
+            await asyncio.gather(*(self._post(path, name) for name in part))
+        return due_of(names[len(due)])[0] if len(due) < len(names) else None
+
+    async def _post(self, path: str, name: str) -> None:
+        due_ms, job_id = due_of(name)
+
+        async def decide(kept: Kept) -> Decided:
+            record = kept.record
+            if record.state != QUEUED or record.bucket != DELAYED or record.not_before_ms != due_ms:
+                return None
+            return self._changing.moves.due(kept, await self._changing.lanes.bucket(record.lane))
+
+        with left_alone_if_damaged(job_id):
+            kept = await self._changing.read(job_id)
+            if kept is None or await self._changing.change(kept, decide) is None:
+                self._connection.transact([Delete(f"{path}/{name}")])

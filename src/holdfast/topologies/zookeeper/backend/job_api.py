@@ -1,0 +1,184 @@
+"""`JobApi` over nodes: for a gateway, or inside a client that has no server of ours.
+
+Invariants: what is told of a job is no older than the question, unless whoever answers leads no more and does not know
+it yet; on one connection it is never older than what was told before. A watch is set with the reading, so nothing that
+happens after it is missed.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
+
+from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import FAILED, TERMINAL, State
+from holdfast.core.model import Result, Template
+from holdfast.core.outcomes import result_summary
+from holdfast.core.tasks import unknown_job
+from holdfast.core.validation import is_given_id
+from holdfast.errors import FailedPreconditionError
+from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
+from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.topologies.zookeeper.backend.cancellation import cancel
+from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.history import history_of
+from holdfast.topologies.zookeeper.backend.job_listing import Listing
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.records import Kept, executions_of, kept_of, result_of, view_of
+from holdfast.topologies.zookeeper.backend.submission import Submission
+from holdfast.topologies.zookeeper.backend.transactions import Node
+from holdfast.topologies.zookeeper.backend.why import explain
+
+
+class NodeJobs:
+    """What clients ask for, answered by the ensemble."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._paths = connection.paths
+        self._changing = Changing(connection)
+        self._listing = Listing(connection)
+
+    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+        """One transaction each, many at a time."""
+        return await Submission(self._changing, templates, drafts).run()
+
+    async def get(self, job_id: str) -> JobView:
+        """Its record."""
+        return view_of((await self._kept(job_id)).record)
+
+    async def result(self, job_id: str) -> ResultView:
+        """The record says whether there is one."""
+        kept = await self._kept(job_id)
+        return await self._result(kept)
+
+    async def payload(self, job_id: str) -> bytes:
+        """As it was submitted."""
+        kept = await self._kept(job_id)
+        if not kept.record.payload_bytes:
+            return b""
+        node = await self._connection.repeat(lambda: self._connection.get(self._paths.payload(job_id)))
+        if node is None:  # it was forgotten meanwhile
+            raise unknown_job(job_id).error()
+        return node.data
+
+    async def cancel(self, job_id: str, reason: str) -> CancelReply:
+        """Decided by the version of the record, like a bid."""
+        return await cancel(self._changing, _checked(job_id), reason)
+
+    async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
+        """Along the index, record by record."""
+        return await self._connection.repeat(
+            lambda: self._listing.page(states, offset, size, newest_first=newest_first)
+        )
+
+    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+        """In parts; each reads a bounded number of records."""
+        return await self._connection.repeat(lambda: self._listing.find(query, cursor, size))
+
+    async def explain(self, job_id: str) -> Explanation:
+        """From the record, and from what workers say of themselves."""
+        kept = await self._kept(job_id)
+        summary = (await self._result(kept)).summary
+        reason, sentence = await self._connection.repeat(lambda: explain(self._connection, kept.record, summary))
+        return Explanation(State(kept.record.state), reason, sentence)
+
+    async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
+        """The job now and after each change until it is terminal."""
+        async with contextlib.aclosing(self._changes(job_id)) as changes:
+            async for kept in changes:
+                yield view_of(kept.record)
+
+    async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
+        """Woken by the watch on the record."""
+        async with contextlib.aclosing(self._changes(job_id)) as changes:
+            async for kept in changes:
+                if kept.record.state in TERMINAL:
+                    return view_of(kept.record), await self._result(kept)
+        raise AssertionError("the changes of a job go on until it is terminal")
+
+    async def retry(self, job_id: str, request_id: str = "") -> str:
+        """Same template, payload, labels and headers; under a request id the same call finds the same job."""
+        view = await self.get(job_id)
+        refusal = refusal_to_repeat(job_id, view.state)
+        if refusal:
+            raise refusal.error()
+        again = repeated(job_id, await self.payload(job_id), view.extra, request_id)
+        submitted = await self.submit([view.template], [again])
+        for refusal in submitted.refusals.values():
+            raise refusal.error()
+        return submitted.job_ids[0]
+
+    async def forget(self, job_id: str) -> None:
+        """Takes a job that has ended away, with its result; nobody else needs to wait for its retention."""
+        kept = await self._kept(job_id)
+        if kept.record.state not in TERMINAL:
+            state = State(kept.record.state).name
+            raise FailedPreconditionError(f"job {job_id!r} is {state}; it has not ended", reason="JOB_NOT_ENDED")
+        await self._changing.forget(kept, await self._retention_note(kept))
+
+    async def history(self, job_id: str) -> list[Entry]:
+        """From the record, the result, and what is kept of earlier attempts: the last ten of them."""
+        kept = await self._kept(job_id)
+        path = self._paths.executions(job_id)
+        node = await self._connection.repeat(lambda: self._connection.get(path))
+        result = await self._stored_result(kept) if kept.record.state in TERMINAL else None
+        return history_of(kept.record, executions_of(node), result)
+
+    async def _retention_note(self, kept: Kept) -> str:
+        """Earlier versions had one place for all jobs that have ended, and put FAILED ones there too."""
+        note = self._changing.moves.retention_note(kept.record)
+        if kept.record.state == FAILED and await self._connection.exists(note) is None:
+            return self._paths.ended_job(kept.record.finished_ms, kept.record.id)
+        return note
+
+    async def _changes(self, job_id: str) -> AsyncGenerator[Kept, None]:
+        """The record, and again whenever it has changed; the watch is set by the very reading."""
+        path, bell = self._paths.record(_checked(job_id)), Bell()
+        version = -1
+        try:
+            while True:
+                bell.clear()
+                node = await self._connection.repeat(lambda: self._newest(path, bell))
+                if node is None:
+                    raise unknown_job(job_id).error()
+                kept = kept_of(node)
+                if kept.version > version:
+                    version = kept.version
+                    yield kept
+                if kept.record.state in TERMINAL:
+                    return
+                await bell.wait()
+        finally:
+            self._connection.ignore(path, bell)
+
+    def _newest(self, path: str, bell: Bell) -> Awaitable[Node | None]:
+        self._connection.sync()
+        return self._connection.get(path, bell)
+
+    async def _kept(self, job_id: str) -> Kept:
+        kept = await self._changing.read(_checked(job_id))
+        if kept is None:
+            raise unknown_job(job_id).error()
+        return kept
+
+    async def _result(self, kept: Kept) -> ResultView:
+        state = State(kept.record.state)
+        if state not in TERMINAL:
+            return ResultView(state)
+        result = await self._stored_result(kept)
+        summary = result_summary(state, reason=result.failure_reason, summary=result.summary)
+        return ResultView(state, result.output, summary, result.runtime_ms)
+
+    async def _stored_result(self, kept: Kept) -> Result:
+        node = await self._connection.repeat(lambda: self._connection.get(self._paths.result(kept.record.id)))
+        if node is None:  # it was forgotten meanwhile
+            raise unknown_job(kept.record.id).error()
+        return result_of(node)
+
+
+def _checked(job_id: str) -> str:
+    """What is no UUID was never given to anybody, and must not get into a path."""
+    if not is_given_id(job_id):
+        raise unknown_job(job_id).error()
+    return job_id

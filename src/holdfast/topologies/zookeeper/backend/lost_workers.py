@@ -1,0 +1,68 @@
+"""What lost workers held goes to others, or ends.
+
+Invariants: a job is recovered only when its worker is gone and its bid is, both seen after its record was read under
+the version that the transaction checks. So a worker that comes back in between keeps its job or loses it, and never
+both. A note of what a worker took goes only with what was read of its job: without it nobody could end the job.
+"""
+
+import asyncio
+
+from holdfast.core.lifecycle import RUNNING
+from holdfast.observe.logs import get_logger
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decided, left_alone_if_damaged
+from holdfast.topologies.zookeeper.backend.paths import worker_named
+from holdfast.topologies.zookeeper.backend.records import Kept
+from holdfast.topologies.zookeeper.backend.transactions import Check, Delete
+
+#: Recoveries that are under way at a time.
+_AT_A_TIME = 64
+_REASON = "its worker was lost"
+
+
+class Recovery:
+    """Looks after the workers that are gone."""
+
+    def __init__(self, changing: Changing) -> None:
+        self._changing = changing
+        self._connection, self._paths = changing.connection, changing.paths
+
+    async def look(self, bell: Bell) -> None:
+        """The bell rings when a worker comes or goes."""
+        alive = self._connection.children(self._paths.workers, bell)
+        held = self._connection.children(self._paths.held)
+        gone = set(await held or []).difference(await alive or [])
+        for name in sorted(gone):
+            await self._recover(worker_named(name))
+
+    async def _recover(self, worker: str) -> None:
+        path, asked = self._paths.held_by(worker), self._paths.asked_of(worker)
+        stat = await self._connection.exists(path)
+        if stat is None or await self._connection.exists(self._paths.worker(worker)) is not None:
+            return
+        jobs = await self._connection.children(path) or []
+        room = asyncio.Semaphore(_AT_A_TIME)
+        await asyncio.gather(*(self._recover_job(worker, job_id, room) for job_id in jobs))
+        if jobs:
+            get_logger().info("worker_lost", worker_id=worker, jobs=len(jobs))
+        for name in await self._connection.children(asked) or []:
+            self._connection.transact([Check(path, stat.version), Delete(f"{asked}/{name}")])
+        # Refused, as those are, if the worker has come back; and if anything is left.
+        self._connection.transact([Delete(path, stat.version), Delete(asked)])
+
+    async def _recover_job(self, worker: str, job_id: str, room: asyncio.Semaphore) -> None:
+        async def decide(kept: Kept) -> Decided:
+            if kept.record.state != RUNNING or kept.record.worker != worker:
+                return None
+            if await self._connection.exists(self._paths.bid(job_id)) is not None:
+                return None
+            now_ms = self._connection.now_ms()
+            return self._changing.moves.give_back(kept, _REASON, now_ms, is_spent=True, has_bid=False)
+
+        async with room:
+            with left_alone_if_damaged(job_id):
+                kept = await self._changing.read(job_id)
+                if kept is None or kept.record.state != RUNNING or kept.record.worker != worker:
+                    self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=worker))
+                    return
+                await self._changing.change(kept, decide, _REASON)

@@ -1,0 +1,158 @@
+"""Making one change happen: the nodes it needs, and the answer that a lost connection has swallowed.
+
+Invariants:
+- A change is tried again only after the record was read again, so what is tried is what the record allows now.
+- Whether a change was made that was not answered is read from the record, after `sync`: only what was not made is
+  tried again.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+
+from holdfast.core.lifecycle import QUEUED, RUNNING
+from holdfast.errors import InternalError, UnavailableError
+from holdfast.observe.logs import get_logger
+from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.lanes import Lanes
+from holdfast.topologies.zookeeper.backend.moves import Moves
+from holdfast.topologies.zookeeper.backend.paths import Lane
+from holdfast.topologies.zookeeper.backend.records import Execution, Kept, Record, encode, executions_of, kept_of
+from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Done, Node, Put, RefusedError, Step, Why
+from holdfast.topologies.zookeeper.backend.transition_log import log_changed
+
+#: What a change leads to and the steps to it; None if there is nothing to change.
+Decided = tuple[Record, list[Step]] | None
+Decide = Callable[[Kept], Awaitable[Decided]]
+
+#: Somebody else tidies up what a change needs at most so often in a row.
+_TRIES_MAX = 20
+#: Attempts of a job that are kept, beside its last one.
+_EXECUTIONS_MAX = 10
+
+
+@contextlib.contextmanager
+def left_alone_if_damaged(job_id: str) -> Iterator[None]:
+    """A record that nobody can read keeps nobody from those that can be."""
+    try:
+        yield
+    except InternalError as error:
+        get_logger().warning("job_unreadable", job_id=job_id, message=error.message)
+
+
+class Changing:
+    """Changes of jobs over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.paths = connection.paths
+        self.lanes = Lanes(connection)
+        self.moves = Moves(connection.paths, self.lanes)
+        paths = connection.paths
+        self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.failed, paths.index))
+
+    async def read(self, job_id: str) -> Kept | None:
+        """The record as it is now, whichever server is asked."""
+        node = await self._node(job_id)
+        return None if node is None else kept_of(node)
+
+    async def _node(self, job_id: str) -> Node | None:
+        def ask() -> Awaitable[Node | None]:
+            self.connection.sync()
+            return self.connection.get(self.paths.record(job_id))
+
+        return await self.connection.repeat(ask)
+
+    async def change(self, kept: Kept, decide: Decide, reason: str = "", detail: str = "") -> Record | None:
+        """Decides and writes until that has counted; None once `decide` says that there is nothing to change.
+
+        A transition is logged, with the reason. An attempt after which the job goes on is kept, with the detail.
+        `UnavailableError`: it is unknown whether it has counted.
+        """
+        for _ in range(_TRIES_MAX):
+            decided = await decide(kept)
+            if decided is None:
+                return None
+            changed, steps = decided
+            try:
+                steps = [*steps, *await self._executions(kept.record, changed, reason, detail)]
+                await self.transact(steps, changed.lane)
+            except RefusedError as error:
+                refused = error
+            except UnavailableError:
+                if await self._was_made(kept, changed):
+                    log_changed(kept.record, changed, reason)
+                    return changed
+                refused = None
+            else:
+                log_changed(kept.record, changed, reason)
+                return changed
+            if refused is not None and isinstance(refused.step, Check):
+                self.lanes.forget(changed.lane)
+            found = await self.read(kept.record.id)
+            if found is None:
+                return None
+            kept = found
+        raise UnavailableError(f"job {kept.record.id} changes too often to be changed; try again", reason="CONTENDED")
+
+    async def forget(self, kept: Kept, note: str) -> None:
+        """Take away all nodes of an ended job, unless another process was faster."""
+        record = kept.record
+        may_have = record.grants > record.is_reported
+        has_executions = may_have and await self.connection.exists(self.paths.executions(record.id)) is not None
+        with contextlib.suppress(RefusedError):
+            await self.connection.transact(self.moves.forget(kept, note, has_executions=has_executions))
+
+    async def _executions(self, before: Record, after: Record, reason: str, detail: str) -> list[Step]:
+        """What keeps an attempt after which its job goes on, if this is the end of one.
+
+        The version of the record guards this node as well: every change of it comes with one of the record.
+        """
+        if before.state != RUNNING or after.state != QUEUED:
+            return []
+        path = self.paths.executions(before.id)
+        node = await self.connection.get(path)
+        ended = Execution(
+            token=before.token,
+            worker=before.worker,
+            started_ms=before.started_ms,
+            ended_ms=max(self.connection.now_ms(), before.started_ms),
+            is_failure=after.failures > before.failures,
+            is_spent=after.losses > before.losses,
+            reason=reason,
+            detail=detail,
+        )
+        data = encode([*executions_of(node), ended][-_EXECUTIONS_MAX:])
+        return [Create(path, data) if node is None else Put(path, data)]
+
+    async def transact(self, steps: list[Step], lane: Lane) -> Done:
+        """With whatever parents it lacks; `RefusedError` if that is not what it lacks."""
+        for step in steps:
+            if isinstance(step, Create) and step.path.startswith(self._dated):
+                await self.lanes.ensure_minute(step.path)
+        for _ in range(_TRIES_MAX):
+            try:
+                return await self.connection.transact(steps)
+            except RefusedError as error:
+                if not await self.mend(error, lane):
+                    raise
+        return await self.connection.transact(steps)
+
+    async def mend(self, error: RefusedError, lane: Lane) -> bool:
+        """Makes the parent that a step lacked; whether it was that."""
+        step = error.step
+        if not isinstance(step, Create) or error.why is not Why.MISSING:
+            return False
+        if step.path.startswith(f"{self.paths.waiting}/"):
+            await self.lanes.ensure(lane)
+            return True
+        if step.path.startswith(self._dated):
+            self.lanes.forget_minute(step.path)
+            await self.lanes.ensure_minute(step.path)
+            return True
+        return False
+
+    async def _was_made(self, kept: Kept, changed: Record) -> bool:
+        """Waits until it can be told."""
+        await self.connection.connected()
+        node = await self._node(kept.record.id)
+        return node is not None and node.stat.version == kept.version + 1 and node.data == encode(changed)

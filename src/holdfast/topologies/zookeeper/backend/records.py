@@ -1,0 +1,169 @@
+"""The record of a job, as it is in its node.
+
+Invariants:
+- A record says all that a client may ask about a job but for its payload and its output, which have nodes of their
+  own.
+- A record is written whole, by a transaction that checks the version it was read under.
+- The token of a running job is the number of the transaction that took it. That transaction cannot know it, so it
+  writes 0, which means "the number of the transaction that wrote this"; whoever writes the record later writes the
+  number.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from holdfast import limits
+from holdfast.core.lifecycle import QUEUED, RUNNING, State
+from holdfast.core.model import Extra, Result, Template
+from holdfast.errors import InternalError
+from holdfast.ports import JobView
+from holdfast.topologies.zookeeper.backend.paths import Lane, lane_of
+from holdfast.topologies.zookeeper.backend.transactions import Node
+
+T = TypeVar("T")
+
+_VERSION = b"\x01"
+#: Instead of the number of a bucket: the job is not due yet.
+DELAYED = -2
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One job at one instant."""
+
+    id: str
+    template: Template
+    created_ms: int
+    extra: Extra | None = None
+    payload_bytes: int = 0
+    state: int = QUEUED
+    not_before_ms: int = 0
+    #: In which bucket it waits.
+    bucket: int = 0
+    #: Where it was among what waits when it was taken.
+    place: tuple[int, int] = (0, 0)
+    token: int = 0
+    grants: int = 0
+    failures: int = 0
+    losses: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    cancel_requested: bool = False
+    cancel_reason: str = ""
+    worker: str = ""
+    failure_reason: str = ""
+    #: It ended by what a worker said, so its last attempt counts.
+    is_reported: bool = False
+    #: When a cancel was first asked for; 0 if never, or if that was before this was kept.
+    cancel_ms: int = 0
+    #: The worker whose attempt ended the job; empty if no attempt did, or if that was before this was kept.
+    ended_by: str = ""
+
+    @property
+    def lane(self) -> Lane:
+        return lane_of(self.template)
+
+    @property
+    def attempts(self) -> int:
+        """How often it was run, as far as that is known."""
+        return self.failures + self.losses + (self.state == RUNNING or self.is_reported)
+
+
+class Execution(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An attempt after which its job went on: it failed and is retried, or its lease was lost or handed back."""
+
+    token: int
+    worker: str
+    started_ms: int
+    ended_ms: int
+    is_failure: bool
+    #: Of a lease that was lost or handed back: whether that counts as a loss.
+    is_spent: bool
+    reason: str = ""
+    #: The traceback of a failure.
+    detail: str = ""
+
+
+class Retention(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How long a job is kept after its end."""
+
+    retain_ms: int = limits.RETAIN_MS_DEFAULT
+    retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """A record as it was read, and the version that a change of it must check."""
+
+    record: Record
+    version: int
+
+
+_STATES = frozenset(State)
+_encoder = msgspec.msgpack.Encoder()
+_record_decoder = msgspec.msgpack.Decoder(Record)
+_result_decoder = msgspec.msgpack.Decoder(Result)
+_retention_decoder = msgspec.msgpack.Decoder(Retention)
+_executions_decoder = msgspec.msgpack.Decoder(list[Execution])
+
+
+def encode(value: Record | Result | Retention | list[Execution]) -> bytes:
+    return _VERSION + _encoder.encode(value)
+
+
+def kept_of(node: Node) -> Kept:
+    """The record in a node, with its token."""
+    record = decoded(_record_decoder, _body(node.data))
+    if record.state not in _STATES:
+        raise InternalError(f"a node holds a job in a state {record.state}", reason="RECORD_DAMAGED")
+    if record.state == RUNNING and record.token == 0:
+        record = msgspec.structs.replace(record, token=node.stat.changed_id)
+    return Kept(record, node.stat.version)
+
+
+def result_of(node: Node) -> Result:
+    return decoded(_result_decoder, _body(node.data))
+
+
+def executions_of(node: Node | None) -> list[Execution]:
+    """The executions in a node, oldest first; none if there is no node."""
+    return decoded(_executions_decoder, _body(node.data)) if node is not None else []
+
+
+def retention_of(node: Node | None) -> Retention:
+    """The retention in a node; the default one if there is no node."""
+    return decoded(_retention_decoder, _body(node.data)) if node is not None else Retention()
+
+
+def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    """What a node holds; `InternalError` for what Holdfast never wrote there."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InternalError(f"a node holds what Holdfast never wrote: {error}", reason="RECORD_DAMAGED") from error
+
+
+def _body(data: bytes) -> bytes:
+    if data[:1] != _VERSION:
+        raise InternalError("a node was written by another version of Holdfast", reason="RECORD_VERSION")
+    return data[1:]
+
+
+def view_of(record: Record) -> JobView:
+    """The same for clients."""
+    return JobView(
+        id=record.id,
+        template=record.template,
+        state=State(record.state),
+        created_ms=record.created_ms,
+        started_ms=record.started_ms,
+        finished_ms=record.finished_ms,
+        not_before_ms=record.not_before_ms,
+        cancel_requested=record.cancel_requested,
+        failure_reason=record.failure_reason,
+        attempts=record.attempts,
+        extra=record.extra,
+        failures=record.failures,
+        losses=record.losses,
+        token=record.token,
+        worker=record.worker,
+    )

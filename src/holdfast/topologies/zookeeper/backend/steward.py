@@ -1,0 +1,93 @@
+"""The steward: one process of all that stand in its line looks after what nobody else would.
+
+Invariants:
+- Whatever it does is a transaction that checks what it saw: two stewards at a time, or one that is deaf, do no harm.
+- A round looks at everything that may need it, so nothing depends on having seen an event; watches only say that a
+  round is due.
+"""
+
+import asyncio
+import contextlib
+
+from holdfast.errors import HoldfastError, UnavailableError
+from holdfast.observe.logs import get_logger
+from holdfast.topologies.zookeeper.backend.cleaner import Tidying
+from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.delayed_jobs import Ripening
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.lost_workers import Recovery
+from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.retention import read_retention
+from holdfast.topologies.zookeeper.backend.transactions import RefusedError
+from holdfast.topologies.zookeeper.backend.waiting_line import Line
+
+#: How often it tidies up.
+_TIDY_S = 60.0
+#: Before the ensemble is asked again that has not answered.
+_MOMENT_S = 0.05
+#: After a round that failed.
+_PAUSE_S = 1.0
+
+
+class Steward:
+    """Stands in line, and looks after everything once it is first."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        changing = Changing(connection)
+        self._line = Line(connection, connection.paths.stewards)
+        self._recovery = Recovery(changing)
+        self._ripening = Ripening(changing)
+        self._tidying = Tidying(changing)
+        self._tidied_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        #: One for all rounds: the library keeps a watch until it rings, and equal ones once.
+        self._bell = Bell()
+        #: Whether it has nothing to do until something happens.
+        self.is_waiting = False
+
+    async def start(self) -> None:
+        """Stands in line from now on."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Steps out of the line; what it has begun is as good as done, or another one does it."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._task = None
+        with contextlib.suppress(HoldfastError, RefusedError, TimeoutError):
+            async with asyncio.timeout(_PAUSE_S):
+                await self._line.leave()
+
+    async def _run(self) -> None:
+        while not self._connection.is_closed:
+            try:
+                await self._connection.connected()
+                bell = self._bell
+                bell.clear()
+                wait_s = await self._round(bell) if await self._line.is_first(bell) else None
+                self.is_waiting = True
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await bell.wait()
+                self.is_waiting = False
+            except UnavailableError:
+                await asyncio.sleep(_MOMENT_S)
+            except (HoldfastError, RefusedError) as error:
+                get_logger().warning("steward_failed", message=str(error))
+                await asyncio.sleep(_PAUSE_S)
+            except Exception as error:  # noqa: BLE001 - a bug here must not end what everybody relies on
+                get_logger().error("bug", exc_info=error)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _round(self, bell: Bell) -> float:
+        """Looks at everything once; after how long the next look is due, if the bell does not ring."""
+        loop = asyncio.get_running_loop()
+        await self._recovery.look(bell)
+        due_s = await self._ripening.look(bell)
+        if loop.time() - self._tidied_s >= _TIDY_S or not self._tidied_s:
+            await self._tidying.look(await read_retention(self._connection))
+            self._tidied_s = loop.time()
+        return min(due_s, self._tidied_s + _TIDY_S - loop.time())

@@ -1,0 +1,45 @@
+"""`WorkApi` over nodes: every session of a worker is a session of the ensemble."""
+
+from collections.abc import Awaitable, Callable
+
+from holdfast.ports import Introduction
+from holdfast.topologies.zookeeper.backend.connection import Connection, connect
+from holdfast.topologies.zookeeper.backend.worker_nodes import this_process
+from holdfast.topologies.zookeeper.backend.worker_session import BidSession
+from holdfast.worker.introduction import check_names
+
+#: How a session gets its connection: hosts, root, and how long the session may be silent.
+Connect = Callable[[str, str, int], Awaitable[Connection]]
+
+
+def connecting_with(credentials: str) -> Connect:
+    """Guarded connections of a process that ZooKeeper knows by these credentials, `user:password` or none."""
+
+    async def guarded(hosts: str, root: str, session_ms: int) -> Connection:
+        return await connect(hosts, root, session_ms=session_ms, credentials=credentials, is_guarded=True)
+
+    return guarded
+
+
+class BidWork:
+    """Where a worker gets its work: from whatever is posted."""
+
+    def __init__(
+        self, hosts: str, root: str, *, session_ms: int, connecting: Connect | None = None, process: str = ""
+    ) -> None:
+        self._hosts, self._root = hosts, root
+        self._session_ms = session_ms
+        self._connecting = connecting or connecting_with("")
+        self._process = process or this_process()
+
+    async def open(self, introduction: Introduction) -> BidSession:
+        """Begins a session; `UnavailableError` if nobody answers."""
+        check_names(introduction)
+        connection = await self._connecting(self._hosts, self._root, self._session_ms)
+        session = BidSession(connection, introduction, self._session_ms, self._process)
+        try:
+            await session.start()
+        except BaseException:
+            await session.close()
+            raise
+        return session

@@ -1,0 +1,51 @@
+"""What a worker says of itself in its nodes, and which line it stands in."""
+
+import hashlib
+import os
+import uuid
+
+import msgspec
+
+from holdfast.ports import Introduction
+from holdfast.topologies.zookeeper.backend.paths import Lane
+from holdfast.topologies.zookeeper.backend.records import decoded
+
+#: Numbers of processes are used again, and in containers they are all the same.
+_BORN = uuid.uuid4().hex
+
+
+def this_process() -> str:
+    """A name that no other process has, not even one that is forked from this one."""
+    return f"{_BORN}.{os.getpid()}"
+
+
+class Kind(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker takes; no queues means all."""
+
+    types: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+    slots: int = 1
+
+    @property
+    def name(self) -> str:
+        """The same for all workers that take the same jobs."""
+        words = "\n".join(("types", *self.types, "queues", *self.queues))
+        return hashlib.sha256(words.encode()).hexdigest()[:32]
+
+    def takes(self, lane: Lane) -> bool:
+        return lane.route in self.types and (not self.queues or lane.queue in self.queues)
+
+
+_DECODER = msgspec.msgpack.Decoder(Kind)
+
+
+def kind_of(introduction: Introduction) -> Kind:
+    return Kind(tuple(sorted(introduction.types)), tuple(sorted(introduction.queues)), introduction.slots)
+
+
+def kind_said(kind: Kind) -> bytes:
+    return msgspec.msgpack.encode(kind)
+
+
+def kind_in(data: bytes) -> Kind:
+    return decoded(_DECODER, data)

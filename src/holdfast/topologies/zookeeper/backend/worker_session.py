@@ -1,0 +1,301 @@
+"""A worker's session: what it holds, what it is told, and how it ends. `Taking` bids, `Settling` writes.
+
+Invariants:
+- A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by
+  this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
+  then nobody here may act on it, whatever the ensemble believes.
+- However it ends, its connection is closed: no bid outlives whoever knows of it.
+- After `is_drained` is told, and before `close` hands back, no bid is under way; one is in doubt only if the ensemble
+  was away for longer than a call may take, and then it ends with the session.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+
+from holdfast import limits
+from holdfast.core.capabilities import ZOOKEEPER
+from holdfast.core.commands import ReportRow
+from holdfast.core.workers import beat_ms
+from holdfast.errors import AbortedError, UnavailableError
+from holdfast.ports import Introduction
+from holdfast.topologies.zookeeper.backend.bid_loop import Taking
+from holdfast.topologies.zookeeper.backend.bidder import Bidder, Taken
+from holdfast.topologies.zookeeper.backend.connection import Connection, Phase
+from holdfast.topologies.zookeeper.backend.lease_outcomes import Settling
+from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.records import Kept
+from holdfast.topologies.zookeeper.backend.session_start import Arrival
+from holdfast.topologies.zookeeper.backend.steward import Steward
+from holdfast.topologies.zookeeper.backend.transactions import Delete
+from holdfast.topologies.zookeeper.backend.waiting_line import Line
+from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of
+from holdfast.topologies.zookeeper.backend.worker_notices import hear_cancels, until_superseded
+from holdfast.worker.polling_session import KeptSession
+
+#: Cancels that are remembered; most are of jobs that have ended.
+_ASKED_MAX = 10_000
+#: How long `close` tries to hand back; what it cannot is recovered when the session has run out.
+_CLOSE_S = 3.0
+
+
+class BidSession(KeptSession):
+    """One session. Made by `BidWork`."""
+
+    def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int, process: str) -> None:
+        super().__init__(introduction.worker_id, ZOOKEEPER)
+        self._connection, self._paths = connection, connection.paths
+        self._changing = Changing(connection)
+        self._introduction = introduction
+        self._arrival = Arrival(self._changing, introduction, process)
+        self._session_id = connection.session_id
+        self._lease_ms = min(lease_ms, connection.session_ms)
+        #: What is held, as it was last written or read.
+        self._running: dict[int, Kept] = {}
+        self._reporting: set[int] = set()
+        #: Leases on their way back; whoever wanted that may have gone.
+        self._returning: set[asyncio.Task[None]] = set()
+        self._ending: asyncio.Task[None] | None = None
+        #: Jobs whose cancel was heard before the answer to the bid for them.
+        self._asked: set[str] = set()
+        self._is_closed = self._is_lost = False
+        self._bidding: asyncio.Task[None] | None = None
+        kind = kind_of(introduction)
+        self._bidder = Bidder(self._changing, kind, self._worker)
+        line = Line(connection, self._paths.line(kind.name))
+        self._taking = Taking(connection, self._bidder, line, tell=self._deliver)
+        self._settling = Settling(self._changing, self._worker)
+        self._steward = Steward(connection)
+
+    async def start(self) -> None:
+        """Says who is there and what is still held; `UnavailableError` if the ensemble cannot be reached."""
+        sent_s = time.monotonic()
+        self._connection.when_changed.append(self._changed)
+        self._bidder.fence = await self._arrival.come()
+        kept = await self._arrival.sort_out()
+        self._refuse_if_over()  # it may have expired meanwhile, and its node with it
+        for token, each in kept.items():
+            self._running[token] = each
+            self._holding.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
+        self._news.revoked += set(self._introduction.held).difference(kept)
+        self._news.lease_ms = self._lease_ms
+        self._news.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
+        self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
+        self._watch_time()
+        self._bidding = self._spawn(self._bid())
+        self._spawn(hear_cancels(self._connection, self._worker, self._bidder.fence, self._hear_cancels))
+        self._spawn(self._attend())
+        await self._steward.start()
+
+    @property
+    def _lease_s(self) -> float:
+        return self._lease_ms / 1_000
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it stands in its lines and waits to be woken: nothing is asked until something happens."""
+        return self._taking.is_waiting and self._steward.is_waiting
+
+    # -- what the holder does
+
+    async def want(self, count: int) -> None:
+        """More room."""
+        self._refuse_if_over()
+        self._taking.want(count)
+
+    async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        """Each row is a transaction; all are under way at once."""
+        self._begin_report(report_id, rows)
+        for row in rows:
+            self._spawn(self._finish(report_id, row))
+
+    async def extend(self) -> None:
+        """An answer proves that the session lived when it was asked for; without one, time runs on."""
+        self._refuse_if_over()
+        named = self._holding.named()
+        if not named:
+            return
+        try:
+            await self._connection.connected()
+            sent_s = time.monotonic()
+            self._connection.sync()  # a server that has lost its leader does not know that the session is over
+            stat = await self._connection.exists(self._paths.worker(self._worker))
+        except UnavailableError as error:
+            self._log.info("heartbeat_unanswered", message=error.message)
+            return
+        if stat is not None and stat.owner == self._session_id:
+            self._holding.extend(named, sent_s + self._lease_s)
+
+    async def release(self, tokens: Collection[int]) -> None:
+        """At once; they may be taken again by anybody."""
+        self._refuse_if_over()
+        await asyncio.shield(self._return(self._holding.drop(tokens), "released", is_spent=False))
+
+    async def drain(self) -> None:
+        """No more bids; `is_drained` follows once none is under way."""
+        self._refuse_if_over()
+        self._is_draining = True
+        self._taking.drain()
+
+    async def close(self) -> None:
+        """Hands back what is held, unless the session has failed: then another one may name it."""
+        has_failed, is_orderly = self._failure is not None, self._is_draining
+        self._end(UnavailableError("the session was closed"))
+        self._is_closed = True
+        self._taking.drain()
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                if self._bidding is not None and self._connection.phase is Phase.CONNECTED:
+                    await asyncio.wait([self._bidding])  # what it is given last is handed back with the rest
+                if self._returning:
+                    await asyncio.wait(self._returning)
+                if not self._is_lost:
+                    unheard = self._holding.drop(self._holding.undelivered())
+                    await self._hand_back(unheard, "never begun", is_spent=False)
+                if not has_failed:
+                    held = self._holding.drop(self._holding.named())
+                    # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
+                    await self._hand_back(held, "its worker left", is_spent=not is_orderly)
+                    await self._leave()
+        except TimeoutError:
+            self._log.info("close_unheard", message="the ensemble did not answer; what was held is recovered")
+        finally:
+            self._ending = self._loop.create_task(self._end_all())
+            await asyncio.shield(self._ending)
+
+    async def _end_all(self) -> None:
+        await self._steward.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._connection.close()
+
+    async def _leave(self) -> None:
+        """Leaves nothing behind, if nothing is; refused if a newer session has come, whose nodes they are then."""
+        if self._bidding is None:  # it never began: they may be an older one's
+            return
+        paths, worker = self._paths, self._worker
+        held = Delete(paths.held_by(worker), self._bidder.fence.version)
+        try:
+            await self._connection.transact([held, Delete(paths.worker(worker)), Delete(paths.asked_of(worker))])
+        except Exception:  # noqa: BLE001 - a steward tidies up after those who cannot
+            self._log.debug("left_behind")
+
+    # -- bidding
+
+    async def _bid(self) -> None:
+        await self._taking.run()
+        self._news.is_drained = True
+        self._heard.set()
+        try:
+            await self._taking.leave()
+        except UnavailableError:
+            self._log.debug("line_not_left")
+
+    def _deliver(self, taken: list[Taken]) -> None:
+        for each in taken:
+            token, record = each.assignment.token, each.kept.record
+            self._running[token] = each.kept
+            self._holding.add(token, record.id, each.sent_s + self._lease_s, is_delivered=False)
+            self._news.leases.append(each.assignment)
+            if record.cancel_requested or record.id in self._asked:
+                self._news.cancels.append(token)
+        self._heard.set()
+        self._watch_time()
+
+    # -- outcomes
+
+    async def _finish(self, report_id: int, row: ReportRow) -> None:
+        token = row.token or next(iter(self._holding.of_jobs([row.job_id])), 0)
+        kept = self._running.get(token)
+        if (
+            kept is None
+            or kept.record.id != row.job_id
+            or token in self._reporting
+            or token not in self._holding.named()
+        ):
+            self._log.info("report_refused", job_id=row.job_id, token=row.token, reason="STALE_TOKEN")
+        else:
+            self._reporting.add(token)
+            try:
+                if not await self._settling.report(kept, row):
+                    self._log.info("report_refused", job_id=row.job_id, token=token, reason="STALE_TOKEN")
+            finally:
+                self._reporting.discard(token)
+            self._holding.drop([token])
+            self._running.pop(token, None)
+            self._asked.discard(row.job_id)
+        self._acknowledge(report_id, 1)
+
+    # -- giving up
+
+    def _return(self, tokens: Collection[int], why: str, *, is_spent: bool) -> asyncio.Task[None]:
+        """Hands back, whatever becomes of whoever waits for it."""
+        task = self._spawn(self._hand_back(tokens, why, is_spent=is_spent))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+        return task
+
+    async def _hand_back(self, tokens: Collection[int], why: str, *, is_spent: bool) -> None:
+        held = [kept for token in tokens if (kept := self._running.pop(token, None)) is not None]
+        self._bidder.forget()
+        await asyncio.gather(*(self._settling.give_back(kept, why, is_spent=is_spent) for kept in held))
+
+    def _lose(self, tokens: Collection[int], why: str) -> list[int]:
+        gone = self._revoke(tokens)
+        if gone:
+            self._log.warning("leases_over", leases=len(gone), message=why)
+        return gone
+
+    def _may_tell(self) -> bool:
+        """What an expired session has to say is heard before its failure is."""
+        return not self._is_closed
+
+    def _watch_time(self) -> None:
+        if self._failure is None:
+            super()._watch_time()
+
+    def _look_at_time(self) -> None:
+        # What is being reported is decided by the ensemble: by the bid, if it still is one.
+        self._holding.extend(self._reporting, time.monotonic() + self._lease_s)
+        super()._look_at_time()
+
+    def _give_up(self, expired: Collection[int]) -> None:
+        over = self._lose(expired, "no heartbeat was answered in their time")
+        if over:
+            self._return(over, "no heartbeat", is_spent=True)
+
+    # -- what comes from outside
+
+    def _hear_cancels(self, job_ids: list[str]) -> None:
+        """What is not held yet may be under way."""
+        tokens = self._holding.of_jobs(job_ids)
+        if tokens:
+            self._news.cancels += tokens
+            self._heard.set()
+        if len(self._asked) > _ASKED_MAX:
+            self._asked.clear()
+        self._asked.update(job_ids)
+
+    async def _attend(self) -> None:
+        await until_superseded(self._connection, self._worker, self._session_id)
+        if self._is_closed:
+            return
+        self._log.warning("worker_superseded", message="two workers have this id")
+        message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
+        self._end(AbortedError(message, reason="WORKER_SUPERSEDED"))
+
+    def _changed(self, phase: Phase) -> None:
+        if phase is Phase.LOST and not self._is_closed:
+            self._is_lost = True
+            self._lose(list(self._holding.named()), "the session with ZooKeeper has expired")
+            self._end(_expired())
+            for task in self._tasks:
+                task.cancel()
+
+
+def _expired() -> UnavailableError:
+    return UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED")

@@ -1,0 +1,123 @@
+"""`zk://host:2181,host:2181/path?lease_ms=10000&auth_file=FILE`: which ensemble, where in it, and how.
+
+`lease_ms` says how long a worker may be silent. The file holds the credentials, `user:password`, by which ZooKeeper
+knows the processes that may read and change the nodes: a URL is logged and stands on command lines, its path may.
+"""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import msgspec
+
+from holdfast import limits
+from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.process.private_paths import problem_of_file
+from holdfast.settings import ENSEMBLE, SESSION_MS, masked
+
+ROOT = "/holdfast"
+PORT = 2_181
+
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+_MILLISECONDS = re.compile(r"[0-9]{1,18}")
+_PORT_MAX = 65_535
+_SERVERS_MAX = 64
+_RESERVED = "zookeeper"
+_LEASE, _AUTH_FILE = "lease_ms", "auth_file"
+_CREDENTIALS = re.compile(r"[!-9;-~]{1,128}:[!-~]{8,256}")
+_FORM = "zk://host:port,host:port/path"
+
+
+class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
+    """Where jobs are posted; `lease_ms` is how long the session of a worker lasts without a word."""
+
+    hosts: str
+    root: str = ROOT
+    lease_ms: int = SESSION_MS
+    #: Where the credentials are; empty: ZooKeeper is told none.
+    auth_file: str = ""
+
+    @property
+    def place(self) -> str:
+        """As people and ready lines call it."""
+        return self._shown({})
+
+    @property
+    def url(self) -> str:
+        """What an app or a worker is told."""
+        lease = {} if self.lease_ms == SESSION_MS else {_LEASE: str(self.lease_ms)}
+        return f"{ENSEMBLE}{self._shown(lease)}"
+
+    def _shown(self, query: dict[str, str]) -> str:
+        told = {**query, **({_AUTH_FILE: quote(self.auth_file)} if self.auth_file else {})}
+        words = "&".join(f"{name}={value}" for name, value in told.items())
+        return f"{self.hosts}{self.root}{'?' if words else ''}{words}"
+
+    def credentials(self) -> str:
+        """`user:password` as the file has it now, or nothing; `FailedPreconditionError` if it cannot be used."""
+        if not self.auth_file:
+            return ""
+        try:
+            with Path(self.auth_file).open(encoding="ascii") as file:
+                state, found = os.fstat(file.fileno()), file.read().strip()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            message = f"expected {_AUTH_FILE} to name a file with the credentials, got {self.auth_file!r}: {why}"
+            raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE") from None
+        if problem := problem_of_file(Path(self.auth_file), state):
+            message = f"the credentials in {self.auth_file!r} cannot be used: {problem}"
+            raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE")
+        if not _CREDENTIALS.fullmatch(found):
+            message = (
+                f"expected one line user:password in {self.auth_file!r}, the password with at least 8 visible ASCII"
+                f" characters, got {len(found)} characters that are not shown"
+            )
+            raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE")
+        return found
+
+
+def ensemble_of(text: str) -> Ensemble:
+    """What a URL or a setting names, the scheme being optional; `InvalidArgumentError` says what is wrong with it."""
+    try:
+        parts = urlsplit(f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}")
+    except ValueError as error:
+        raise _wrong(text, f"it cannot be read ({error})") from None
+    if parts.fragment or "@" in parts.netloc:
+        raise _wrong(text, "it has no place for a name, a password or a fragment")
+    hosts = [_host(text, part.strip()) for part in parts.netloc.split(",")]
+    if len(set(hosts)) < len(hosts) or len(hosts) > _SERVERS_MAX:
+        raise _wrong(text, f"each server is named once, and there are at most {_SERVERS_MAX}")
+    root = parts.path.rstrip("/") or ROOT
+    if any(part in {"", ".", ".."} for part in root[1:].split("/")) or not re.fullmatch(r"[\w./-]+", root):
+        raise _wrong(text, "a path is made of letters, digits, dots, underscores and hyphens")
+    if root.split("/")[1] == _RESERVED:
+        raise _wrong(text, f"what is below /{_RESERVED} is ZooKeeper's own")
+    lease_ms, auth_file = _told(text, parts.query)
+    return Ensemble(hosts=",".join(hosts), root=root, lease_ms=lease_ms, auth_file=auth_file)
+
+
+def _host(text: str, part: str) -> str:
+    found = _HOST.fullmatch(part)
+    if found is None or not 0 < int(found["port"] or PORT) <= _PORT_MAX:
+        raise _wrong(text, f"{part!r} is no server")
+    return part if found["port"] else f"{part}:{PORT}"
+
+
+def _told(text: str, query: str) -> tuple[int, str]:
+    """The length of a lease, and the file of the credentials."""
+    told = dict(parse_qsl(query, keep_blank_values=True))
+    auth_file = told.pop(_AUTH_FILE, "")
+    given = told.pop(_LEASE, str(SESSION_MS))
+    if told or not _MILLISECONDS.fullmatch(given) or not limits.LEASE_MS_MIN <= int(given) <= limits.LEASE_MS_MAX:
+        raise _wrong(
+            text,
+            f"?{_LEASE}= is a number from {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, {_AUTH_FILE}= the name of a"
+            " file, and there is nothing else",
+        )
+    return int(given), auth_file
+
+
+def _wrong(text: str, why: str) -> InvalidArgumentError:
+    shown = f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}"  # with the scheme, after which a password is looked for
+    return InvalidArgumentError(f"expected {_FORM}, got {masked(shown)!r}: {why}", reason="URL_INVALID")

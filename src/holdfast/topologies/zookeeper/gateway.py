@@ -1,0 +1,69 @@
+"""`holdfast zookeeper gateway`: the product's own face over an ensemble, for clients that do not speak to it.
+
+It keeps nothing; while the ensemble has no majority its calls are UNAVAILABLE. It stands by as a steward.
+"""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+
+from holdfast.core.capabilities import ZOOKEEPER
+from holdfast.errors import UnavailableError
+from holdfast.observe.logs import get_logger
+from holdfast.process.ready_line import announce, places
+from holdfast.process.signals import on_stop
+from holdfast.server.backend import Backend
+from holdfast.server.protection import protect
+from holdfast.server.public_server import Face
+from holdfast.settings import Settings
+from holdfast.topologies.worker_process import exempt_what_is_loaded
+from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
+from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.retention import write_retention
+from holdfast.topologies.zookeeper.backend.steward import Steward
+from holdfast.topologies.zookeeper.client_api import open_connection
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble
+
+_ELSEWHERE = "workers of this topology bid in its ensemble: holdfast worker --connect zk://{place}"
+
+
+#: How often an ensemble is asked at the start: it may be choosing its leader.
+_TRIES = 3
+
+
+async def serve(settings: Settings, ensemble: Ensemble) -> None:
+    """Until TERM or INT; `UnavailableError` if the ensemble does not answer at the start."""
+    protection = protect(settings)
+    stopping = asyncio.Event()
+    with on_stop(stopping.set):
+        async with AsyncExitStack() as closing:
+            connection = await _connected(ensemble)
+            closing.push_async_callback(connection.close)
+            retention = Retention(settings.retain_ms, settings.failed_retention_ms)
+            await write_retention(connection, retention)
+            steward = Steward(connection)
+            await steward.start()
+            closing.push_async_callback(steward.stop)
+            jobs = NodeJobs(connection)
+            elsewhere = _ELSEWHERE.format(place=ensemble.place)
+            backend = Backend(jobs, declared=ZOOKEEPER, histories=jobs, elsewhere=elsewhere)
+            face = Face(backend, settings, protection=protection)
+            addresses = await face.start()
+            # Whoever asks is answered before what it asks for is closed.
+            closing.push_async_callback(face.stop)
+            exempt_what_is_loaded()
+            line = {"event": "ready", "service": "gateway", **addresses, "ensemble": ensemble.place}
+            where = places(addresses, is_secure=bool(settings.tls_cert))
+            announce({**line, "pid": os.getpid()}, f"the gateway is ready: {where}; Ctrl-C stops it")
+            await stopping.wait()
+        get_logger().info("stopped")
+
+
+async def _connected(ensemble: Ensemble) -> Connection:
+    for _ in range(1, _TRIES):
+        try:
+            return await open_connection(ensemble, is_guarded=True)
+        except UnavailableError as error:
+            get_logger().info("ensemble_away", message=f"{error.message}; asking again")
+    return await open_connection(ensemble, is_guarded=True)

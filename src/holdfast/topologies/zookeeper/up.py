@@ -1,0 +1,129 @@
+"""`holdfast up --topology zookeeper`: an ensemble, a gateway for clients that want one, and a worker that bids.
+
+The ensemble is the one that is named, or a private one of three servers in the data directory, which is started first
+and ends last. Every process is started again when it dies. Only the gateway is reached from beyond this machine, if
+at all. The nodes of a private ensemble are for processes that have its credentials, which are in a file of its
+directory; those of a named ensemble are for everybody who reaches it, unless a file with credentials is named, too.
+"""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.observe.logging import ByteStream
+from holdfast.process.child_command import child_command
+from holdfast.process.kept_process import Role
+from holdfast.process.ready_line import announce, places
+from holdfast.process.signals import on_stop
+from holdfast.process.supervisor import StoppedError, Supervisor
+from holdfast.server.protection import protect
+from holdfast.settings import FIELDS, Settings
+from holdfast.topologies.worker_process import worker_role
+from holdfast.topologies.zookeeper.ensemble_url import Ensemble, ensemble_of
+
+_FOLDER = "zookeeper"
+_PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
+#: Settings that only others heed.
+_UNHEEDED = (
+    *("heartbeat_ms", "worker_timeout_ms", "reconnect_grace_ms", "aging_ms", "retain_jobs", "retain_bytes"),
+    *("memory_bytes", "history_bytes"),
+    *("dedup_keys_max", "history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
+)
+#: Settings that the gateway is told as they are; its ports come by their variables.
+_OF_THE_GATEWAY = (
+    *("host", "metrics_port", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit"),
+    "grpc_connections",
+    *("no_http", "reflection", "insecure", "log_level", "log_format", "retain_ms", "retain_failed_ms"),
+)
+
+
+async def serve(settings: Settings, log_stream: ByteStream) -> None:
+    """Until TERM or INT; a second one leaves little time, a third one none."""
+    del log_stream  # the roles log by themselves
+    check(settings)
+    supervisor = Supervisor([])
+    with on_stop(supervisor.stop):
+        async with _ensemble(settings) as ensemble:
+            with contextlib.suppress(StoppedError):
+                gateway = (await supervisor.add([gateway_role(settings, ensemble)]))["gateway"]
+                await supervisor.add([worker_role(settings, ensemble.url)])
+                _announce(settings, ensemble, gateway)
+            await supervisor.wait()
+
+
+def check(settings: Settings) -> None:
+    """`InvalidArgumentError` names what these processes would not do, other errors what protection is missing."""
+    problems = [
+        f"expected {name} to be left alone, because the zookeeper topology does not heed it,"
+        f" got {getattr(settings, name)}"
+        for name in _UNHEEDED
+        if getattr(settings, name) != FIELDS[name].default
+    ]
+    if problems:
+        raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
+    if settings.ensemble:
+        ensemble_of(settings.ensemble)
+    protect(settings)
+
+
+@contextlib.asynccontextmanager
+async def _ensemble(settings: Settings) -> AsyncIterator[Ensemble]:
+    """Where everybody meets; a private ensemble lives as long as the block."""
+    if settings.ensemble:
+        yield _with_lease(settings, settings.ensemble)
+        return
+    from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper  # noqa: PLC0415 - only who has no other
+
+    with contextlib.ExitStack() as closing:
+        if settings.is_in_memory:
+            folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+            servers = PrivateZooKeeper(Path(folder) / _FOLDER, is_synced=False)
+        else:
+            servers = PrivateZooKeeper(Path(settings.data) / _FOLDER)
+        starting = asyncio.ensure_future(asyncio.to_thread(servers.start))
+        try:
+            hosts = await asyncio.shield(starting)
+            await asyncio.to_thread(servers.close_top)
+            yield msgspec.structs.replace(_with_lease(settings, hosts), auth_file=str(servers.auth_file))
+        finally:
+            await asyncio.wait([starting])
+            await asyncio.to_thread(servers.stop)
+
+
+def _with_lease(settings: Settings, hosts: str) -> Ensemble:
+    return msgspec.structs.replace(ensemble_of(hosts), lease_ms=settings.lease_ms)
+
+
+def gateway_role(settings: Settings, ensemble: Ensemble) -> Role:
+    """What the gateway is started with; it comes back on the ports that it had."""
+    told = {
+        **{name: getattr(settings, name) for name in _OF_THE_GATEWAY},
+        "tokens": str(Path(settings.tokens_file).absolute()) if settings.tokens_file else "",
+    }
+    command = [
+        *child_command("holdfast", "zookeeper", "gateway", "--ensemble", ensemble.place),
+        *(part for name, value in told.items() if value != FIELDS[name].default for part in _option(name, value)),
+        "--lifeline",
+    ]
+    ports = {_PORT: str(settings.port), _HTTP_PORT: str(settings.http_port)}
+    return Role("gateway", command, ports, port_variable=_PORT, http_port_variable=_HTTP_PORT)
+
+
+def _option(name: str, value: object) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] if value is True else [flag, str(value)]
+
+
+def _announce(settings: Settings, ensemble: Ensemble, gateway: Mapping[str, Any]) -> None:
+    """Jobs can be submitted and run."""
+    reached: dict[str, str] = {name: str(gateway[name]) for name in ("grpc", "http", "metrics") if name in gateway}
+    line = {"event": "ready", **reached, "ensemble": ensemble.place, "pid": os.getpid()}
+    where = places(reached, is_secure=bool(settings.tls_cert))
+    announce(line, f"ready with the jobs in zk://{ensemble.place}: {where}; Ctrl-C stops it")
