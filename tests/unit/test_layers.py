@@ -34,6 +34,10 @@ class Rule:
     except_files: frozenset[str] = frozenset()
 
 
+#: What every layer above the core may use.
+BASIS = ("clock", "core", "errors", "limits", "ports", "proto", "settings")
+TOPOLOGIES = ("embedded", "microservices", "monolith", "pipeline", "zookeeper")
+
 RULES = (
     Rule("core/", ours=("core", "errors", "limits")),
     Rule(
@@ -42,88 +46,64 @@ RULES = (
         # Calendars and time zones are data; no clock is read there.
         except_files=frozenset({"core/cron.py", "core/cron_days.py"}),
     ),
-    Rule("journal/", ours=("journal", "private_paths", "errors", "limits")),
-    Rule("coordinator/", ours=("core", "journal", "coordinator", "clock", "settings", "errors", "limits")),
-    Rule(
-        "coordinator/",
-        not_others=frozenset({"asyncio", "grpc", "uvloop"}),
-        except_files=frozenset({"ledger/asyncio_shell.py"}),
-    ),
     Rule("errors.py", ours=()),
     Rule("limits.py", ours=()),
-    Rule("logs.py", ours=()),
-    Rule("private_paths.py", ours=("errors",)),
+    Rule("ports.py", ours=("core", "errors", "limits")),
     Rule("clock.py", ours=("errors", "limits")),
     Rule("settings.py", ours=("errors", "limits")),
     Rule("settings_sources.py", ours=("settings",)),
-    Rule("backends/", ours=("backends", "client", "clock", "coordinator", "core", "proto", "errors", "limits", "logs")),
-    Rule("backends/ledger/", ours=("backends", "coordinator", "core", "errors", "limits")),
-    Rule("backends/microservices/", ours=("backends", "client", "clock", "core", "proto", "errors", "limits", "logs")),
-    Rule("backends/pipeline/", ours=("backends", "core", "errors", "limits", "logs")),
-    Rule("client/submit_batcher.py", ours=("backends.ports", "core", "errors", "limits")),
-    Rule("ports.py", ours=("core", "errors", "limits")),
+    Rule("proto/", ours=("proto",)),
+    Rule("journal/", ours=("journal", "process.private_paths", "errors", "limits")),
+    Rule("observe/", ours=("observe", "core", "errors", "limits")),
+    Rule("observe/logs.py", ours=()),
+    Rule("process/", ours=("process", "journal", "observe", "settings", "errors", "limits")),
+    Rule("process/private_paths.py", ours=("errors",)),
+    Rule("ledger/", ours=("ledger", "journal", "observe", "process", *BASIS)),
     Rule(
-        "gateway/",
-        ours=(
-            *("gateway", "backends", "clock", "coordinator", "core", "private_paths", "proto"),
-            *("errors", "limits", "logs"),
+        "ledger/",
+        not_others=frozenset({"asyncio", "grpc", "uvloop"}),
+        # The coordinator and what it decides with know neither; its shell and the ports on top of it know asyncio.
+        except_files=frozenset(
+            f"ledger/{name}.py"
+            for name in (
+                *("admin_api", "asyncio_shell", "coordinator_calls", "feed_api", "local_work", "service"),
+                *("snapshot_process", "waiters"),
+            )
         ),
     ),
-    Rule("client/", ours=("client", "backends.joining", "backends.ports", "core", "proto", "errors", "limits")),
-    # Spans begin where jobs are submitted and where they run: of `observe`, both know them and nothing else.
-    Rule("worker/", ours=("worker", "backends.ports", "core", "observe.tracing", "errors", "limits", "logs")),
+    # Spans begin where jobs are submitted and where they run.
+    Rule("worker/", ours=("worker", "observe", "process", "ports", "core", "errors", "limits")),
+    Rule("client/", ours=("client", "observe.logs", *BASIS)),
+    Rule("server/", ours=("server", "client.views", "journal", "ledger", "observe", "process", "__version__", *BASIS)),
     Rule(
         "sdk/",
         ours=(
-            "sdk",
-            "topology",
-            "worker",
-            "backends.ports",
-            "coordinator.ports",
-            "core",
-            "observe.tracing",
-            "settings",
-            "settings_sources",
-            "errors",
-            "limits",
-            "logs",
+            *("sdk", "client", "worker", "ledger.ports", "observe.logs", "observe.tracing", "process"),
+            *("topologies", "settings_sources", *BASIS),
         ),
     ),
-    Rule(
-        "services/",
-        ours=(
-            *("services", "gateway.checks", "gateway.grpc", "gateway.service_tokens", "core", "journal"),
-            *(
-                "coordinator.asyncio_shell",
-                "coordinator.log_clock",
-                "coordinator.ports",
-                "coordinator.timekeeper",
-                "backends",
-                "client",
-                "private_paths",
-                "proto",
-                "clock",
-                "errors",
-                "limits",
-                "logs",
+    Rule("topologies/microservices/state/", ours=("topologies.microservices.state", "core", "errors", "limits")),
+    Rule("topologies/microservices/state/", not_others=IMPURE | {"grpc", "structlog", "uvloop"}),
+    # What belongs to one topology knows no other one: its folder can be deleted.
+    *(
+        Rule(
+            f"topologies/{name}/",
+            ours=(
+                *("client", "journal", "ledger", "observe", "process", "server", "settings_sources", "worker"),
+                *("cli", f"topologies.{name}", "topologies.worker_process", "__version__"),
+                *BASIS,
             ),
-        ),
+        )
+        for name in TOPOLOGIES
     ),
-    Rule(
-        "pipeline/",
-        ours=(
-            *("pipeline", "gateway.backend", "gateway.http", "gateway.guarding", "gateway.refusing"),
-            "gateway.service_tokens",
-            *("backends.pipeline", "backends.ports", "core", "observe", "clock", "errors", "limits", "logs"),
-        ),
-    ),
-    Rule("observe/", ours=("core", "observe", "errors", "limits")),
-    Rule("proto/", ours=("proto",)),
 )
 # module -> the only places that may import it
-# The arenas of a torture ask for the second opinion on journals, which is there for tests; programs that measure faults
-# run on the simulator's clock and disk.
-RESERVED = {"cli": ("cli/", "__main__.py"), "testing": ("testing/", "lab/torture/arenas/", "lab/faults/")}
+# The commands of a topology are in its folder. The arenas of a torture ask for the second opinion on journals, which is
+# there for tests; programs that measure faults run on the simulator's clock and disk.
+RESERVED = {
+    "cli": ("cli/", "__main__.py", *(f"topologies/{name}/" for name in TOPOLOGIES)),
+    "testing": ("testing/", "lab/torture/arenas/", "lab/faults/"),
+}
 
 
 def package_of(file: str) -> list[str]:
@@ -179,7 +159,7 @@ def is_allowed_by_reservation(file: str, name: str) -> bool:
 
 def words_about_testing(file: str, text: str) -> list[str]:
     """Lines of production code that know how they are tested."""
-    if not file.startswith(("coordinator/", "journal/")):
+    if not file.startswith(("ledger/", "journal/")):
         return []
     lines = enumerate(text.splitlines(), start=1)
     return [f"{file}:{number}" for number, line in lines if "simulat" in SIM_JOBS.sub("", line).lower()]
@@ -216,9 +196,11 @@ def test_production_code_does_not_know_how_it_is_tested(root: Path) -> None:
         ("worker/runtime.py", "from holdfast.cli import main"),
         ("worker/runtime.py", "import holdfast.testing"),
         ("worker/runtime.py", "from holdfast.ledger.coordinator import Lane"),
-        ("client/work_stream.py", "from holdfast.backends.ledger import LedgerJobs"),
+        ("client/work_stream.py", "from holdfast.ledger.job_api import LedgerJobs"),
         ("ports.py", "from holdfast.ledger.coordinator import Lane"),
-        ("server/grpc/public_service.py", "from holdfast.topologies import ledger_server"),
+        ("server/grpc/public_service.py", "from holdfast.topologies import backup"),
+        ("topologies/pipeline/up.py", "from holdfast.topologies.zookeeper.up import serve"),
+        ("topologies/microservices/state/records.py", "import asyncio"),
         ("limits.py", "from holdfast.errors import Code"),
     ],
 )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-SERVICES = Path(__file__).parents[3] / "src" / "holdfast" / "services"
+PRODUCT = Path(__file__).parents[3] / "src" / "holdfast"
+SERVICES = PRODUCT / "topologies" / "microservices" / "services"
 
 #: The pure state of each owner.
 STATES = {
@@ -17,8 +18,8 @@ STATES = {
 #: The modules of the coordinator.
 COORDINATOR = frozenset(
     {
-        *("coordinator", "dispatch", "heartbeats", "lease_table", "reporting", "role_coordinator", "rounds"),
-        *("settling", "sweeping", "underway"),
+        *("coordinator_service", "dispatch", "heartbeats", "jobs_in_flight", "lease_reconciler", "lease_table"),
+        *("outcomes", "queue_sweeper", "reports", "role_coordinator"),
     }
 )
 
@@ -42,13 +43,13 @@ def users(module: str) -> set[str]:
 @pytest.mark.parametrize(("role", "module"), STATES.items())
 def test_state_of_an_owner_is_touched_by_its_own_service_alone(role: str, module: str) -> None:
     """Nobody writes into another's store, because nobody else can reach it; a restore makes one that nobody serves."""
-    others = {name for name in users(module) if not name.startswith(f"{role}_")} - {"restoring"}
-    assert others == {role, f"role_{role}"}
+    others = {name for name in users(module) if not name.startswith(f"{role}_")} - {"owner_restore"}
+    assert others == {f"role_{role}"}
 
 
 def test_gateway_and_worker_keep_no_state_of_jobs() -> None:
     """What serves clients and what runs jobs reach neither a state of an owner nor a journal."""
-    folders = [SERVICES.parent / "backends" / "microservices", SERVICES.parent / "worker"]
+    folders = [SERVICES.parent / "backend", PRODUCT / "worker"]
     forbidden = {
         *STATES.values(),
         "holdfast.topologies.microservices.services.owner",
@@ -65,7 +66,8 @@ def test_coordinator_reaches_owners_over_the_wire_only() -> None:
     modules = [path for path in SERVICES.glob("*.py") if path.stem in COORDINATOR - {"role_coordinator"}]
     assert len(modules) == len(COORDINATOR) - 1
     for path in modules:
-        others = {name.split(".")[2] for name in imports(path) if name.startswith("holdfast.services.")}
+        package = "holdfast.topologies.microservices.services."
+        others = {name.removeprefix(package).split(".")[0] for name in imports(path) if name.startswith(package)}
         assert others <= COORDINATOR, path
 
 
@@ -78,4 +80,4 @@ def test_only_the_coordinator_judges_liveness() -> None:
 def test_only_the_job_service_serves_moves() -> None:
     """No other servicer has a method that changes a status."""
     servers = {path.stem for path in SERVICES.glob("*.py") if "def TransitionJobStatus" in path.read_text()}
-    assert servers == {"job"}
+    assert servers == {"job_service"}

@@ -275,7 +275,7 @@ async def test_queue_keeps_nothing_but_what_waits(queue: Queue) -> None:
 
 def test_only_the_queue_service_changes_the_line(root: Path) -> None:
     """No other module that serves touches the state that says what waits: whoever wants to has to ask."""
-    assert servers_with(root, "core.line") == {
+    assert servers_with(root, "topologies.microservices.state.waiting_jobs") == {
         "topologies/microservices/services/queue_service.py",
         "topologies/microservices/services/role_queue.py",
     }

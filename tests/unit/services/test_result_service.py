@@ -274,7 +274,7 @@ async def test_storing_again_keeps_an_envelope_for_longer(tmp_path: Path) -> Non
 
 def test_only_the_result_service_changes_envelopes(root: Path) -> None:
     """No other module that serves touches the state that holds outputs: whoever wants to has to ask."""
-    assert servers_with(root, "core.envelopes") == {
+    assert servers_with(root, "topologies.microservices.state.envelopes") == {
         "topologies/microservices/services/result_service.py",
         "topologies/microservices/services/role_result.py",
     }

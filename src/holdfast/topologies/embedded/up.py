@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
+from holdfast.process.collector import tune_collector
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import StoppedError, Supervisor
@@ -23,18 +23,6 @@ def _announce(server: LedgerServer, settings: Settings) -> None:
     line = {"event": "ready", **server.addresses, "data": data, "pid": os.getpid()}
     where = places(server.addresses, is_secure=bool(settings.tls_cert))
     announce(line, f"ready with the jobs in {data}: {where}; Ctrl-C stops it")
-
-
-def tune_collector() -> None:
-    """Keeps the collector of cycles from walking over all jobs again and again.
-
-    Jobs are not tracked by it, but the dicts and deques that hold a million of them are, and a full collection visits
-    every entry. What exists at the start is exempted, and full collections become rare; young garbage is
-    collected as ever.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:

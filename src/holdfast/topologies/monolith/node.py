@@ -12,12 +12,12 @@ import msgspec
 from holdfast.core.owner import Ownership
 from holdfast.ledger.local_work import LocalWork
 from holdfast.observe.logging import ByteStream
+from holdfast.process.collector import tune_collector
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.startup import StartStoppedError
 from holdfast.settings import Settings
-from holdfast.topologies.embedded.up import tune_collector
 from holdfast.topologies.monolith.node_worker import NodeWorker
 from holdfast.worker.start_report import Reads, report_start
 

@@ -1,1 +1,1 @@
-"""The ports of the pipeline: jobs are rows of one database, and everything between it and the workers only carries tickets."""
+"""The ports of the pipeline: jobs are rows of one database; between it and the workers, tickets are carried."""
