@@ -34,7 +34,9 @@ def test_table_of_layers_is_that_of_the_rules(root: Path) -> None:
 def test_every_folder_has_a_row(root: Path) -> None:
     """No folder or module of the package is left out."""
     package = root / "src" / "holdfast"
-    parts = {path.stem for path in package.iterdir() if not path.stem.startswith(("_", "py"))}
+    # A folder that was moved away leaves its cache behind.
+    found = [path for path in package.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))]
+    parts = {path.stem for path in found if not path.stem.startswith("_")}
     assert parts == set(rows(root))
     assert set(RESERVED) <= parts
 
