@@ -31,8 +31,9 @@ from holdfast.topologies.zookeeper.server_process import ZooKeeperServer
 #: Below the range that Linux gives to whoever connects to somewhere.
 _PORTS = range(20_000, 32_000)
 _SESSION_MS_MAX = 120_000
-#: How long a server may take to learn what the leader knows, and to answer it after that.
-_LEARN_MS, _ANSWER_MS = 5_000, 3_000
+#: How long a server may take to learn what the leader knows, which is everything, and to answer it after that. A server
+#: that is cut off while it learns can hang in its own shutdown (`server_process` ends it then).
+_LEARN_MS, _ANSWER_MS = 20_000, 3_000
 #: And how long it waits for a word of another candidate before it says its own again.
 _NEIGHBOUR_MS = 1_000
 
@@ -48,7 +49,7 @@ QuorumLearner {{
 #: Handshakes of servers that are made at a time; three servers need a few.
 _SASL_THREADS = 6
 
-_START_S = 60.0
+_START_S = 120.0
 #: A server whose starter was killed takes a moment to end.
 _LOCK_S = 15.0
 _POLL_S = 0.05
