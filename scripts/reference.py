@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from holdfast import limits
 from holdfast.errors import MAPPED, ExitCode
-from holdfast.observe.exposition import MeterCollector, Vitals, of_queues
+from holdfast.observe.exposition import MeterCollector, ProcessVitals, of_queues
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from holdfast.settings import ClientSettings, Settings, WorkerSettings, fields_of, purpose, wanted
 from scripts.command_reference import commands
@@ -107,7 +107,7 @@ def _status_codes() -> list[str]:
 
 
 def _metrics() -> list[str]:
-    collector = MeterCollector(Meter(), lambda: Vitals(0, 0), {"version": ""})
+    collector = MeterCollector(Meter(), lambda: ProcessVitals(0, 0), {"version": ""})
     families = [*collector.collect(), *of_queues([])]
     rows = [f"| `{_sample(family)}` | {family.type} | {family.documentation} |" for family in families]
     return [

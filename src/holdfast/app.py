@@ -12,7 +12,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobQuery, QueueView, ScheduleSpec, Stats, WorkerView
 from holdfast.sdk.app_location import path_of
 from holdfast.sdk.codec import Codec, encode
-from holdfast.sdk.connection import Connection
+from holdfast.sdk.connection import AppConnection
 from holdfast.sdk.declaration import Declaration, Decorator, alias_names, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
@@ -59,7 +59,7 @@ class Holdfast(SchedulingFaces):
         given = default_url() if url is None else os.fspath(url)
         #: Where the jobs are, without what is secret.
         self.url = without_secrets(given)
-        self._connection = Connection(opener(given, dict(settings or {}), clock, token))
+        self._connection = AppConnection(opener(given, dict(settings or {}), clock, token))
         self._submitter = Submitter(self._connection)
         #: By every type that it runs: its name and its aliases.
         self._functions: dict[str, FunctionInfo] = {}
@@ -72,7 +72,7 @@ class Holdfast(SchedulingFaces):
         return f"<Holdfast {self.url}>"
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> AppConnection:
         """What is open; for `holdfast.testing`."""
         return self._connection
 

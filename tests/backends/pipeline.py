@@ -13,7 +13,7 @@ from holdfast.core.capabilities import PIPELINE, Capabilities, Capability
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.work_api import PipelineWork
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
 from holdfast.topologies.pipeline.postgres.database import PostgresStore, open_store
@@ -144,7 +144,7 @@ class Pipeline:
         self._processes: PipelineProcesses
         self._remote: RemoteJobs
         self._store: PostgresStore
-        self._lines: Lines
+        self._lines: RoleConnections
         self._work: PipelineWork
         self._terms = Terms()
 
@@ -184,7 +184,7 @@ class Pipeline:
     async def start(self, terms: Terms) -> None:
         self._terms = terms
         self._processes = await asyncio.to_thread(self._sets.shared)
-        self._lines = Lines()
+        self._lines = RoleConnections()
         await self._connect()
         if terms.is_alone and not terms.may_be_used:
             await asyncio.to_thread(self._processes.empty)

@@ -7,7 +7,7 @@ from holdfast.core.capabilities import ZOOKEEPER, Capabilities
 from holdfast.core.history import Entry
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from holdfast.topologies.zookeeper.backend.connection import Connection, connect
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, connect
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
@@ -47,7 +47,7 @@ class ZooKeeperSets:
             self._shared.stop()
 
 
-async def _connect(hosts: str, root: str, lease_ms: int) -> Connection:
+async def _connect(hosts: str, root: str, lease_ms: int) -> EnsembleConnection:
     return await connect(hosts, root, session_ms=max(lease_ms, _SESSION_MS))
 
 
@@ -68,7 +68,7 @@ class Bidders:
         self._sets = sets
         self._server: PrivateZooKeeper
         self._root: str
-        self._connection: Connection
+        self._connection: EnsembleConnection
         self._steward: Steward
         self._jobs: NodeJobs
         self._terms = Terms()

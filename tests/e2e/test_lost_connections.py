@@ -56,7 +56,8 @@ def reset_and_wait(proxy: ResettingProxy) -> None:
 
 def test_resets_of_a_healthy_workers_connection_cost_nothing(fleet: Fleet, tmp_path: Path) -> None:
     """Four resets while a job runs: it is started once, ends DONE, and the journal knows of no loss."""
-    server, wire = fleet.server()
+    # Longer than the default: a busy machine may keep a worker from its server for more than a second.
+    server, wire = fleet.server("--reconnect-grace-ms", "20000")
     with resetting_proxy(wire.target) as proxy:
         worker = fleet.worker(proxy.address, "--slots", "1", "--log-format", "json")
         job_id = wire.running(ms=3_000)

@@ -12,7 +12,7 @@ from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.journal import JournalConfig, OsDisk
 from holdfast.proto import taskqueue_public_pb2 as public
-from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered
+from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from tests.e2e.campaign import kills_each, seed, victims
 from tests.e2e.contract_load import Client, Story
@@ -93,13 +93,13 @@ def recovered(machine: Machine, directory: Path, digest_version: int) -> None:
     """The machine becomes what an owner would start from."""
     config = JournalConfig(digest_version=digest_version)
     disk = OsDisk(copy_of(directory))
-    Recovered.of(machine, disk, config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16)).journal.close()
+    RecoveredOwner.of(machine, disk, config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16)).journal.close()
 
 
 def check_journals(data: Path, stories: list[Story]) -> None:
     """What the three owners have written down says the same as what the clients heard."""
-    everything = envelopes.Retention(age_ms=1 << 40, envelopes=1 << 30, bytes=1 << 40)
-    kept, stored, waiting = records.Records(), envelopes.Envelopes(everything), waiting_jobs.Line(60_000)
+    everything = envelopes.EnvelopeRetention(age_ms=1 << 40, envelopes=1 << 30, bytes=1 << 40)
+    kept, stored, waiting = records.Records(), envelopes.Envelopes(everything), waiting_jobs.WaitingJobs(60_000)
     recovered(kept, data / "job", DIGEST_VERSION)
     recovered(stored, data / "result", DIGEST_VERSION)
     recovered(waiting, data / "queue", DIGEST_VERSION)

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoAuthError
 from holdfast import Holdfast, limits
 from holdfast.errors import ExitCode, FailedPreconditionError, NotFoundError, UnavailableError, UnimplementedError
 from holdfast.topologies.zookeeper.backend import connection
-from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.retention import read_retention
 from holdfast.topologies.zookeeper.ensemble_url import ensemble_of
 from tests.e2e.app_jobs import is_gone
@@ -190,11 +190,11 @@ def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
     assert up.ready["ensemble"] == f"{zookeeper.hosts}{zookeeper.root}"
     assert up.pids().keys() == {"gateway", "worker"}
     up.wire.done("named")
-    assert asyncio.run(retention_in(zookeeper)) == Retention(3_600_000, limits.RETAIN_FAILED_MS_DEFAULT)
+    assert asyncio.run(retention_in(zookeeper)) == NodeRetention(3_600_000, limits.RETAIN_FAILED_MS_DEFAULT)
     assert up.program.stop() == 0
 
 
-async def retention_in(place: Place) -> Retention:
+async def retention_in(place: Place) -> NodeRetention:
     """What stewards are told there."""
     client = await connection.connect(place.hosts, place.root, session_ms=10_000)
     try:

@@ -14,7 +14,7 @@ from holdfast import limits
 from holdfast.server.http import openapi
 from holdfast.server.http.application import Application
 from holdfast.server.http.browser_security import BrowserShield
-from holdfast.server.http.protocol import Connection, Shared
+from holdfast.server.http.protocol import HttpConnection, ServerShared
 from holdfast.server.http.routing import Route
 from holdfast.server.http.system import Probes
 from tests.fuzz.world import World
@@ -102,7 +102,7 @@ class Line:
         with patch.object(openapi, "document", _document):
             self.application = Application(world.backend, None, shield, Probes())
         self.transport = Transport()
-        self._connection = Connection(Shared(self.application), asyncio.get_running_loop())
+        self._connection = HttpConnection(ServerShared(self.application), asyncio.get_running_loop())
         self._connection.connection_made(self.transport)
 
     async def send(self, piece: bytes, *, is_hasty: bool = False) -> None:

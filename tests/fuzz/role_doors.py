@@ -11,12 +11,12 @@ import msgspec
 
 from holdfast.server.http.request import JSON_TYPE, Answer, Head
 from holdfast.server.http.routing import Route
-from holdfast.topologies.pipeline.backend.http_client import Lines
-from holdfast.topologies.pipeline.backend.store import Place
-from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, CoordinatorRole
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
+from holdfast.topologies.pipeline.backend.store import QueueAssignment
+from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, PipelineCoordinator
 from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
-from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import RoleApplication
 from holdfast.topologies.pipeline.roles.seats import QueueList
 from tests.fuzz.world import PATIENCE_S, settle
@@ -29,7 +29,7 @@ _QUEUE = "queue:1"
 class Door:
     """One role as others reach it, without a socket."""
 
-    def __init__(self, routes: Sequence[Route], vitals: Vitals) -> None:
+    def __init__(self, routes: Sequence[Route], vitals: RoleHealth) -> None:
         self.routes = routes
         self._application = RoleApplication(routes, vitals, "127.0.0.1")
 
@@ -56,7 +56,7 @@ class Roles:
         door = Door(self._queue.routes(), self._queue.vitals())
         exchange = ExchangeRole(ExchangeConfig(normal=(_QUEUE,)), _Straight(door))
         queues = QueueList(normal=(_QUEUE, "queue:2"), high=("queue:3",))
-        self._coordinator = CoordinatorRole(CoordinatorConfig(queues=queues), _Book())
+        self._coordinator = PipelineCoordinator(CoordinatorConfig(queues=queues), _Book())
         self._doors = [
             door,
             Door(exchange.routes(), exchange.vitals()),
@@ -79,7 +79,7 @@ class Roles:
         self._queue.let_go()
 
 
-class _Straight(Lines):
+class _Straight(RoleConnections):
     """Lines that lead straight to one door."""
 
     def __init__(self, door: Door) -> None:
@@ -98,9 +98,9 @@ class _Book:
     """`Places`, as strict as PostgreSQL is about what it holds."""
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, QueueAssignment] = {}
 
-    async def save(self, places: Sequence[Place]) -> None:
+    async def save(self, places: Sequence[QueueAssignment]) -> None:
         for place in places:
             texts = (place.worker, place.session, *place.kind.routes, *place.kind.queues)
             assert not any("\0" in text for text in texts), f"no database can hold {place}"
@@ -114,7 +114,7 @@ class _Book:
     async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
         return False
 
-    async def all(self) -> list[Place]:
+    async def all(self) -> list[QueueAssignment]:
         return list(self._places.values())
 
     async def leases(self) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.http.request import Asked, Head
 from holdfast.server.http.routing import Handler, Route
 from holdfast.topologies.microservices.services.environment import ROLES, read
-from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE, RoleApplication
 from holdfast.worker.executors.child_process import ChildProcess
 from holdfast.worker.executors.frames import LENGTH_BYTES
@@ -45,7 +45,7 @@ async def test_role_refuses_a_body_that_is_no_text() -> None:
     asked = Asked(Head("POST", "/x", [(b"content-type", MSGPACK_TYPE)], ""), route, {})
     asked.body = NONSENSE
     with pytest.raises(InvalidArgumentError, match="MessagePack that fits"):
-        await RoleApplication([], Vitals("queue"), "127.0.0.1").read(asked)
+        await RoleApplication([], RoleHealth("queue"), "127.0.0.1").read(asked)
 
 
 def test_identity_that_is_no_text_is_explained(tmp_path: Path) -> None:

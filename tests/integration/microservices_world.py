@@ -25,7 +25,7 @@ from holdfast.server.internal_messages import report_row
 from holdfast.testing.clock import ManualClock
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.services.coordinator_service import Coordinator, Terms, heard_message
+from holdfast.topologies.microservices.services.coordinator_service import WorkCoordinator, WorkTerms, heard_message
 from holdfast.topologies.microservices.services.job_service import JobService
 from holdfast.topologies.microservices.services.queue_service import QueueService
 from holdfast.topologies.microservices.services.result_service import ResultService
@@ -122,7 +122,9 @@ class FaultyChannel:
 class World:
     """Three owners, their clients, and the coordinator of the moment."""
 
-    def __init__(self, channels: dict[str, grpc.aio.Channel], clock: ManualClock, waiting: waiting_jobs.Line) -> None:
+    def __init__(
+        self, channels: dict[str, grpc.aio.Channel], clock: ManualClock, waiting: waiting_jobs.WaitingJobs
+    ) -> None:
         self.clock = clock
         self.faults = Faults()
         self.line = waiting
@@ -135,9 +137,9 @@ class World:
         self.results: Any = rpc.ResultInternalServiceStub(channels["result"])
         faulty: dict[str, Any] = {name: FaultyChannel(channel, self.faults) for name, channel in channels.items()}
         self._owners = Owners(**faulty)
-        self.terms = Terms()
+        self.terms = WorkTerms()
         self.log: list[Any] = []
-        self.coordinator = Coordinator(self._owners, self.terms, clock)
+        self.coordinator = WorkCoordinator(self._owners, self.terms, clock)
 
     # -- clients
 
@@ -228,11 +230,11 @@ class World:
         """The coordinator ends where it is, and another takes its place."""
         await self.coordinator.stop()
         self.faults.reset()
-        self.coordinator = Coordinator(self._owners, self.terms, self.clock)
+        self.coordinator = WorkCoordinator(self._owners, self.terms, self.clock)
 
-    def replace(self) -> Coordinator:
+    def replace(self) -> WorkCoordinator:
         """Another coordinator takes over while this one lives on and hears nothing of it; gives the old one."""
-        old, self.coordinator = self.coordinator, Coordinator(self._owners, self.terms, self.clock)
+        old, self.coordinator = self.coordinator, WorkCoordinator(self._owners, self.terms, self.clock)
         return old
 
     async def until_death(self, steps: Awaitable[object]) -> bool:
@@ -262,8 +264,8 @@ async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterato
     clock = ManualClock()
     book, waiting, ends = (
         records.Records(),
-        waiting_jobs.Line(60_000),
-        envelopes.Envelopes(envelopes.Retention.beyond()),
+        waiting_jobs.WaitingJobs(60_000),
+        envelopes.Envelopes(envelopes.EnvelopeRetention.beyond()),
     )
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())

@@ -12,7 +12,7 @@ from holdfast.client.remote import RemoteJobs
 from holdfast.client.socket_transport import SocketCarrier
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import State
-from holdfast.core.model import FIXED, Backoff, Extra, QueueMode, Template
+from holdfast.core.model import FIXED, BackoffRule, Extra, QueueMode, Template
 from holdfast.errors import (
     Code,
     DeadlineExceededError,
@@ -35,7 +35,7 @@ from tests.integration.conftest import Start
 EVERY_CARRIER = pytest.mark.parametrize("kind", CARRIERS)
 EVERY_CONVERSATION = pytest.mark.parametrize("kind", CONVERSATIONS)
 
-FULL = Template("brew", "teas", 7, 4, 0, 5_000, Backoff(FIXED, 0, 9_000))
+FULL = Template("brew", "teas", 7, 4, 0, 5_000, BackoffRule(FIXED, 0, 9_000))
 
 
 class Nonsense:

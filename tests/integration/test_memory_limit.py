@@ -9,8 +9,8 @@ from holdfast.core import commands
 from holdfast.core.lifecycle import DONE, State
 from holdfast.core.model import Extra, Template
 from holdfast.errors import ResourceExhaustedError
-from holdfast.ledger.coordinator import Lane
-from holdfast.ledger.coordinator_calls import Caller
+from holdfast.ledger.coordinator import CommandLane
+from holdfast.ledger.coordinator_calls import CoordinatorCaller
 from holdfast.ports import JobDraft
 from tests.integration.conftest import Start
 from tests.integration.http_client import get
@@ -38,11 +38,11 @@ async def test_labels_fill_the_memory_and_work_goes_on(start: Start, monkeypatch
     assert f"holdfast_held_bytes {float(stats.bytes_held)}" in page
     assert "holdfast_held_bytes_limit 200000.0" in page
     assert (await server.jobs.cancel(ids[0], "no room")).state == State.CANCELED
-    caller = Caller(server.coordinator)
-    lease = commands.Lease("w", frozenset({"t"}), frozenset(), 1, 30_000)
-    (work,) = cast("list[commands.GrantedLease]", await caller.call(Lane.WORK, lease))
+    caller = CoordinatorCaller(server.coordinator)
+    lease = commands.GrantLeases("w", frozenset({"t"}), frozenset(), 1, 30_000)
+    (work,) = cast("list[commands.GrantedLease]", await caller.call(CommandLane.WORK, lease))
     report = commands.Report("w", [commands.ReportRow(work.job_id, work.token, DONE)])
-    assert await caller.call(Lane.WORK, report) == commands.ReportReply([""])
+    assert await caller.call(CommandLane.WORK, report) == commands.ReportReply([""])
     assert (await server.jobs.submit([template], drafts)).job_ids[0]
     assert (await server.admin.stats()).bytes_held < 200_000
 

@@ -10,7 +10,7 @@ from holdfast.clock import SystemClock
 from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.model import NewJob, Template
-from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
 from holdfast.topologies.microservices.snapshot_process import OwnerSnapshotProcess
 from holdfast.topologies.microservices.state.record_events import Decided
 from holdfast.topologies.microservices.state.records import Records
@@ -38,9 +38,9 @@ async def fill(keeper: Keeper, machine: Records, count: int) -> None:
     """Makes so many records."""
     start = len(machine.book.jobs)
 
-    def create(number: int, now_ms: int) -> Verdict | Refusal:
+    def create(number: int, now_ms: int) -> OwnerDecision | Refusal:
         decided = machine.create(Template("t"), NewJob(f"j{number}", 0, bytes(200)), now_ms, is_id_given=False)
-        return Verdict(decided.event, decided.reply) if isinstance(decided, Decided) else decided
+        return OwnerDecision(decided.event, decided.reply) if isinstance(decided, Decided) else decided
 
     for number in range(start, start + count):
         await keeper.act(partial(create, number))

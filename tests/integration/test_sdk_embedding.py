@@ -11,7 +11,7 @@ import structlog
 from holdfast import Holdfast, State, UnavailableError
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
-from holdfast.ledger.coordinator import BROKEN, Lane
+from holdfast.ledger.coordinator import BROKEN, CommandLane
 from holdfast.testing.clock import memory_of
 from tests.e2e.waiting import DEADLINE_S, eventually
 from tests.integration.conftest import Start
@@ -63,7 +63,7 @@ async def _broken_answer(app: Holdfast) -> object:
         raise RuntimeError("a mistake")
 
     answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    (await memory_of(app.connection)).core.coordinator.read(Lane.SUBMIT, broken, answer.set_result)
+    (await memory_of(app.connection)).core.coordinator.read(CommandLane.SUBMIT, broken, answer.set_result)
     return await answer
 
 

@@ -11,7 +11,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Now, Template
-from holdfast.ledger.coordinator import BROKEN, Lane
+from holdfast.ledger.coordinator import BROKEN, CommandLane
 from holdfast.ports import JobDraft
 from tests.integration.conftest import Start
 
@@ -26,7 +26,7 @@ async def test_bug_is_logged_at_every_level(start: Start, level: str) -> None:
         raise RuntimeError("a mistake")
 
     with capture_logs() as lines:
-        server.coordinator.read(Lane.SUBMIT, broken, answer.set_result)
+        server.coordinator.read(CommandLane.SUBMIT, broken, answer.set_result)
         assert await answer == BROKEN
     assert [str(line["exc_info"]) for line in lines if line["event"] == "bug"] == ["a mistake"]
 

@@ -11,7 +11,7 @@ from holdfast.core import commands, events, image
 from holdfast.core.lane import LaneKey
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.listing import Place
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Note, QueueMode, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, NewJob, Note, QueueMode, Template
 from holdfast.core.overview import queue_stats
 from holdfast.testing.ledger_view import view_job
 from holdfast.testing.model import Model, ModelJob
@@ -20,9 +20,9 @@ from tests.unit.core.desk import Desk
 TEMPLATES = [
     Template("echo"),
     Template("echo", priority=9),
-    Template("echo", priority=0, max_attempts=3, max_losses=0, backoff=Backoff(FIXED, 20)),
-    Template("echo", queue="q2", max_attempts=2, max_losses=1, backoff=Backoff(EXPONENTIAL, 50, 80)),
-    Template("other", max_attempts=3, max_losses=2, backoff=Backoff(QUADRATIC, 30)),
+    Template("echo", priority=0, max_attempts=3, max_losses=0, backoff=BackoffRule(FIXED, 20)),
+    Template("echo", queue="q2", max_attempts=2, max_losses=1, backoff=BackoffRule(EXPONENTIAL, 50, 80)),
+    Template("other", max_attempts=3, max_losses=2, backoff=BackoffRule(QUADRATIC, 30)),
     Template("anything", simulated=True, max_losses=0),
 ]
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
@@ -168,7 +168,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, routes=ROUTES, queues=QUEUES, count=st.integers(1, 6), lease_ms=LEASE_MS)
     def lease(self, worker: str, routes: frozenset[str], queues: frozenset[str], count: int, lease_ms: int) -> None:
-        granted = self.desk.do(commands.Lease(worker, routes, queues, count, lease_ms))
+        granted = self.desk.do(commands.GrantLeases(worker, routes, queues, count, lease_ms))
         for lease in granted:
             queue, route, _ = self.desk.model.jobs[lease.job_id].lane
             assert route in routes

@@ -30,7 +30,7 @@ from holdfast.core.model import (
     EXPONENTIAL,
     FIXED,
     QUADRATIC,
-    Backoff,
+    BackoffRule,
     Extra,
     Job,
     NewJob,
@@ -125,7 +125,7 @@ class Player:
     def _lease(self, words: list[str], options: Options) -> object:
         worker, count = words
         routes, queues = _names(options.get("routes", "echo")), _names(options.get("queues", ""))
-        return self._do(commands.Lease(worker, routes, queues, int(count), int(options.get("for", "1000"))))
+        return self._do(commands.GrantLeases(worker, routes, queues, int(count), int(options.get("for", "1000"))))
 
     def _heartbeat(self, words: list[str], options: Options) -> object:
         held = frozenset(map(int, _names(options["held"]))) if "held" in options else None
@@ -171,7 +171,7 @@ def _template(options: Options) -> Template:
         int(options.get("priority", "5")),
         int(options.get("attempts", "1")),
         int(options.get("losses", "3")),
-        backoff=Backoff(_BACKOFFS[kind], int(base_ms)),
+        backoff=BackoffRule(_BACKOFFS[kind], int(base_ms)),
     )
 
 

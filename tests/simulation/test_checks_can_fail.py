@@ -58,7 +58,7 @@ def bench() -> Bench:
     """One job, submitted and granted to w1 under token 1."""
     bench = Bench()
     bench.do(submit("a"))
-    bench.do(commands.Lease("w1", frozenset({"type"}), frozenset(), 1, 1_000))
+    bench.do(commands.GrantLeases("w1", frozenset({"type"}), frozenset(), 1, 1_000))
     return bench
 
 

@@ -9,8 +9,8 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Note, Now, QueueMode, Template
 from holdfast.journal.errors import JournalFailedError
-from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
-from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session, SessionConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from tests.simulation.test_sessions_without_room import Machine
 
 
@@ -19,17 +19,17 @@ class Shop:
 
     def __init__(self, config: LoopConfig | None = None) -> None:
         self.machine = machine = Machine()
-        world = World(machine.clock, machine, machine, machine.fatal)
+        world = CoordinatorWorld(machine.clock, machine, machine, machine.fatal)
         self.ledger = Ledger(LedgerConfig())
         self.coordinator = Coordinator(self.ledger, machine, world, config or LoopConfig())
-        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(60_000, 4_000))
+        self.dispatcher = SessionDispatcher(self.coordinator, SessionConfig(60_000, 4_000))
         self.coordinator.start()
         machine.pass_ms(10)
 
     def attach(self, name: str, room: int, *queues: str) -> tuple[Session, list[GrantedLease]]:
         leases: list[GrantedLease] = []
 
-        def push(push: Push) -> None:
+        def push(push: SessionPush) -> None:
             leases.extend(push.leases)
 
         session = Session(Hello(name, frozenset({"type"}), frozenset(queues)), push, lambda: None)
@@ -39,12 +39,12 @@ class Shop:
         return session, leases
 
     def set_mode(self, queue: str, mode: QueueMode) -> None:
-        self.coordinator.call(Lane.SUBMIT, commands.SetQueueMode(queue, mode, ""), lambda _: None)
+        self.coordinator.call(CommandLane.SUBMIT, commands.SetQueueMode(queue, mode, ""), lambda _: None)
         self.machine.pass_ms(10)
 
     def submit(self, queue: str, count: int) -> None:
         jobs = [NewJob(f"{queue}-{number}", 0) for number in range(count)]
-        self.coordinator.call(Lane.SUBMIT, commands.Submit([Template("type", queue)], jobs), lambda _: None)
+        self.coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("type", queue)], jobs), lambda _: None)
         self.machine.pass_ms(10)
 
 
@@ -177,7 +177,7 @@ def test_progress_is_known_until_the_lease_ends() -> None:
 def test_worker_can_be_asked_to_drain() -> None:
     """The current session of a connected worker hears it, and others see that it drains; nobody else can be asked."""
     shop = Shop()
-    heard: list[Push] = []
+    heard: list[SessionPush] = []
     session = Session(Hello("worker", frozenset({"type"})), heard.append, lambda: None)
     shop.dispatcher.attach(session)
     shop.machine.pass_ms(10)
@@ -193,7 +193,7 @@ def test_worker_can_be_asked_to_drain() -> None:
 def last_chance(shop: Shop) -> tuple[Session, Session, list[GrantedLease]]:
     """A job that one more loss would end is held by one worker, while another one has room."""
     template = Template("type", "queue", max_losses=1)
-    shop.coordinator.call(Lane.SUBMIT, commands.Submit([template], [NewJob("job", 0)]), lambda _: None)
+    shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([template], [NewJob("job", 0)]), lambda _: None)
     shop.machine.pass_ms(10)
     holder, _ = shop.attach("holder", 1)
     idle, granted = shop.attach("idle", 1)

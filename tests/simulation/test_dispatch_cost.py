@@ -15,8 +15,8 @@ from holdfast.core.commands import GrantedLease, Heard, ReportReply, ReportRow
 from holdfast.core.events import Revoked
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
-from holdfast.ledger.coordinator import Lane, LoopConfig
-from holdfast.ledger.sessions import Hello, Push, Session
+from holdfast.ledger.coordinator import CommandLane, LoopConfig
+from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast.limits import QUARANTINE_MS
 from tests.simulation.test_dispatch import Shop
 
@@ -36,7 +36,7 @@ class Counted(Shop):
         """A worker comes; no turn is taken."""
         leases: list[GrantedLease] = []
 
-        def push(push: Push) -> None:
+        def push(push: SessionPush) -> None:
             leases.extend(push.leases)
 
         session = Session(Hello(name, frozenset({"type"}), frozenset(queues)), push, lambda: None)
@@ -53,7 +53,7 @@ class Counted(Shop):
 
     def enqueue(self, job_id: str, queue: str) -> None:
         command = commands.Submit([Template("type", queue)], [NewJob(job_id, 0)])
-        self.coordinator.call(Lane.SUBMIT, command, lambda _: None)
+        self.coordinator.call(CommandLane.SUBMIT, command, lambda _: None)
 
 
 def calls_in(act: Callable[[], None]) -> int:
@@ -193,7 +193,7 @@ def test_job_on_its_last_chance_finds_the_worker_that_is_free() -> None:
     """Of several workers with room it goes to the one that holds nothing, and others get what comes after it later."""
     shop = Shop()
     risky = Template("type", "queue", max_losses=1)
-    shop.coordinator.call(Lane.SUBMIT, commands.Submit([risky], [NewJob("risky", 0)]), lambda _: None)
+    shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([risky], [NewJob("risky", 0)]), lambda _: None)
     lost, _ = shop.attach("lost", 1)
     busy = [shop.attach(f"busy-{number}", 2) for number in range(3)]
     shop.submit("plain", 3)
@@ -211,7 +211,7 @@ def test_solitude_of_a_worker_ends_by_time() -> None:
     """A worker that has run a job on its last chance for a minute is given others, though nothing else happens."""
     shop = Shop()
     risky = Template("type", "queue", max_losses=1)
-    shop.coordinator.call(Lane.SUBMIT, commands.Submit([risky], [NewJob("risky", 0)]), lambda _: None)
+    shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([risky], [NewJob("risky", 0)]), lambda _: None)
     lost, _ = shop.attach("lost", 1)
     shop.dispatcher.detach(lost, is_leaving=True)
     shop.machine.pass_ms(10)
@@ -289,7 +289,7 @@ def test_no_turn_grows_with_jobs_that_are_due_together() -> None:
     due_ms = shop.coordinator.time.now().log_ms + 10_000
     for number in reversed(range(MANY)):
         jobs = [NewJob(f"job-{number}", 0, not_before_ms=due_ms)]
-        shop.coordinator.call(Lane.SUBMIT, commands.Submit([Template("type", "queue")], jobs), lambda _: None)
+        shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("type", "queue")], jobs), lambda _: None)
     shop.machine.pass_ms(1_000)
     leases = shop.offer("worker", 1)
     shop.machine.pass_ms(1_000)
@@ -316,7 +316,7 @@ def test_lease_that_waits_to_be_taken_back_is_over() -> None:
     def report() -> None:
         rows = [ReportRow(lease.job.id, lease.token, DONE)]
         shop.coordinator.hear(commands.Extend(lease.worker, 60_000), told)
-        shop.coordinator.call(Lane.WORK, commands.Report(lease.worker, rows), told)
+        shop.coordinator.call(CommandLane.WORK, commands.Report(lease.worker, rows), told)
 
     class Reporting:
         def applied(self, _position: int, event: object, _ledger: object) -> None:

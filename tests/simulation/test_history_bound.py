@@ -13,7 +13,7 @@ from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import list_snapshots
 from holdfast.lab.faults.full_disk import Machine
-from holdfast.ledger.coordinator import NO_SPACE, Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.coordinator import NO_SPACE, CommandLane, Coordinator, CoordinatorWorld, LoopConfig
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper, take_snapshot
 from holdfast.testing.disk import SimDisk
@@ -39,7 +39,7 @@ class BusyLedger:
         self.machine = Machine()
         recovered = recover(self.disk, JOURNAL, LedgerConfig(), now_ms=0, new_cluster_id=bytes(16))
         self.journal = recovered.journal
-        world = World(self.machine.clock, self.machine, self.machine, self.machine.fatal)
+        world = CoordinatorWorld(self.machine.clock, self.machine, self.machine, self.machine.fatal)
         config = LoopConfig(spare_bytes=2_048, retain_jobs=4)
         self.coordinator = Coordinator(recovered.ledger, self.journal, world, config)
         self.makes = self.failures = 0
@@ -64,8 +64,8 @@ class BusyLedger:
             self._jobs += 1
             job = f"job-{self.journal.epoch}-{self._jobs}"
             submit = commands.Submit([Template("type")], [NewJob(job, 0, PAYLOAD)])
-            self.coordinator.call(Lane.SUBMIT, submit, answers.append)
-            self.coordinator.call(Lane.SUBMIT, commands.Cancel(job, ""), lambda _: None)
+            self.coordinator.call(CommandLane.SUBMIT, submit, answers.append)
+            self.coordinator.call(CommandLane.SUBMIT, commands.Cancel(job, ""), lambda _: None)
             self.machine.pass_s(1)
         assert all(answer is NO_SPACE or isinstance(answer, Submitted) for answer in answers)
         return sum(isinstance(answer, Submitted) for answer in answers)

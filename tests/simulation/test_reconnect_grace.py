@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
-from holdfast.ledger.sessions import Hello, Push, Session
+from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast.limits import RECONNECT_GRACE_MS
 from holdfast.testing.simulation.swarm import Settings
 from holdfast.testing.simulation.world import SimulatedWorld
@@ -17,9 +17,9 @@ def shop() -> Shop:
     return Shop()
 
 
-def attach(shop: Shop, *held: int, instance: str = "") -> list[Push]:
+def attach(shop: Shop, *held: int, instance: str = "") -> list[SessionPush]:
     """What the worker hears that connects again."""
-    pushes: list[Push] = []
+    pushes: list[SessionPush] = []
     hello = Hello("worker", frozenset({"type"}), held=frozenset(held), instance=instance)
     shop.session = Session(hello, pushes.append, lambda: None)
     shop.dispatcher.attach(shop.session)

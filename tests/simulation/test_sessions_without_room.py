@@ -9,9 +9,9 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Template
-from holdfast.ledger.coordinator import NO_SPACE, Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.coordinator import NO_SPACE, CommandLane, Coordinator, CoordinatorWorld, LoopConfig
 from holdfast.ledger.pending_reports import WaitingReports
-from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session, SessionConfig
+from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from holdfast.limits import OUTCOME_BYTES
 from holdfast.testing.simulation.clockwork import Clockwork, Planned
 
@@ -71,20 +71,20 @@ class Shop:
 
     def __init__(self, lease_ms: int = 60_000) -> None:
         self.machine = machine = Machine()
-        world = World(machine.clock, machine, machine, machine.fatal)
+        world = CoordinatorWorld(machine.clock, machine, machine, machine.fatal)
         self.ledger = Ledger(LedgerConfig())
         self.coordinator = Coordinator(self.ledger, machine, world, LoopConfig())
-        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(lease_ms, 60_000))
+        self.dispatcher = SessionDispatcher(self.coordinator, SessionConfig(lease_ms, 60_000))
         self.coordinator.start()
         self.session, self.pushes = self.attach()
         submit = commands.Submit([Template("type")], [NewJob("job", 0)])
-        self.coordinator.call(Lane.SUBMIT, submit, lambda _: None)
+        self.coordinator.call(CommandLane.SUBMIT, submit, lambda _: None)
         self.dispatcher.grant_credits(self.session, 1)
         machine.pass_ms(10)
         assert self.job_state() == RUNNING
 
-    def attach(self, held: frozenset[int] = frozenset()) -> tuple[Session, list[Push]]:
-        pushes: list[Push] = []
+    def attach(self, held: frozenset[int] = frozenset()) -> tuple[Session, list[SessionPush]]:
+        pushes: list[SessionPush] = []
         session = Session(Hello("worker", frozenset({"type"}), held=held), pushes.append, lambda: None)
         self.dispatcher.attach(session)
         self.machine.pass_ms(10)
@@ -197,7 +197,7 @@ def test_outcome_without_output_has_room_on_a_full_disk(shop: Shop) -> None:
     """While nothing else fits, an outcome uses the room that was kept for its lease."""
     shop.machine.is_full, shop.machine.left_bytes = True, OUTCOME_BYTES
     answers: list[object] = []
-    shop.coordinator.call(Lane.WORK, commands.Cancel("job", "x" * 200), answers.append)
+    shop.coordinator.call(CommandLane.WORK, commands.Cancel("job", "x" * 200), answers.append)
     shop.machine.pass_ms(50)
     assert answers == [NO_SPACE]
     shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, FAILED, b"", "s" * 1_024, "r" * 1_024)])
@@ -217,14 +217,14 @@ def test_lease_is_taken_back_on_a_full_disk() -> None:
 def test_grant_is_refused_without_room_for_its_outcome(shop: Shop) -> None:
     """Grants stop while there is still room for cancels."""
     submit = commands.Submit([Template("type")], [NewJob("next", 0)])
-    shop.coordinator.call(Lane.SUBMIT, submit, lambda _: None)
+    shop.coordinator.call(CommandLane.SUBMIT, submit, lambda _: None)
     shop.machine.pass_ms(50)
     shop.machine.is_full, shop.machine.left_bytes = True, 2 * OUTCOME_BYTES + 1_000
     shop.dispatcher.grant_credits(shop.session, 1)
     shop.machine.pass_ms(50)
     assert shop.ledger.book.jobs["next"].state == QUEUED
     answers: list[object] = []
-    shop.coordinator.call(Lane.WORK, commands.Cancel("next", ""), answers.append)
+    shop.coordinator.call(CommandLane.WORK, commands.Cancel("next", ""), answers.append)
     shop.machine.pass_ms(50)
     assert shop.ledger.book.jobs["next"].state == CANCELED
     assert answers != [NO_SPACE]

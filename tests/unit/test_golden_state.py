@@ -20,7 +20,7 @@ from holdfast.ledger.snapshots import take_snapshot
 from holdfast.ledger.time_travel import history, verified
 from holdfast.testing.disk import SimDisk
 from holdfast.topologies.backup import opened_backup
-from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered
+from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner
 from holdfast.topologies.microservices.services.owner_restore import owner_state
 from tests.golden.state.generate import BACKUP, CONFIG, GOLDEN, LEDGER, OWNERS, START_MS, job_id
 
@@ -49,7 +49,7 @@ def recovered_ledger(disk: SimDisk) -> Ledger:
 
 def recovered_owner(kind: str, disk: SimDisk) -> Machine:
     machine = OWNERS[kind][0]()
-    Recovered.of(machine, disk, CONFIG, now_ms=LATER_MS, new_cluster_id=bytes(16)).journal.close()
+    RecoveredOwner.of(machine, disk, CONFIG, now_ms=LATER_MS, new_cluster_id=bytes(16)).journal.close()
     return machine
 
 

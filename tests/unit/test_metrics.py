@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.core import commands, events
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import FIXED, Backoff, QueueMode, ScheduleSpec, Template
+from holdfast.core.model import FIXED, BackoffRule, QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
 from holdfast.observe import metrics_endpoint as endpoint_module
-from holdfast.observe.exposition import MeterCollector, Vitals, of_queues, render
+from holdfast.observe.exposition import MeterCollector, ProcessVitals, of_queues, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from holdfast.observe.metrics_endpoint import Endpoint
 from holdfast.server.http.host_names import HostNames
@@ -35,7 +35,7 @@ class MeteredDesk(Desk):
 def told(meter: Meter, *queues: QueueView) -> Samples:
     """What a scrape would read."""
     text = render(
-        [*MeterCollector(meter, lambda: Vitals(0, 0), {"version": "1"}).collect(), *of_queues(queues)]
+        [*MeterCollector(meter, lambda: ProcessVitals(0, 0), {"version": "1"}).collect(), *of_queues(queues)]
     ).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -104,7 +104,7 @@ def test_every_way_to_end_is_an_outcome(desk: MeteredDesk) -> None:
 
 def test_wait_begins_when_a_job_could_be_granted(desk: MeteredDesk) -> None:
     """A delay or a backoff that was asked for is no wait, and each attempt waits anew."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)), not_before_ms=5_000)
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)), not_before_ms=5_000)
     desk.pass_ms(4_000 + 70)
     lease = desk.run_one()
     desk.report("a", lease.token, FAILED, is_retryable=True, runtime_ms=30)

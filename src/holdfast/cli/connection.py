@@ -51,7 +51,7 @@ _UNREACHABLE = "UNREACHABLE"
 _EVER_MS, _ALL_JOBS, _ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
 
 
-class Connection:
+class ServerConnection:
     """One server for the length of a command, which may ask it several things."""
 
     def __init__(self, connect: str | None, *, may_create: bool = False) -> None:
@@ -167,7 +167,7 @@ class Connection:
 
 def ask(connect: str | None, call: "Callable[[Client], Coroutine[Any, Any, T]]", *, may_create: bool = False) -> T:
     """What the server answers to the one question of a command."""
-    with Connection(connect, may_create=may_create) as connection:
+    with ServerConnection(connect, may_create=may_create) as connection:
         return connection.ask(call)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from holdfast import limits
 from holdfast.cli import job_search, job_watch
-from holdfast.cli.connection import Connect, Connection, ask
+from holdfast.cli.connection import Connect, ServerConnection, ask
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, indented, print_json, printable, printable_lines, say
 from holdfast.errors import DeadlineExceededError, ExitCode
@@ -110,7 +110,7 @@ def submit(
         extra=kept,
         id=str(uuid.uuid4()),
     )
-    with Connection(connect, may_create=True) as server:
+    with ServerConnection(connect, may_create=True) as server:
         job_id = server.ask(lambda client: _submit(client, template, draft))
         if not wait:
             _print_id(job_id, as_json=as_json)
@@ -154,13 +154,13 @@ def result(
     as_json: Json = False,
 ) -> None:
     """Wait for a job and print its output, or its failure on standard error. Exits with 1 if it did not end DONE."""
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
         found, ended = _wait(server, job_id, timeout_s if wait else 0)
     _finish(found, ended, as_json=as_json)
 
 
-def _wait(server: Connection, job_id: str, timeout_s: float) -> "tuple[JobView, ResultView]":
+def _wait(server: ServerConnection, job_id: str, timeout_s: float) -> "tuple[JobView, ResultView]":
     """The job and its result, once it has ended; a server that is started again meanwhile changes nothing."""
     end_s = time.monotonic() + timeout_s
     return server.wait_for(lambda client: _ended(client, job_id, end_s), timeout_s)

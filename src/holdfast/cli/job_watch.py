@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connection import Connect, Connection, ask
+from holdfast.cli.connection import Connect, ServerConnection, ask
 from holdfast.cli.text import Json, as_clock, as_span, print_json, printable
 from holdfast.core.lifecycle import DONE, RUNNING, TERMINAL
 from holdfast.errors import ExitCode
@@ -25,7 +25,7 @@ JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 def watch(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
     """Show a job's changes and progress until it ends. Exits with 1 if it failed or was canceled."""
     screen: _JsonLines | _Lines | _Bar = _JsonLines() if as_json else _Bar() if sys.stdout.isatty() else _Lines()
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
         last = server.wait_for(lambda client: _watch(client, job_id, screen), _PATIENCE_S)
     if last.state != DONE:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.connection import Connect, Connection, ask
+from holdfast.cli.connection import Connect, ServerConnection, ask
 from holdfast.cli.text import Json, as_span, print_json, print_table, printable, say
 from holdfast.core.model import QueueMode
 from holdfast.errors import InvalidArgumentError
@@ -56,14 +56,14 @@ def list_queues(connect: Connect = None, as_json: Json = False) -> None:
 @app.command()
 def pause(name: QueueName, reason: Reason = "", connect: Connect = None, as_json: Json = False) -> None:
     """Grant no more jobs of a queue. It goes on taking them, and what runs goes on."""
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         _set_mode(server, name, QueueMode.PAUSED, reason, as_json=as_json)
 
 
 @app.command()
 def resume(name: QueueName, connect: Connect = None, as_json: Json = False) -> None:
     """Open a queue that was paused or drained."""
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         _set_mode(server, name, QueueMode.OPEN, "", as_json=as_json)
 
 
@@ -76,7 +76,7 @@ def drain(
     as_json: Json = False,
 ) -> None:
     """Take no new jobs for a queue. Those that are in it are still run."""
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         _set_mode(server, name, QueueMode.DRAINING, reason, as_json=as_json)
         if wait:
             server.ask(lambda client: _watch_until_empty(client, name))
@@ -91,7 +91,7 @@ def purge(
     as_json: Json = False,
 ) -> None:
     """Cancel every job that waits in a queue. Those that run go on."""
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         if not is_sure:
             _confirm(server, name)
         count = server.ask(lambda client: client.purge(name, reason))
@@ -101,7 +101,7 @@ def purge(
         print(f"canceled {count} {'job' if count == 1 else 'jobs'}")
 
 
-def _confirm(server: Connection, name: str) -> None:
+def _confirm(server: ServerConnection, name: str) -> None:
     """Asks whoever sits at a terminal; a program must have said that it is sure."""
     if not sys.stdin.isatty():
         raise InvalidArgumentError(f"purging cancels every job that waits in {name!r}; say --yes if you mean it")
@@ -110,7 +110,7 @@ def _confirm(server: Connection, name: str) -> None:
     typer.confirm(printable(f"Cancel {count} waiting jobs of queue {name!r}?"), abort=True, err=True)
 
 
-def _set_mode(server: Connection, name: str, mode: QueueMode, reason: str, *, as_json: bool) -> None:
+def _set_mode(server: ServerConnection, name: str, mode: QueueMode, reason: str, *, as_json: bool) -> None:
     server.ask(lambda client: client.set_queue_mode(name, mode, reason))
     if as_json:
         print_json({"queue": name, "mode": mode.name, "reason": reason})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast import limits
-from holdfast.cli.connection import Connect, Connection, ask
+from holdfast.cli.connection import Connect, ServerConnection, ask
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json, print_json, printable
 from holdfast.errors import InvalidArgumentError
@@ -177,7 +177,7 @@ def preview(
         message = f"expected the name of a schedule, got {name!r}; an expression is given with --cron"
         raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
     if name:
-        with Connection(connect) as server:
+        with ServerConnection(connect) as server:
             spec = server.ask(lambda client: client.schedules.get(name)).spec
             after_ms = _after_ms(after, spec)
             ticks = server.ask(lambda client: client.schedules.preview(spec, after_ms, count))

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 _GAP, _INDENT = "  ", "    "
 
 
-class Layout:
+class TableLayout:
     """How wide each column is, and how many of them stand side by side."""
 
     def __init__(self, rows: Sequence[Sequence[str]], right: Collection[int], width: int) -> None:

@@ -102,11 +102,11 @@ def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -
     from rich.console import Console
     from rich.text import Text
 
-    from holdfast.cli.screen import Layout
+    from holdfast.cli.screen import TableLayout
 
     console = Console()
     right = [index for index, column in enumerate(columns) if column in _RIGHT]
-    layout = Layout((columns, *rows), right, console.width)
+    layout = TableLayout((columns, *rows), right, console.width)
     for line in layout.lines(columns):
         console.print(Text(line, style="bold"), soft_wrap=True)
     for row in rows:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.connection import Connect, Connection
+from holdfast.cli.connection import Connect, ServerConnection
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json
 
@@ -32,7 +32,7 @@ def top(
     from holdfast.cli.top_loop import Watching, look, print_once
 
     place = connect or os.environ.get("HOLDFAST_CONNECT") or "this machine"
-    with Connection(connect) as server:
+    with ServerConnection(connect) as server:
         is_screen = sys.stdout.isatty() and os.environ.get("TERM") not in _WITHOUT_SCREEN
         if once or as_json or not is_screen:
             server.ask(lambda client: print_once(client, interval_s, place, as_json=as_json))

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.cli.connection import Connection
+from holdfast.cli.connection import ServerConnection
 from holdfast.cli.text import print_json, printable
 from holdfast.cli.top_numbers import Look, Trend
-from holdfast.cli.top_view import Frame, lines, screen
+from holdfast.cli.top_view import TopFrame, lines, screen
 from holdfast.core.lifecycle import FAILED
 from holdfast.errors import UnavailableError
 from holdfast.ports import JobQuery
@@ -49,7 +49,7 @@ async def print_once(client: "Client", interval_s: float, place: str, *, as_json
     await asyncio.sleep(interval_s)
     last = await look(client, first)
     trend.add(last.stats)
-    frame = Frame(last, trend, place)
+    frame = TopFrame(last, trend, place)
     if as_json:
         print_json(frame.json())
     else:
@@ -69,7 +69,7 @@ class Watching:
         self._exit_code = 0
         self._pressed = asyncio.Event()
 
-    def run(self, server: Connection) -> None:
+    def run(self, server: ServerConnection) -> None:
         """Until q, Ctrl-C or a signal, all of which leave the terminal as it was; a server that goes is waited for."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._end)
@@ -122,7 +122,7 @@ class Watching:
             live.update(Text(printable(note)), refresh=True)
             return
         words = note or ("paused; p goes on, q quits" if self._is_paused else "")
-        frame = Frame(self._look, self._trend, self._place)
+        frame = TopFrame(self._look, self._trend, self._place)
         live.update(screen(frame, live.console.height, note=printable(words)), refresh=True)
 
     def _read_keys(self) -> None:

@@ -24,7 +24,7 @@ _STYLES = {"needs attention": "bold red", "have a look": "bold yellow"}
 _FINDINGS_SHOWN = 4
 
 
-class Frame:
+class TopFrame:
     """Everything that is shown at one instant."""
 
     def __init__(self, look: Look, trend: Trend, place: str) -> None:
@@ -83,7 +83,7 @@ def _queue_json(queue: QueueView) -> dict[str, object]:
     }
 
 
-def lines(frame: Frame) -> list[str]:
+def lines(frame: TopFrame) -> list[str]:
     """For a file or a pipe: nothing is left out, and nothing moves."""
     made = [f"{frame.verdict}: {frame.place}", *(f"! {one.text}" for one in frame.findings)]
     made += [f"{label}: {value}" for label, value in frame.numbers()]
@@ -93,7 +93,7 @@ def lines(frame: Frame) -> list[str]:
     return [printable(line) for line in made]
 
 
-def screen(frame: Frame, height: int, *, note: str = "") -> RenderableType:
+def screen(frame: TopFrame, height: int, *, note: str = "") -> RenderableType:
     """For a terminal: tables share the lines that are left, and each says how much of it is not shown."""
     look, now_ms = frame.look, frame.look.stats.now_ms
     shown = frame.findings[:_FINDINGS_SHOWN]
@@ -115,7 +115,7 @@ def screen(frame: Frame, height: int, *, note: str = "") -> RenderableType:
     return Stack(*parts)
 
 
-def _title(frame: Frame) -> Text:
+def _title(frame: TopFrame) -> Text:
     mark = Text("● ", style=_STYLES.get(frame.verdict, "bold green"))
     words = Text.assemble(mark, (frame.verdict, "bold"), ("  " + printable(frame.place), "dim"))
     words.append(f"  {as_clock(frame.look.stats.now_ms)[:8]}", style="dim")
@@ -126,7 +126,7 @@ def _finding(one: Finding) -> Text:
     return _one_line(Text("  " + printable(one.text), style="red" if one.is_bad else "yellow"))
 
 
-def _numbers(frame: Frame) -> list[Text]:
+def _numbers(frame: TopFrame) -> list[Text]:
     """Two lines, one number under the other."""
     pairs = frame.numbers()
     above, below = pairs[:3], pairs[3:]

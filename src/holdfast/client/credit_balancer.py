@@ -30,7 +30,7 @@ class Offers(Protocol):
         ...
 
 
-class Room:
+class CreditBalancer:
     """The room of one worker. `look_again` asks to be called back (`probe`) after a moment."""
 
     def __init__(self, deliver: Callable[[list[Assignment]], None], look_again: Callable[[], None]) -> None:

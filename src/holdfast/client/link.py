@@ -23,7 +23,7 @@ T = TypeVar("T")
 Settled = tuple[JobView, ResultView]
 
 
-class Ports(msgspec.Struct, frozen=True):
+class LinkPorts(msgspec.Struct, frozen=True):
     """Who answers at the moment."""
 
     jobs: JobApi
@@ -58,7 +58,7 @@ class Link(Protocol):
         ...
 
     async def call(
-        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """The answer. What is repeatable is asked again of whoever answers next; else `UnavailableError`.
 
@@ -66,7 +66,7 @@ class Link(Protocol):
         """
         ...
 
-    def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew with whoever answers next, so items may come again."""
         ...
 

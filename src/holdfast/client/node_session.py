@@ -23,18 +23,18 @@ from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.ports import Assignment, Directive, Introduction
 
 
-class Listener(Protocol):
+class NodeListener(Protocol):
     """Who hears of one node; tokens are those that everybody knows, not the node's own."""
 
-    async def joined(self, line: "Line", welcome: Directive) -> None:
+    async def joined(self, line: "NodeSession", welcome: Directive) -> None:
         """A session has begun."""
         ...
 
-    async def heard(self, line: "Line", directive: Directive) -> None:
+    async def heard(self, line: "NodeSession", directive: Directive) -> None:
         """The node has said something."""
         ...
 
-    async def left(self, line: "Line", error: HoldfastError, lost: Collection[int]) -> None:
+    async def left(self, line: "NodeSession", error: HoldfastError, lost: Collection[int]) -> None:
         """The session is over, and these leases are given up."""
         ...
 
@@ -43,10 +43,10 @@ class Listener(Protocol):
         ...
 
 
-class Line:
+class NodeSession:
     """One node. `run` goes on until it is canceled."""
 
-    def __init__(self, index: int, work: StreamWork, tokens: Tokens, listener: Listener) -> None:
+    def __init__(self, index: int, work: StreamWork, tokens: Tokens, listener: NodeListener) -> None:
         self.index = index
         self._work = work
         self._tokens = tokens

@@ -80,7 +80,7 @@ class Node:
         await self.jobs.close()
 
 
-class Nodes:
+class NodeSet:
     """All of them. The order is that of the addresses, and the same for everybody who routes."""
 
     def __init__(

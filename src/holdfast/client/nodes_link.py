@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.link import Near, Ports
+from holdfast.client.link import LinkPorts, Near
 from holdfast.client.reconnect_policy import Patience, patiently
 from holdfast.client.routed import UnnamedJobs
 from holdfast.client.routed_work import RoutedWork
@@ -23,7 +23,7 @@ def tell(address: str, error: HoldfastError | None) -> None:
         get_logger().warning("node_away", node=address, message=f"{error.message}; going on with the others")
 
 
-class Routed:
+class NodesLink:
     """One connection to each node; calls are repeated by the client's own profile."""
 
     is_private = False
@@ -33,17 +33,17 @@ class Routed:
         self._addresses = addresses
         self._access = access
         self._jobs = UnnamedJobs(addresses, access)
-        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
+        self._ports = LinkPorts(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
 
     async def call(
-        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """The answer; only who waits for something anyway waits for a node that is being replaced."""
         if is_waiting and is_repeatable:
             return await patiently(lambda: use(self._ports))
         return await use(self._ports)
 
-    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew."""
         patience = Patience()
         while True:

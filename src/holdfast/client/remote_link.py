@@ -9,7 +9,7 @@ from typing import TypeVar
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.blocking_link import NearSocket
 from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.link import Near, Ports
+from holdfast.client.link import LinkPorts, Near
 from holdfast.client.reconnect_policy import Patience, patiently
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
@@ -32,14 +32,14 @@ class Remote:
         self._access = access
         self._carrier = GrpcCarrier(address, access)
         self._jobs = RemoteJobs(self._carrier, joins=True)
-        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
+        self._ports = LinkPorts(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
         self._is_here = is_loopback(address.rpartition(":")[0].strip("[]"))
         #: Whom sync callers ask on their own thread, and the stream whose server that is.
         self._near: tuple[NearSocket, object] | None = None
         self._looking: tuple[asyncio.Task[None], object] | None = None
 
     async def call(
-        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """The answer; only who waits for something anyway waits for a server that is being replaced."""
         if is_waiting and is_repeatable:
@@ -61,7 +61,7 @@ class Remote:
             if here.socket and await _is_same(Path(here.socket), here):
                 self._near = NearSocket(Path(here.socket)), line
 
-    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew."""
         patience = Patience()
         while True:

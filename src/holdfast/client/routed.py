@@ -15,7 +15,7 @@ from holdfast import limits
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.node_set import Carry, Node, Nodes, missing
+from holdfast.client.node_set import Carry, Node, NodeSet, missing
 from holdfast.client.node_tokens import Tokens
 from holdfast.client.retry_policy import Retrying
 from holdfast.client.routed_schedules import RoutedSchedules
@@ -52,7 +52,7 @@ class RoutedJobs:
         retrying: Retrying | None = None,
     ) -> None:
         """The addresses in their fixed order: another order means other owners."""
-        self._nodes = Nodes(addresses, access, carry=carry, retrying=retrying)
+        self._nodes = NodeSet(addresses, access, carry=carry, retrying=retrying)
         self._tokens = Tokens(len(addresses))
         self.schedules = RoutedSchedules(self._nodes)
 

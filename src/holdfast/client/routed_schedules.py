@@ -1,6 +1,6 @@
 """`ScheduleApi` over several nodes: a schedule is kept by the node that owns its name, and its jobs are there."""
 
-from holdfast.client.node_set import Nodes
+from holdfast.client.node_set import NodeSet
 from holdfast.client.schedules import RemoteSchedules
 from holdfast.ports import ScheduleSpec, ScheduleView
 
@@ -8,7 +8,7 @@ from holdfast.ports import ScheduleSpec, ScheduleView
 class RoutedSchedules:
     """Schedules of several nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: NodeSet) -> None:
         self._nodes = nodes
 
     def _owner(self, name: str) -> RemoteSchedules:

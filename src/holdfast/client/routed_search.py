@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast import limits
-from holdfast.client.node_set import Node, Nodes
+from holdfast.client.node_set import Node, NodeSet
 from holdfast.core.cursors import cursor_at, place_in
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import Found, JobQuery, JobView
@@ -39,7 +39,7 @@ class _Look(msgspec.Struct, frozen=True):
         return found.jobs, found.cursor or None
 
 
-async def find(nodes: Nodes, query: JobQuery, cursor: str, size: int) -> Found:
+async def find(nodes: NodeSet, query: JobQuery, cursor: str, size: int) -> Found:
     """The next jobs of all nodes, with the tokens that their nodes gave them."""
     if size < 1:
         message = f"expected the size of a part to be at least 1, got {size}"

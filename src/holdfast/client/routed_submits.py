@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.client.node_set import Node, Nodes
+from holdfast.client.node_set import Node, NodeSet
 from holdfast.client.retry_policy import RETRYABLE
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Template
@@ -23,7 +23,7 @@ from holdfast.ports import JobDraft
 Part = list[tuple[int, JobDraft]]
 
 
-async def submit(nodes: Nodes, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+async def submit(nodes: NodeSet, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
     """The answer about all drafts; of those whose node did not answer it is said that this is unknown."""
     if refusal := check_batch([draft.payload for draft in drafts], len(templates)):
         raise refusal.error()
@@ -34,7 +34,7 @@ async def submit(nodes: Nodes, templates: Sequence[Template], drafts: Sequence[J
     return joined(len(drafts), list(parts.values()), answers)
 
 
-async def split(nodes: Nodes, drafts: Sequence[JobDraft]) -> dict[int, Part]:
+async def split(nodes: NodeSet, drafts: Sequence[JobDraft]) -> dict[int, Part]:
     """Which node gets which drafts, in their order."""
     keys = [_key(draft) for draft in drafts]
     free = await nodes.in_turn(keys.count("")) if "" in keys else []

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.credit_balancer import Room
-from holdfast.client.node_session import Line, closed
+from holdfast.client.credit_balancer import CreditBalancer
+from holdfast.client.node_session import NodeSession, closed
 from holdfast.client.node_tokens import Tokens
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.commands import ReportRow
@@ -63,9 +63,9 @@ class RoutedSession:
         self._away: set[int] = set()
         self._tokens = Tokens(len(addresses))
         works = [StreamWork(address, access) for address in addresses]
-        self._lines = [Line(index, work, self._tokens, self) for index, work in enumerate(works)]
+        self._lines = [NodeSession(index, work, self._tokens, self) for index, work in enumerate(works)]
         self._tasks: list[asyncio.Task[None]] = []
-        self._room = Room(self._deliver, self._look_again)
+        self._room = CreditBalancer(self._deliver, self._look_again)
         self._inbox: list[Directive] = []
         self._news = asyncio.Event()
         self._failure: HoldfastError | None = None
@@ -180,7 +180,7 @@ class RoutedSession:
 
     # -- what a line says
 
-    async def joined(self, line: Line, welcome: Directive) -> None:
+    async def joined(self, line: NodeSession, welcome: Directive) -> None:
         """A node is there, perhaps again."""
         if line.index in self._away:
             self._away.discard(line.index)
@@ -194,7 +194,7 @@ class RoutedSession:
         self._news.set()
         await self._room.join(line.index, line)
 
-    async def heard(self, line: Line, directive: Directive) -> None:
+    async def heard(self, line: NodeSession, directive: Directive) -> None:
         """One directive of one node."""
         line.is_drained |= directive.is_drained
         revoked = self._room.returned(line.index, directive.revoked)
@@ -210,7 +210,7 @@ class RoutedSession:
             self._settle(line, directive.reported)
         self._tell_if_drained()
 
-    async def left(self, line: Line, error: HoldfastError, lost: Collection[int]) -> None:
+    async def left(self, line: NodeSession, error: HoldfastError, lost: Collection[int]) -> None:
         """A node is away for now; what it granted must have run out, if that is what is said."""
         self._absence = error
         if line.index not in self._away:
@@ -236,7 +236,7 @@ class RoutedSession:
     def _deliver(self, leases: list[Assignment]) -> None:
         self._tell(Directive(leases=leases))
 
-    def _settle(self, line: Line, reported: int) -> None:
+    def _settle(self, line: NodeSession, reported: int) -> None:
         """Some parts of reports have arrived where they belong, or concern nobody any more."""
         for report_id in line.acknowledged(reported):
             self._reports.get(report_id, set()).discard(line.index)

@@ -12,9 +12,9 @@ def reaching(url: str, addresses: Sequence[str], *, token: str, fallback: str) -
 
     def link() -> Link:
         if len(addresses) > 1:
-            from holdfast.client.nodes_link import Routed  # noqa: PLC0415 - only who has several nodes needs it
+            from holdfast.client.nodes_link import NodesLink  # noqa: PLC0415 - only who has several nodes needs it
 
-            return Routed(addresses, access)
+            return NodesLink(addresses, access)
         from holdfast.client.remote_link import Remote  # noqa: PLC0415 - and nothing of gRPC before the first use
 
         return Remote(addresses[0], access)

@@ -10,7 +10,7 @@ from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, QueueMode, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, QueueMode, Template
 from holdfast.errors import Code, InvalidArgumentError
 from holdfast.ports import JobDraft, JobQuery, JobView, Progress, QueueView, ResultView, Stats, WorkerView
 from holdfast.proto import holdfast_pb2 as pb
@@ -20,7 +20,7 @@ Request = TypeVar("Request", bound=Message)
 
 _KINDS = {FIXED: pb.BACKOFF_KIND_FIXED, EXPONENTIAL: pb.BACKOFF_KIND_EXPONENTIAL, QUADRATIC: pb.BACKOFF_KIND_QUADRATIC}
 _KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
-_NO_BACKOFF = Backoff()
+_NO_BACKOFF = BackoffRule()
 
 
 # -- requests
@@ -142,7 +142,7 @@ def template_of(template: pb.JobTemplate, *, simulated: bool) -> Template:
         template.max_attempts,
         template.max_losses,
         template.timeout_ms,
-        Backoff(_KINDS_BACK.get(backoff.kind, EXPONENTIAL), backoff.base_ms, backoff.max_ms),
+        BackoffRule(_KINDS_BACK.get(backoff.kind, EXPONENTIAL), backoff.base_ms, backoff.max_ms),
         simulated,
     )
 

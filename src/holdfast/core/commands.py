@@ -75,7 +75,7 @@ class SetQueueMode(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Lease(msgspec.Struct, frozen=True):
+class GrantLeases(msgspec.Struct, frozen=True):
     """Grant up to `count` jobs of these routes and queues (all queues if none is named)."""
 
     worker: str
@@ -221,7 +221,7 @@ AnyCommand = (
     | Cancel
     | CancelQueued
     | SetQueueMode
-    | Lease
+    | GrantLeases
     | Extend
     | Report
     | TakeNotes

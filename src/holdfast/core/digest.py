@@ -19,7 +19,7 @@ DIGEST_VERSION = 2
 DIGEST_MASK = (1 << 64) - 1
 
 
-class Terms(Protocol):
+class DigestTerms(Protocol):
     """The terms of one version, each equal in every process."""
 
     def job(self, job: Job, /) -> int:
@@ -55,9 +55,9 @@ class Terms(Protocol):
         ...
 
 
-_TERMS: dict[int, Terms] = {1: digest_v1, 2: digest_v2}
+_TERMS: dict[int, DigestTerms] = {1: digest_v1, 2: digest_v2}
 
 
-def terms_of(version: int) -> Terms:
+def terms_of(version: int) -> DigestTerms:
     """The terms of a version of which there are files."""
     return _TERMS[version]

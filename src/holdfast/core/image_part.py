@@ -132,7 +132,7 @@ def _ended_first(source: Source, *, others: int, failed: int) -> Iterator[str]:
             return
 
 
-class Part:
+class ImagePart:
     """A ledger with the jobs that some events can change, at the position of the image that it was loaded from."""
 
     def __init__(self, ledger: Ledger, source: Source = tuple, loaded: dict[str, int] | None = None) -> None:
@@ -145,7 +145,7 @@ class Part:
 
     @classmethod
     @reading()
-    def load(cls, source: Source, needs: Needs, facts: "ImageFacts", config: LedgerConfig) -> "Part":
+    def load(cls, source: Source, needs: Needs, facts: "ImageFacts", config: LedgerConfig) -> "ImagePart":
         """The part of an image that some events need; `facts` are those of the whole image."""
         ended = list(
             _ended_first(

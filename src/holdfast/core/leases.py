@@ -125,7 +125,7 @@ class LeaseManager:
 
     # -- decisions
 
-    def lease(self, command: commands.Lease, now: Now) -> Decision:
+    def lease(self, command: commands.GrantLeases, now: Now) -> Decision:
         """Grants the next jobs that this worker may run, in order."""
         book = self._book
         jobs = self._choose(command, now.log_ms)
@@ -148,7 +148,7 @@ class LeaseManager:
         ]
         return Decision(event, granted)
 
-    def _choose(self, command: commands.Lease, now_ms: int) -> list[Job]:
+    def _choose(self, command: commands.GrantLeases, now_ms: int) -> list[Job]:
         """The next jobs, except that a job which one more loss would end runs alone in its worker, for a while.
 
         Whoever runs beside a job that kills its worker is lost with it, as often as they are granted together. On its

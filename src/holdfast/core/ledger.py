@@ -56,7 +56,7 @@ class Ledger:
             commands.SetQueueMode: self.queues.set_mode,
             commands.TakeNotes: NoteTaker(self.leases).take,
             commands.Evict: self.tasks.evict,
-            commands.Lease: self.leases.lease,
+            commands.GrantLeases: self.leases.lease,
             commands.Extend: self.leases.extend,
             commands.Report: self.leases.report,
             commands.Revoke: self.leases.revoke,

@@ -57,7 +57,7 @@ class Now(NamedTuple):
     served_ms: int
 
 
-class Backoff(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class BackoffRule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How long a failed job waits: the kind, the base and the cap, in milliseconds."""
 
     kind: int = EXPONENTIAL
@@ -74,7 +74,7 @@ class Template(msgspec.Struct, frozen=True, array_like=True, gc=False):
     max_attempts: int = ATTEMPTS_DEFAULT
     max_losses: int = LOSSES_DEFAULT
     timeout_ms: int = 0
-    backoff: Backoff = Backoff()
+    backoff: BackoffRule = BackoffRule()
     #: Submitted through the frozen contract: runs as simulated work where no handler knows its type.
     simulated: bool = False
 

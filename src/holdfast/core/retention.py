@@ -99,7 +99,7 @@ class FinishedJobs:
         assert self.failed_bytes == sum(job.bytes_held for _, job in self.failed)
 
 
-class Line:
+class RetentionLine:
     """What has ended, oldest first: how much of it is left, while it is decided what is forgotten."""
 
     __slots__ = ("_ends", "_head", "_retain_ms", "bytes_left", "left", "taken")
@@ -122,14 +122,14 @@ class Line:
         self._head = next(self._ends, None)
 
 
-class Room(msgspec.Struct, frozen=True):
+class RetentionRoom(msgspec.Struct, frozen=True):
     """How many may be left of both lines together, and how many bytes."""
 
     jobs: int
     bytes: int
 
 
-def take_from(others: Line, failed: Line, room: Room, now_ms: int, at_most: int) -> None:
+def take_from(others: RetentionLine, failed: RetentionLine, room: RetentionRoom, now_ms: int, at_most: int) -> None:
     """Takes from both lines what is too old, too many or too large."""
     while others.taken + failed.taken < at_most:
         line = _next_to_go(others, failed, room, now_ms)
@@ -138,7 +138,7 @@ def take_from(others: Line, failed: Line, room: Room, now_ms: int, at_most: int)
         line.take()
 
 
-def _next_to_go(others: Line, failed: Line, room: Room, now_ms: int) -> Line | None:
+def _next_to_go(others: RetentionLine, failed: RetentionLine, room: RetentionRoom, now_ms: int) -> RetentionLine | None:
     for line in (others, failed):
         if line.is_old(now_ms):
             return line
@@ -151,19 +151,19 @@ def _next_to_go(others: Line, failed: Line, room: Room, now_ms: int) -> Line | N
 
 def to_forget(finished: FinishedJobs, retention: Evict, now_ms: int) -> tuple[int, int]:
     """How many of the oldest are forgotten now: of those that did not fail, and of those that failed."""
-    others = Line(
+    others = RetentionLine(
         ((job.finished_ms, job.bytes_held) for job in finished.others),
         left=len(finished.others),
         bytes_left=finished.bytes_held - finished.failed_bytes,
         retain_ms=retention.retain_ms,
     )
-    failed = Line(
+    failed = RetentionLine(
         ((job.finished_ms, job.bytes_held) for _, job in finished.failed),
         left=len(finished.failed),
         bytes_left=finished.failed_bytes,
         retain_ms=retention.retain_failed_ms,
     )
-    take_from(others, failed, Room(retention.retain_jobs, retention.retain_bytes), now_ms, EVICT_JOBS_MAX)
+    take_from(others, failed, RetentionRoom(retention.retain_jobs, retention.retain_bytes), now_ms, EVICT_JOBS_MAX)
     return others.taken, failed.taken
 
 

@@ -2,12 +2,12 @@
 
 import hashlib
 
-from holdfast.core.model import EXPONENTIAL, FIXED, Backoff
+from holdfast.core.model import EXPONENTIAL, FIXED, BackoffRule
 
 _DOUBLINGS_MAX = 30
 
 
-def ceiling_ms(backoff: Backoff, failures: int) -> int:
+def ceiling_ms(backoff: BackoffRule, failures: int) -> int:
     """The longest wait after this many failures, before jitter."""
     if backoff.kind == FIXED:
         wait_ms = backoff.base_ms
@@ -18,7 +18,7 @@ def ceiling_ms(backoff: Backoff, failures: int) -> int:
     return min(wait_ms, backoff.max_ms)
 
 
-def delay_ms(backoff: Backoff, job_id: str, failures: int) -> int:
+def delay_ms(backoff: BackoffRule, job_id: str, failures: int) -> int:
     """The wait after this many failures: full jitter over the exponential kind, exact otherwise."""
     wait_ms = ceiling_ms(backoff, failures)
     if backoff.kind != EXPONENTIAL or wait_ms == 0:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from holdfast.core import lifecycle
 from holdfast.core.dedup import Dedup
-from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, Terms, terms_of
+from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, DigestTerms, terms_of
 from holdfast.core.footprint import held_bytes, result_bytes
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL
 from holdfast.core.listing import Listing
@@ -85,7 +85,7 @@ class Book:
         self._use(digest_version)
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> DigestTerms:
         """Those of the version that the digest has now."""
         return self._terms
 

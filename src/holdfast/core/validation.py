@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, NewJob, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, NewJob, Template
 from holdfast.core.text import is_text
 from holdfast.errors import Code
 
@@ -83,7 +83,7 @@ def _check_numbers(template: Template) -> Refusal | None:
     return _check_backoff(template.backoff)
 
 
-def _check_backoff(backoff: Backoff) -> Refusal | None:
+def _check_backoff(backoff: BackoffRule) -> Refusal | None:
     if backoff.kind not in (FIXED, EXPONENTIAL, QUADRATIC):
         return invalid("BACKOFF_INVALID", expected("the kind of backoff", "0, 1 or 2", backoff.kind))
     for what, value in (("backoff base_ms", backoff.base_ms), ("backoff max_ms", backoff.max_ms)):

@@ -16,7 +16,7 @@ from holdfast.journal.index import stray_indexes
 from holdfast.journal.manifest import Manifest, read_manifest, write_manifest
 from holdfast.journal.segment import read_header, segment_names
 from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
-from holdfast.journal.tail import Verdict
+from holdfast.journal.tail import TailVerdict
 from holdfast.journal.whole_write import TEMPORARY_SUFFIX, replace_file, write_fully
 
 #: Temporary files of ours. A directory may hold other people's, which are none of our business.
@@ -65,7 +65,7 @@ def settle(disk: Disk, found: Survey) -> str:
     file = disk.open(found.newest)
     try:
         copy_name = ""
-        if tail.verdict is not Verdict.CLEAN:
+        if tail.verdict is not TailVerdict.CLEAN:
             copy_name = f"torn-{found.end_position + 1}-{found.headers[-1].epoch}.bak"
             replace_file(disk, copy_name, file.read_at(tail.offset, tail.content_end - tail.offset))
         if last_frame := file.read_at(found.last_offset, tail.offset - found.last_offset):

@@ -14,7 +14,7 @@ from holdfast.journal.errors import CUT, REBUILD, RESTORE, JournalDamagedError
 from holdfast.journal.manifest import MANIFEST_NAME, Manifest, read_manifest
 from holdfast.journal.port import SegmentInfo
 from holdfast.journal.segment import SegmentHeader, read_header, segment_names
-from holdfast.journal.tail import Tail, Verdict, judge
+from holdfast.journal.tail import Tail, TailVerdict, judge
 from holdfast.journal.walk import FrameWalker
 
 SNAPSHOT_SUFFIX = ".snap"
@@ -95,8 +95,8 @@ def refuse_damage(found: Survey) -> None:
     if tail is None or mark is None:
         return
     position = found.end_position + 1
-    if tail.verdict in (Verdict.DAMAGED, Verdict.FOLLOWED):
-        advice = CUT if tail.verdict is Verdict.DAMAGED else RESTORE
+    if tail.verdict in (TailVerdict.DAMAGED, TailVerdict.FOLLOWED):
+        advice = CUT if tail.verdict is TailVerdict.DAMAGED else RESTORE
         raise JournalDamagedError(found.newest, tail.offset, position, tail.problem, advice=advice)
     if found.end_position < mark.mark_position:
         raise JournalDamagedError(
@@ -104,7 +104,7 @@ def refuse_damage(found: Survey) -> None:
             tail.offset,
             position,
             f"the journal ends here, but position {mark.mark_position} is known to have been durable",
-            advice=CUT if tail.verdict is Verdict.TORN else RESTORE,
+            advice=CUT if tail.verdict is TailVerdict.TORN else RESTORE,
         )
     if found.mark_checksum != mark.mark_checksum:
         problem = f"the frame that ends at position {mark.mark_position} is not the one the manifest knows"
@@ -155,7 +155,7 @@ def _verify_sealed(disk: Disk, header: SegmentHeader, following: SegmentHeader) 
         tail = judge(file, walker)
     finally:
         file.close()
-    if tail.verdict is not Verdict.CLEAN:
+    if tail.verdict is not TailVerdict.CLEAN:
         problem = f"{tail.problem}, and a later segment follows, so it was durable once"
         raise JournalDamagedError(header.name, walker.offset, walker.position, problem)
     check_succession(walker, header.name, following)

@@ -21,7 +21,7 @@ _ZEROS = bytes(_CHUNK_BYTES)
 _FRAME_BYTES_MIN = FRAME_OVERHEAD + 1
 
 
-class Verdict(Enum):
+class TailVerdict(Enum):
     """What the bytes past the last good frame are."""
 
     CLEAN = "clean"
@@ -35,7 +35,7 @@ class Verdict(Enum):
 class Tail:
     """Where the good frames end, what follows, and where the last byte that is not zero lies."""
 
-    verdict: Verdict
+    verdict: TailVerdict
     offset: int
     content_end: int
     problem: str = ""
@@ -45,26 +45,26 @@ def judge(file: File, walker: FrameWalker) -> Tail:
     """Judge what lies past the point where `walker` ended."""
     offset = walker.offset
     if _is_zeros_from(file, offset):
-        return Tail(verdict=Verdict.CLEAN, offset=offset, content_end=offset)
+        return Tail(verdict=TailVerdict.CLEAN, offset=offset, content_end=offset)
     rest = file.read_at(offset, file.size() - offset)
     verdict, problem = _judge_bytes(rest, walker)
     return Tail(verdict=verdict, offset=offset, content_end=offset + _content_bytes(rest), problem=problem)
 
 
-def _judge_bytes(rest: bytes, walker: FrameWalker) -> tuple[Verdict, str]:
+def _judge_bytes(rest: bytes, walker: FrameWalker) -> tuple[TailVerdict, str]:
     header = walker.stop_header
     later = find_header(rest, header.frame_bytes if header else 1, walker.salt)
     if later >= 0:
         return (
-            Verdict.FOLLOWED,
+            TailVerdict.FOLLOWED,
             f"a valid frame follows it at offset {walker.offset + later}, so it was durable once",
         )
     if not walker.is_linked:
-        return Verdict.FOLLOWED, "the valid frame there is not the successor of the one before it"
+        return TailVerdict.FOLLOWED, "the valid frame there is not the successor of the one before it"
     is_torn = _is_torn_frame(rest, walker.offset, header) if header else _is_torn_start(rest, walker.offset)
     if is_torn:
-        return Verdict.TORN, "the last frame was not written completely"
-    return Verdict.DAMAGED, "the last frame is complete but does not match its checksums"
+        return TailVerdict.TORN, "the last frame was not written completely"
+    return TailVerdict.DAMAGED, "the last frame is complete but does not match its checksums"
 
 
 def _is_torn_frame(rest: bytes, offset: int, header: FrameHeader) -> bool:

@@ -56,7 +56,7 @@ def write_history(folder: Path, jobs: int) -> None:
     for _ in range(jobs // _BATCH):
         rows = [NewJob(job_id, 0, payload) for job_id in mint(os.urandom, _BATCH)]
         writer.do(commands.Submit([template], rows))
-    lease = commands.Lease("worker", frozenset({"bench"}), frozenset(), _GRANT, 30_000)
+    lease = commands.GrantLeases("worker", frozenset({"bench"}), frozenset(), _GRANT, 30_000)
     while granted := writer.do(lease):
         assert isinstance(granted, list)
         rows_done = [_done(one) for one in granted]

@@ -17,9 +17,9 @@ from holdfast.core.owner import Ownership
 from holdfast.core.validation import check_queue, check_reason
 from holdfast.core.workers import WorkerInfo
 from holdfast.errors import NotFoundError
-from holdfast.ledger.coordinator import Coordinator, Lane
-from holdfast.ledger.coordinator_calls import Caller
-from holdfast.ledger.sessions import Dispatcher
+from holdfast.ledger.coordinator import CommandLane, Coordinator
+from holdfast.ledger.coordinator_calls import CoordinatorCaller
+from holdfast.ledger.sessions import SessionDispatcher
 from holdfast.ports import QueueView, Stats, WorkerView
 
 #: Views that are made without a break.
@@ -34,13 +34,13 @@ class LedgerAdmin:
     def __init__(
         self,
         coordinator: Coordinator,
-        dispatcher: Dispatcher,
+        dispatcher: SessionDispatcher,
         *,
         epoch: int,
         cluster_id: str,
         conditions: Conditions = no_conditions,
     ) -> None:
-        self._caller = Caller(coordinator)
+        self._caller = CoordinatorCaller(coordinator)
         self._dispatcher = dispatcher
         self._epoch = epoch
         self._cluster_id = cluster_id
@@ -52,7 +52,7 @@ class LedgerAdmin:
 
     async def stats(self) -> Stats:
         """At one instant; told once all of it is durable."""
-        return cast("Stats", await self._caller.read(Lane.LIST, self._stats))
+        return cast("Stats", await self._caller.read(CommandLane.LIST, self._stats))
 
     def _stats(self, ledger: Ledger, now: Now) -> Stats:
         book = ledger.book
@@ -75,24 +75,24 @@ class LedgerAdmin:
 
     async def queues(self) -> list[QueueView]:
         """At one instant; told once all of it is durable."""
-        found = await self._caller.read(Lane.LIST, lambda ledger, now: QueueCounts(ledger, now.log_ms))
+        found = await self._caller.read(CommandLane.LIST, lambda ledger, now: QueueCounts(ledger, now.log_ms))
         return await _in_slices(cast("QueueCounts", found).views())
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
         """One event, or none if it is so already."""
-        await self._caller.call(Lane.SUBMIT, commands.SetQueueMode(queue, mode, reason))
+        await self._caller.call(CommandLane.SUBMIT, commands.SetQueueMode(queue, mode, reason))
 
     async def purge(self, queue: str, reason: str) -> int:
         """In slices, each of them one event; what is submitted meanwhile is left alone."""
         if refusal := check_queue(queue) or check_reason(reason):
             raise refusal.error()
-        end = cast("int", await self._caller.read(Lane.SUBMIT, lambda ledger, _: ledger.book.next_number))
+        end = cast("int", await self._caller.read(CommandLane.SUBMIT, lambda ledger, _: ledger.book.next_number))
         place, canceled, is_over = None, 0, False
         while not is_over:
             ids, place = await self._waiting(queue, end, place)
             is_over = place is None
             if ids:
-                gone = await self._caller.call(Lane.SUBMIT, commands.CancelQueued(ids, reason))
+                gone = await self._caller.call(CommandLane.SUBMIT, commands.CancelQueued(ids, reason))
                 canceled += len(cast("list[str]", gone))
         return canceled
 
@@ -106,11 +106,11 @@ class LedgerAdmin:
             jobs, place = ledger.scan([QUEUED], after, limits.BATCH_JOBS_MAX, newest_first=False, wants=wants)
             return [job.id for job in jobs], place
 
-        return cast("tuple[list[str], Place | None]", await self._caller.read(Lane.LIST, read))
+        return cast("tuple[list[str], Place | None]", await self._caller.read(CommandLane.LIST, read))
 
     async def workers(self) -> list[WorkerView]:
         """Those who are connected or poll, and those who have not come back yet and still hold leases."""
-        held, known, served_ms = cast("_Workers", await self._caller.read(Lane.LIST, self._all_workers))
+        held, known, served_ms = cast("_Workers", await self._caller.read(CommandLane.LIST, self._all_workers))
         return await _in_slices(_worker_views(held, known, served_ms))
 
     def _all_workers(self, ledger: Ledger, now: Now) -> "_Workers":

@@ -53,7 +53,7 @@ _NEVER_MS = 1 << 62
 RECHECK_MS = 60_000
 
 
-class Lane(IntEnum):
+class CommandLane(IntEnum):
     """Urgency, most urgent first."""
 
     WORK = 0
@@ -125,7 +125,7 @@ class Follower(Protocol):
         ...
 
 
-class World(msgspec.Struct, frozen=True):
+class CoordinatorWorld(msgspec.Struct, frozen=True):
     """The ports, and what to do when the journal fails: stop the process, at once."""
 
     clock: Clock
@@ -141,7 +141,7 @@ class World(msgspec.Struct, frozen=True):
 class Coordinator:
     """Owns the ledger. Every method is called on one thread."""
 
-    def __init__(self, ledger: Ledger, storage: Storage, world: World, config: LoopConfig) -> None:
+    def __init__(self, ledger: Ledger, storage: Storage, world: CoordinatorWorld, config: LoopConfig) -> None:
         self.ledger = ledger
         self._storage = storage
         self._world = world
@@ -154,7 +154,7 @@ class Coordinator:
         #: What a start has to make durable, until there is room for it.
         self._starting: deque[AnyCommand] = deque()
         self.memory = MemoryWatch(ledger, world.resident_bytes, world.clock)
-        self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in Lane)
+        self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in CommandLane)
         self._frame: list[bytes] = []
         self._frame_bytes = 0
         self._waiting: deque[tuple[int, Done, object]] = deque()
@@ -250,11 +250,11 @@ class Coordinator:
 
     # -- requests
 
-    def call(self, lane: Lane, command: AnyCommand, done: Done) -> None:
+    def call(self, lane: CommandLane, command: AnyCommand, done: Done) -> None:
         """Decides the command in its turn and calls `done` with the reply or a refusal, once durable."""
         self._enqueue(lane, command, done)
 
-    def read(self, lane: Lane, query: Read, done: Done) -> None:
+    def read(self, lane: CommandLane, query: Read, done: Done) -> None:
         """Calls `done` with the query's answer once everything that it saw is durable."""
         self._enqueue(lane, query, done)
 
@@ -267,10 +267,10 @@ class Coordinator:
         def decide(_: Ledger, now: Now) -> None:
             done(self._decide(command, now))
 
-        self._enqueue(Lane.WORK, decide, lambda reply: done(reply) if isinstance(reply, Refusal) else None)
+        self._enqueue(CommandLane.WORK, decide, lambda reply: done(reply) if isinstance(reply, Refusal) else None)
         self.wake()
 
-    def _enqueue(self, lane: Lane, what: AnyCommand | Read, done: Done) -> None:
+    def _enqueue(self, lane: CommandLane, what: AnyCommand | Read, done: Done) -> None:
         if self._state != "serving":
             done(STOPPING)
         elif len(self._lanes[lane]) >= self._config.waiting_max:
@@ -404,7 +404,7 @@ class Coordinator:
 
     def _decide(self, command: AnyCommand, now: Now) -> object:
         kind = type(command)
-        if kind is commands.Lease and (self.is_ripening or not self.is_granting):
+        if kind is commands.GrantLeases and (self.is_ripening or not self.is_granting):
             return [] if self.is_ripening else NO_SPACE
         if kind in _NEW_JOBS and (refusal := self.memory.refusal()) is not None:
             return refusal
@@ -564,7 +564,7 @@ class Coordinator:
 
     def _plan(self, now: Now, retained_for_ms: int | None) -> None:
         """Sees to it that the loop turns again in time."""
-        frame_bytes_max = self._config.work_frame_bytes if self._lanes[Lane.WORK] else self._config.frame_bytes
+        frame_bytes_max = self._config.work_frame_bytes if self._lanes[CommandLane.WORK] else self._config.frame_bytes
         if self._is_backlog and self._frame_bytes < frame_bytes_max:
             self.wake()
         delay_ms = self._delay_ms(now, retained_for_ms)

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 from holdfast.core.commands import AnyCommand, Refusal
-from holdfast.ledger.coordinator import Coordinator, Lane, Read
+from holdfast.ledger.coordinator import CommandLane, Coordinator, Read
 
 
-class Caller:
+class CoordinatorCaller:
     """Asks one coordinator, on the event loop that it was made on."""
 
     __slots__ = ("_coordinator", "_loop")
@@ -16,7 +16,7 @@ class Caller:
         self._coordinator = coordinator
         self._loop = asyncio.get_running_loop()
 
-    async def call(self, lane: Lane, command: AnyCommand) -> object:
+    async def call(self, lane: CommandLane, command: AnyCommand) -> object:
         """The reply to a command, once durable."""
         future = self._loop.create_future()
         self._coordinator.call(lane, command, _settler(future))
@@ -28,7 +28,7 @@ class Caller:
         self._coordinator.hear(command, _settler(future))
         return _unwrap(await future)
 
-    async def read(self, lane: Lane, query: Read) -> object:
+    async def read(self, lane: CommandLane, query: Read) -> object:
         """The answer to a query, once all that it saw is durable."""
         future = self._loop.create_future()
         self._coordinator.read(lane, query, _settler(future))

@@ -20,7 +20,7 @@ Want = tuple[str, str]
 T = TypeVar("T")
 
 
-class Kind(Generic[T]):
+class SessionKind(Generic[T]):
     """Sessions that want the same."""
 
     __slots__ = ("absent", "members", "sessions", "wants")
@@ -41,10 +41,10 @@ class IdleWorkers(Generic[T]):
     __slots__ = ("_kind_of", "_kinds", "_rows", "size", "visits")
 
     def __init__(self) -> None:
-        self._kinds: dict[Wanted, Kind[T]] = {}
-        self._kind_of: dict[T, tuple[Wanted, Kind[T]]] = {}
+        self._kinds: dict[Wanted, SessionKind[T]] = {}
+        self._kind_of: dict[T, tuple[Wanted, SessionKind[T]]] = {}
         #: Each kind with how many of its sessions are still to be picked before the next kind's; 0: all of them.
-        self._rows: dict[Want, OrderedDict[Kind[T], int]] = {}
+        self._rows: dict[Want, OrderedDict[SessionKind[T], int]] = {}
         #: How many have room; only this class changes it.
         self.size = 0
         #: Entries that were looked at so far.
@@ -64,7 +64,7 @@ class IdleWorkers(Generic[T]):
         if session not in self._kind_of:
             kind = self._kinds.get(wanted)
             if kind is None:
-                kind = self._kinds[wanted] = Kind(wanted)
+                kind = self._kinds[wanted] = SessionKind(wanted)
             kind.members += 1
             self._kind_of[session] = wanted, kind
 
@@ -145,7 +145,7 @@ class IdleWorkers(Generic[T]):
                 self.visits += 1
                 yield session
 
-    def _drop(self, kind: Kind[T], want: Want) -> None:
+    def _drop(self, kind: SessionKind[T], want: Want) -> None:
         kind.absent.add(want)
         row = self._rows[want]
         del row[kind]

@@ -15,8 +15,8 @@ from holdfast.core.tasks import unknown_job
 from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
 from holdfast.errors import InvalidArgumentError
-from holdfast.ledger.coordinator import STOPPING, Coordinator, Lane
-from holdfast.ledger.coordinator_calls import Caller
+from holdfast.ledger.coordinator import STOPPING, CommandLane, Coordinator
+from holdfast.ledger.coordinator_calls import CoordinatorCaller
 from holdfast.ledger.job_ids import Mint, random_minter
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ledger.search import cursor_of, place_of, wanted_by
@@ -43,7 +43,7 @@ class LedgerJobs:
         progress: ProgressBoard | None = None,
     ) -> None:
         self._coordinator = coordinator
-        self._caller = Caller(coordinator)
+        self._caller = CoordinatorCaller(coordinator)
         self._workers = workers
         self._progress = progress
         self._mint = mint_ids or random_minter()
@@ -60,13 +60,13 @@ class LedgerJobs:
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """One command, one event, one sync for all of them."""
-        return cast("Submitted", await self._caller.call(Lane.SUBMIT, self._submission(templates, drafts)))
+        return cast("Submitted", await self._caller.call(CommandLane.SUBMIT, self._submission(templates, drafts)))
 
     def submit_then(
         self, templates: Sequence[Template], drafts: Sequence[JobDraft], done: Callable[[object], None]
     ) -> None:
         """The same for who cannot await: `done` hears the reply or a refusal, on the coordinator's thread."""
-        self._coordinator.call(Lane.SUBMIT, self._submission(templates, drafts), done)
+        self._coordinator.call(CommandLane.SUBMIT, self._submission(templates, drafts), done)
 
     def _submission(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> commands.Submit:
         jobs: list[NewJob] = []
@@ -114,11 +114,11 @@ class LedgerJobs:
             job = ledger.job(job_id)
             return unknown_job(job_id) if job is None else about(ledger, job, now)
 
-        return await self._caller.read(Lane.SUBMIT, query)
+        return await self._caller.read(CommandLane.SUBMIT, query)
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Decided in one place with grants and reports, so exactly one of them wins."""
-        reply = await self._caller.call(Lane.SUBMIT, commands.Cancel(job_id, reason))
+        reply = await self._caller.call(CommandLane.SUBMIT, commands.Cancel(job_id, reason))
         return cast("CancelReply", reply)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
@@ -128,7 +128,7 @@ class LedgerJobs:
             jobs, has_more = ledger.page(frozenset(states), offset, size, newest_first=newest_first)
             return Page([self._view(ledger, job) for job in jobs], has_more)
 
-        return cast("Page", await self._caller.read(Lane.LIST, query))
+        return cast("Page", await self._caller.read(CommandLane.LIST, query))
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """The job now and after each durable change, until it is terminal."""
@@ -183,7 +183,7 @@ class LedgerJobs:
             )
             return [self._view(ledger, job) for job in jobs], place
 
-        return cast("tuple[list[JobView], Place | None]", await self._caller.read(Lane.LIST, read))
+        return cast("tuple[list[JobView], Place | None]", await self._caller.read(CommandLane.LIST, read))
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """Same template, payload, labels and headers; under a request id the same call finds the same job."""

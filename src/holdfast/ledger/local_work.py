@@ -14,7 +14,7 @@ from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra, Note
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session
+from holdfast.ledger.sessions import Hello, Session, SessionDispatcher, SessionPush
 from holdfast.ports import Assignment, Directive, Introduction
 
 _NAME = re.compile(limits.NAME_PATTERN)
@@ -27,7 +27,7 @@ _STOPPED = "the coordinator of this process has stopped"
 class LocalWork:
     """Opens sessions with one coordinator, until it is closed."""
 
-    def __init__(self, dispatcher: Dispatcher, *, lease_ms: int, heartbeat_ms: int) -> None:
+    def __init__(self, dispatcher: SessionDispatcher, *, lease_ms: int, heartbeat_ms: int) -> None:
         """On the coordinator's loop."""
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
@@ -62,13 +62,15 @@ class LocalWork:
 class LocalSession:
     """One worker beside its coordinator."""
 
-    def __init__(self, home: asyncio.AbstractEventLoop, dispatcher: Dispatcher, terms: Directive, hello: Hello) -> None:
+    def __init__(
+        self, home: asyncio.AbstractEventLoop, dispatcher: SessionDispatcher, terms: Directive, hello: Hello
+    ) -> None:
         self._home = home
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
         self._terms = terms
         self._session = Session(hello, self._push, self._supersede)
-        self._inbox: list[Push] = []
+        self._inbox: list[SessionPush] = []
         self._news = asyncio.Event()
         self._ending: HoldfastError | None = None
         self._is_left = False
@@ -143,7 +145,7 @@ class LocalSession:
         except RuntimeError:  # the coordinator's loop is closed
             raise UnavailableError(_STOPPED, reason="STOPPING") from None
 
-    def _push(self, push: Push) -> None:
+    def _push(self, push: SessionPush) -> None:
         self._inbox.append(push)
         self._awaken()
 
@@ -159,7 +161,7 @@ class LocalSession:
         if self._ending is not None:
             raise self._ending
 
-    def _directive(self, inbox: Iterable[Push]) -> Directive:
+    def _directive(self, inbox: Iterable[SessionPush]) -> Directive:
         leases: list[Assignment] = []
         cancels: list[int] = []
         revoked: list[int] = []

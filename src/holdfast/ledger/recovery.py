@@ -41,7 +41,7 @@ class Restored(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-class Recovered(msgspec.Struct, frozen=True):
+class RecoveredLedger(msgspec.Struct, frozen=True):
     """What a coordinator starts from. The journal is open, locked, and under a new epoch."""
 
     journal: FileJournal
@@ -57,7 +57,7 @@ def recover(
     now_ms: int,
     new_cluster_id: bytes,
     progress: Progress = tell_nobody,
-) -> Recovered:
+) -> RecoveredLedger:
     """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
     restored: Restored | None = None
 
@@ -86,7 +86,7 @@ def recover(
         raise
     # From here on frames are written, and with the digest of the present version.
     restored.ledger.book.rehash(DIGEST_VERSION)
-    return Recovered(journal, restored.ledger, restored.warnings)
+    return RecoveredLedger(journal, restored.ledger, restored.warnings)
 
 
 def restore(

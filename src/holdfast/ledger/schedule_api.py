@@ -8,8 +8,8 @@ from holdfast.core.commands import Refusal
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
 from holdfast.core.ticks import preview, unknown_schedule
-from holdfast.ledger.coordinator import Coordinator, Lane
-from holdfast.ledger.coordinator_calls import Caller
+from holdfast.ledger.coordinator import CommandLane, Coordinator
+from holdfast.ledger.coordinator_calls import CoordinatorCaller
 from holdfast.ledger.views import schedule_view
 from holdfast.ports import ScheduleSpec, ScheduleView
 
@@ -19,12 +19,12 @@ class LedgerSchedules:
 
     def __init__(self, coordinator: Coordinator, mint: Callable[[], str]) -> None:
         self._coordinator = coordinator
-        self._caller = Caller(coordinator)
+        self._caller = CoordinatorCaller(coordinator)
         self._mint = mint
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
         """One event, or none if it is there as it is."""
-        await self._caller.call(Lane.SUBMIT, commands.SetSchedule(spec))
+        await self._caller.call(CommandLane.SUBMIT, commands.SetSchedule(spec))
         return await self.get(spec.name)
 
     async def get(self, name: str) -> ScheduleView:
@@ -34,7 +34,7 @@ class LedgerSchedules:
             schedule = ledger.book.schedules.get(name)
             return unknown_schedule(name) if schedule is None else schedule_view(schedule)
 
-        return cast("ScheduleView", await self._caller.read(Lane.SUBMIT, query))
+        return cast("ScheduleView", await self._caller.read(CommandLane.SUBMIT, query))
 
     async def all(self) -> list[ScheduleView]:
         """By name."""
@@ -43,20 +43,20 @@ class LedgerSchedules:
             schedules = ledger.book.schedules
             return [schedule_view(schedules[name]) for name in sorted(schedules)]
 
-        return cast("list[ScheduleView]", await self._caller.read(Lane.LIST, query))
+        return cast("list[ScheduleView]", await self._caller.read(CommandLane.LIST, query))
 
     async def delete(self, name: str) -> None:
         """One event."""
-        await self._caller.call(Lane.SUBMIT, commands.DeleteSchedule(name))
+        await self._caller.call(CommandLane.SUBMIT, commands.DeleteSchedule(name))
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
         """One event, or none if it is so already."""
-        await self._caller.call(Lane.SUBMIT, commands.PauseSchedule(name, is_paused))
+        await self._caller.call(CommandLane.SUBMIT, commands.PauseSchedule(name, is_paused))
         return await self.get(name)
 
     async def trigger(self, name: str) -> str:
         """One event: the tick and its job."""
-        return cast("str", await self._caller.call(Lane.SUBMIT, commands.TriggerSchedule(name, self._mint())))
+        return cast("str", await self._caller.call(CommandLane.SUBMIT, commands.TriggerSchedule(name, self._mint())))
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
         """Computed here and now; nothing is decided."""

@@ -26,7 +26,7 @@ from holdfast.journal.port import JournalConfig
 from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.clock_log import log_doubts
-from holdfast.ledger.coordinator import Coordinator, LoopConfig, World
+from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
 from holdfast.ledger.event_window import JournalPast
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
@@ -138,7 +138,7 @@ class LedgerCore:
         sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory)
         self._threads.append(sync)
         previous = read_mark(self._disk) if self._disk is not None else None
-        world = World(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
+        world = CoordinatorWorld(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
         settings = self.settings
         config = LoopConfig(
             retain_ms=settings.retain_ms,

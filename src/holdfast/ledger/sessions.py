@@ -26,7 +26,7 @@ from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Note, Now
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.workers import WorkerRegistry
-from holdfast.ledger.coordinator import BROKEN, EVENT_STEPS, NO_SPACE, Coordinator, Lane
+from holdfast.ledger.coordinator import BROKEN, EVENT_STEPS, NO_SPACE, CommandLane, Coordinator
 from holdfast.ledger.matcher import Matcher
 from holdfast.limits import LEASES_PER_GRANT_MAX, RECONNECT_GRACE_MS
 
@@ -53,7 +53,7 @@ class Hello(msgspec.Struct, frozen=True):
     is_local: bool = False
 
 
-class Push(msgspec.Struct, frozen=True):
+class SessionPush(msgspec.Struct, frozen=True):
     """What the coordinator tells a worker.
 
     `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more,
@@ -85,7 +85,7 @@ class Session:
         "supersede",
     )
 
-    def __init__(self, hello: Hello, push: Callable[[Push], None], supersede: Callable[[], None]) -> None:
+    def __init__(self, hello: Hello, push: Callable[[SessionPush], None], supersede: Callable[[], None]) -> None:
         self.hello = hello
         self.push = push
         self.supersede = supersede
@@ -115,7 +115,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
     reconnect_grace_ms: int = RECONNECT_GRACE_MS
 
 
-class Dispatcher:
+class SessionDispatcher:
     """Keeps sessions supplied. A follower and an observer of the loop."""
 
     def __init__(self, coordinator: Coordinator, config: SessionConfig) -> None:
@@ -145,7 +145,9 @@ class Dispatcher:
         else:
             before, _ = self._absent.pop(hello.worker_id, (None, 0))
         if before is not None and before.hello.instance != hello.instance:
-            self._coordinator.call(Lane.WORK, _loss(hello.worker_id), _ignore)  # its program has been started anew
+            self._coordinator.call(
+                CommandLane.WORK, _loss(hello.worker_id), _ignore
+            )  # its program has been started anew
         self._current[hello.worker_id] = session
         self._matcher.join(session, Wanted(hello.routes, hello.queues))
         info = self.registry.hear(hello.worker_id, self._served_ms())
@@ -171,7 +173,7 @@ class Dispatcher:
                 self._holders.update(dict.fromkeys(held, session))
                 session.is_attached = True
                 session.push(
-                    Push(
+                    SessionPush(
                         is_welcome=True,
                         revoked=sorted(hello.held.difference(held)),
                         cancels=reply.cancels,
@@ -182,7 +184,7 @@ class Dispatcher:
                 self._coordinator.later(RETRY_MS, lambda: self._claim(session))
 
         command = commands.Extend(hello.worker_id, self._config.lease_ms, hello.held)
-        self._coordinator.call(Lane.WORK, command, attached)
+        self._coordinator.call(CommandLane.WORK, command, attached)
 
     def detach(self, session: Session, *, is_leaving: bool = False) -> None:
         """The worker's current connection ended: its jobs go back unless it returns within the grace.
@@ -202,9 +204,9 @@ class Dispatcher:
             self._absent[worker_id] = (session, self._served_ms() + self._config.reconnect_grace_ms)
             self._coordinator.wake()
         elif session.is_draining:
-            self._coordinator.call(Lane.WORK, commands.Revoke(worker_id, "released", is_spent=False), _ignore)
+            self._coordinator.call(CommandLane.WORK, commands.Revoke(worker_id, "released", is_spent=False), _ignore)
         else:
-            self._coordinator.call(Lane.WORK, _loss(worker_id), _ignore)
+            self._coordinator.call(CommandLane.WORK, _loss(worker_id), _ignore)
 
     def grant_credits(self, session: Session, count: int) -> None:
         """The worker has room for this many more."""
@@ -229,11 +231,11 @@ class Dispatcher:
         def reported(reply: object) -> None:
             if isinstance(reply, ReportReply):
                 refused = [reason for reason in reply.refused if reason]
-                session.push(Push(reported=session.settle(report_id), refused=refused))
+                session.push(SessionPush(reported=session.settle(report_id), refused=refused))
             elif reply is not BROKEN and self._current.get(session.hello.worker_id) is session:
                 self._coordinator.later(RETRY_MS, lambda: self._report(session, report_id, rows))
 
-        self._coordinator.call(Lane.WORK, commands.Report(session.hello.worker_id, rows), reported)
+        self._coordinator.call(CommandLane.WORK, commands.Report(session.hello.worker_id, rows), reported)
 
     def heartbeat(self, session: Session) -> None:
         """Extends everything that the worker holds."""
@@ -241,7 +243,7 @@ class Dispatcher:
 
         def heard(reply: object) -> None:
             if isinstance(reply, Heard) and (cancels := self.durable_cancels(reply)):
-                session.push(Push(cancels=cancels))
+                session.push(SessionPush(cancels=cancels))
 
         self._coordinator.hear(commands.Extend(session.hello.worker_id, self._config.lease_ms), heard)
 
@@ -253,7 +255,7 @@ class Dispatcher:
     def note(self, session: Session, notes: Sequence[Note]) -> None:
         """What the worker's attempts say of themselves; where there is no room, nothing but the words is lost."""
         self._hear(session)
-        self._coordinator.call(Lane.WORK, commands.TakeNotes(session.hello.worker_id, list(notes)), _ignore)
+        self._coordinator.call(CommandLane.WORK, commands.TakeNotes(session.hello.worker_id, list(notes)), _ignore)
 
     def release(self, session: Session, tokens: frozenset[int]) -> None:
         """The worker hands leases back unrun; that spends nothing.
@@ -266,7 +268,7 @@ class Dispatcher:
                 self._coordinator.later(RETRY_MS, lambda: self.release(session, tokens))
 
         command = commands.Revoke(session.hello.worker_id, "released", is_spent=False, tokens=tokens)
-        self._coordinator.call(Lane.WORK, command, released)
+        self._coordinator.call(CommandLane.WORK, command, released)
 
     def drain(self, session: Session) -> None:
         """The worker finishes what it has and wants no more; it hears when no lease is on its way any more."""
@@ -276,18 +278,18 @@ class Dispatcher:
         if info:
             info.is_draining = True
         self._matcher.leave(session)
-        self._push_in_order(session, Push(is_drained=True))
+        self._push_in_order(session, SessionPush(is_drained=True))
 
     def recall(self, session: Session) -> None:
         """The worker takes back what room it has offered; it hears when no lease is on its way any more."""
         self._hear(session)
         session.credits = 0
         self._matcher.leave(session)
-        self._push_in_order(session, Push(is_recalled=True))
+        self._push_in_order(session, SessionPush(is_recalled=True))
 
-    def _push_in_order(self, session: Session, push: Push) -> None:
+    def _push_in_order(self, session: Session, push: SessionPush) -> None:
         """After the leases that were granted before."""
-        self._coordinator.read(Lane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(push))
+        self._coordinator.read(CommandLane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(push))
 
     # -- what operators do
 
@@ -297,7 +299,7 @@ class Dispatcher:
         if session is None:
             return False
         self.registry.hear(worker_id, self._served_ms()).is_draining = True
-        session.push(Push(is_drain_asked=True))
+        session.push(SessionPush(is_drain_asked=True))
         return True
 
     # -- what the loop calls
@@ -341,7 +343,7 @@ class Dispatcher:
         hello = session.hello
         count = min(session.credits, count, GRANT_MAX)
         lease_ms = self._config.lease_ms
-        command = commands.Lease(hello.worker_id, hello.routes, hello.queues, count, lease_ms, hello.is_local)
+        command = commands.GrantLeases(hello.worker_id, hello.routes, hello.queues, count, lease_ms, hello.is_local)
         granted = self._coordinator.execute(command, now, lambda reply: self._push_leases(session, reply))
         if not isinstance(granted, list):
             return None
@@ -362,7 +364,7 @@ class Dispatcher:
 
     def _push_leases(self, session: Session, reply: object) -> None:
         if isinstance(reply, list) and reply and self._current.get(session.hello.worker_id) is session:
-            session.push(Push(leases=reply))
+            session.push(SessionPush(leases=reply))
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Notes whose holder must hear of it once it is durable."""
@@ -387,7 +389,7 @@ class Dispatcher:
         for _, token, is_cancel in due:
             session = self._holders.get(token) if is_cancel else self._holders.pop(token, None)
             if session is not None and self._current.get(session.hello.worker_id) is session:
-                session.push(Push(cancels=[token]) if is_cancel else Push(revoked=[token]))
+                session.push(SessionPush(cancels=[token]) if is_cancel else SessionPush(revoked=[token]))
 
     def bug(self, command: object, error: Exception) -> None:
         """Not the dispatcher's concern."""

@@ -24,7 +24,7 @@ from holdfast import limits
 from holdfast.core.condition import Condition
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent
-from holdfast.core.image_part import ImageFacts, Needs, Part, examine
+from holdfast.core.image_part import ImageFacts, ImagePart, Needs, examine
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.disk import Disk
@@ -151,11 +151,11 @@ def _advance(
     if step is None:
         return None
     if before is None:
-        part = Part(Ledger(config))
+        part = ImagePart(Ledger(config))
     else:
         source, version = partial(read_snapshot, disk, before.position), step.frames[0].digest_version
         facts = _facts_of(before) if before.digest_version == version else examine(source(), version)
-        part = Part.load(source, step.needs, facts, config)
+        part = ImagePart.load(source, step.needs, facts, config)
     ledger = part.ledger
     for frame in step.frames:
         apply_frame(ledger, frame)

@@ -5,9 +5,9 @@ from typing import cast
 
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, ReportReply, ReportRow
-from holdfast.ledger.coordinator import Coordinator, Lane
-from holdfast.ledger.coordinator_calls import Caller
-from holdfast.ledger.sessions import Dispatcher, SessionConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator
+from holdfast.ledger.coordinator_calls import CoordinatorCaller
+from holdfast.ledger.sessions import SessionConfig, SessionDispatcher
 
 #: A grant younger than this may still be on its way to a worker whose heartbeat does not list it.
 FETCH_GRACE_MS = 3_000
@@ -18,15 +18,15 @@ class LedgerWork:
 
     def __init__(self, coordinator: Coordinator, config: SessionConfig) -> None:
         self._coordinator = coordinator
-        self._caller = Caller(coordinator)
+        self._caller = CoordinatorCaller(coordinator)
         self._config = config
-        self.dispatcher = Dispatcher(coordinator, config)
+        self.dispatcher = SessionDispatcher(coordinator, config)
 
     async def fetch(self, worker: str, routes: frozenset[str]) -> GrantedLease | None:
         """One lease, or nothing for now. If the answer is lost, the worker's next heartbeat shows it."""
         self._hear(worker)
-        command = commands.Lease(worker, routes, frozenset(), 1, self._config.lease_ms)
-        granted = cast("list[GrantedLease]", await self._caller.call(Lane.WORK, command))
+        command = commands.GrantLeases(worker, routes, frozenset(), 1, self._config.lease_ms)
+        granted = cast("list[GrantedLease]", await self._caller.call(CommandLane.WORK, command))
         return granted[0] if granted else None
 
     async def heartbeat(self, worker: str, capacity: int, running: Iterable[tuple[str, int]] | None) -> list[str]:
@@ -41,7 +41,7 @@ class LedgerWork:
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
         """For each row an empty string if it counts, or why it does not."""
         self._hear(worker)
-        reply = cast("ReportReply", await self._caller.call(Lane.WORK, commands.Report(worker, list(rows))))
+        reply = cast("ReportReply", await self._caller.call(CommandLane.WORK, commands.Report(worker, list(rows))))
         return reply.refused
 
     def _token(self, job_id: str, token: int) -> int:

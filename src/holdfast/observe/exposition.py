@@ -20,7 +20,7 @@ from holdfast.observe.metrics import OTHER, OUTCOMES, SERIES_MAX, Distribution, 
 _PAIR = ("queue", "type")
 
 
-class Vitals(msgspec.Struct, frozen=True):
+class ProcessVitals(msgspec.Struct, frozen=True):
     """What the process holds, and how its snapshots ended."""
 
     bytes_held: int
@@ -30,7 +30,7 @@ class Vitals(msgspec.Struct, frozen=True):
     snapshots_failed_in_a_row: int = 0
 
 
-def _of_vitals(vitals: Vitals) -> Iterator[Metric]:
+def _of_vitals(vitals: ProcessVitals) -> Iterator[Metric]:
     yield GaugeMetricFamily("holdfast_held_bytes", "Memory that held jobs count for.", value=vitals.bytes_held)
     yield GaugeMetricFamily(
         "holdfast_held_bytes_limit", "Above this size of held jobs submits are refused.", value=vitals.bytes_held_max
@@ -52,7 +52,7 @@ class MeterCollector(Collector):
     Those of queues are not among them: `of_queues` makes them on any thread.
     """
 
-    def __init__(self, meter: Meter, vitals: Callable[[], Vitals], build: dict[str, str]) -> None:
+    def __init__(self, meter: Meter, vitals: Callable[[], ProcessVitals], build: dict[str, str]) -> None:
         self._meter = meter
         self._vitals = vitals
         self._build = build

@@ -21,14 +21,14 @@ class LineWriter(Protocol):
         ...
 
 
-class Lines(Protocol):
+class LogLines(Protocol):
     """The writer of a program of ours, and the service that its lines name."""
 
     service: str
     lines: LineWriter
 
 
-def get_lines() -> Lines | None:
+def get_lines() -> LogLines | None:
     """The writer of complete records; None in a program that is not ours."""
     found = (one for one in structlog.get_config()["processors"] if getattr(type(one), "__module__", "") == _OURS)
     return next(found, None)

@@ -32,7 +32,7 @@ class Account(msgspec.Struct, frozen=True):
     is_other: bool = False
 
 
-class Programs(msgspec.Struct, frozen=True):
+class PostgresPrograms(msgspec.Struct, frozen=True):
     """The programs of one version, run by one account."""
 
     folder: Path
@@ -62,7 +62,7 @@ class Programs(msgspec.Struct, frozen=True):
         )
 
 
-def find_programs(data: Path, installed: Path = INSTALLED) -> Programs:
+def find_programs(data: Path, installed: Path = INSTALLED) -> PostgresPrograms:
     """Those that fit this data, or the newest if there is none yet."""
     versions = {path.parent.parent.name: path.parent for path in installed.glob("*/bin/postgres")}
     marked = data / "PG_VERSION"
@@ -72,7 +72,7 @@ def find_programs(data: Path, installed: Path = INSTALLED) -> Programs:
         message = f"there is no PostgreSQL {wanted}".rstrip()
         message = f"{message} on this machine: apt-get install {name}, or name a database with --database"
         raise FailedPreconditionError(message, reason="POSTGRES_MISSING")
-    return Programs(versions[wanted], _account(data))
+    return PostgresPrograms(versions[wanted], _account(data))
 
 
 def _account(data: Path) -> Account:

@@ -25,7 +25,7 @@ import psycopg
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from holdfast.observe.logs import get_logger
-from holdfast.process.postgres_programs import INSTALLED, Programs, find_programs
+from holdfast.process.postgres_programs import INSTALLED, PostgresPrograms, find_programs
 from holdfast.process.private_paths import check_directory, make_directory
 
 SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -143,7 +143,7 @@ class PrivatePostgres:
     def _log(self) -> Path:
         return self._directory / "postgres.log"
 
-    def _lock(self, programs: Programs) -> None:
+    def _lock(self, programs: PostgresPrograms) -> None:
         try:
             make_directory(self._directory)
             check_directory(self._directory, forbidden=_FORBIDDEN)
@@ -167,7 +167,7 @@ class PrivatePostgres:
             return False
         return True
 
-    def _initialise(self, programs: Programs) -> None:
+    def _initialise(self, programs: PostgresPrograms) -> None:
         """Makes the data, whole or not at all."""
         new = self._directory / "new"
         if new.exists():
@@ -183,7 +183,7 @@ class PrivatePostgres:
         new.rename(self._data)
         os.fsync(self._open_directory)
 
-    def _let_in(self, programs: Programs) -> None:
+    def _let_in(self, programs: PostgresPrograms) -> None:
         """Only this user, through the socket."""
         name = pwd.getpwuid(os.geteuid()).pw_name
         rules = {"hba": f"local all {_USER} peer map=holdfast", "ident": f'holdfast "{name}" {_USER}'}
@@ -213,7 +213,7 @@ class PrivatePostgres:
 
     # -- the server
 
-    def _begin(self, programs: Programs) -> None:
+    def _begin(self, programs: PostgresPrograms) -> None:
         self._stopping.clear()
         self._was_ready = False
         self._thread = threading.Thread(target=self._keep, args=(programs,), name="holdfast-postgres", daemon=True)
@@ -225,7 +225,7 @@ class PrivatePostgres:
             time.sleep(_POLL_S)
         self._was_ready = True
 
-    def _keep(self, programs: Programs) -> None:
+    def _keep(self, programs: PostgresPrograms) -> None:
         """Starts it again whenever it ends. It lives as long as this thread does, so this thread waits for it."""
         while True:
             with self._changing:
@@ -238,7 +238,7 @@ class PrivatePostgres:
             get_logger().warning("database_died", status=process.returncode, message="starting it again")
             self._stopping.wait(_RESTART_S)
 
-    def _launch(self, programs: Programs) -> "subprocess.Popen[bytes]":
+    def _launch(self, programs: PostgresPrograms) -> "subprocess.Popen[bytes]":
         self._forget_the_dead()
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES_MAX:
             self._log.replace(self._log.with_suffix(".log.1"))

@@ -11,7 +11,7 @@ from holdfast.core.owner import mint, uuid4
 from holdfast.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from holdfast.client.link import Link, Near, Ports
+    from holdfast.client.link import Link, LinkPorts, Near
     from holdfast.ports import WorkApi
     from holdfast.sdk.portal import Portal
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 Closer = Callable[[float | None], None]
 
 
-class Connection:
+class AppConnection:
     """One portal and one link for all threads of this process."""
 
     def __init__(self, open_link: "Callable[[], Link]") -> None:
@@ -67,7 +67,7 @@ class Connection:
         return link is not None and link.is_private
 
     async def call(
-        self, use: "Callable[[Ports], Awaitable[T]]", *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: "Callable[[LinkPorts], Awaitable[T]]", *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """On the portal's loop: the answer of whoever answers."""
         return await self.link().call(use, is_repeatable=is_repeatable, is_waiting=is_waiting)
@@ -80,7 +80,7 @@ class Connection:
         portal.refuse_own_thread()
         return link.near()
 
-    def stream(self, use: "Callable[[Ports], AsyncIterator[T]]") -> AsyncIterator[T]:
+    def stream(self, use: "Callable[[LinkPorts], AsyncIterator[T]]") -> AsyncIterator[T]:
         """On the portal's loop: what a stream yields."""
         return self.link().stream(use)
 

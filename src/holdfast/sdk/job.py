@@ -17,7 +17,7 @@ from holdfast.sdk.worker_check import ATTENDED_S, SERVED_S, check_attended, is_a
 
 if TYPE_CHECKING:
     from holdfast.client.link import Near
-    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.connection import AppConnection
     from holdfast.sdk.portal import Portal
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Job(Generic[T]):
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: "AppConnection",
         job_id: str,
         codec: Callable[[], Codec] | None = None,
         *,

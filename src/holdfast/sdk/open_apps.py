@@ -7,9 +7,9 @@ import atexit
 import os
 import weakref
 
-from holdfast.sdk.connection import Connection
+from holdfast.sdk.connection import AppConnection
 
-OPEN: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+OPEN: "weakref.WeakSet[AppConnection]" = weakref.WeakSet()
 
 
 def _close_all() -> None:

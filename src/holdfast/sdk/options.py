@@ -21,22 +21,22 @@ from holdfast.ports import JobDraft
 class Backoff(msgspec.Struct, frozen=True):
     """How long a failed job waits before it is tried again: made by `fixed`, `exponential` or `quadratic`."""
 
-    rule: model.Backoff = model.Backoff()
+    rule: model.BackoffRule = model.BackoffRule()
 
     @classmethod
     def fixed(cls, wait_s: float) -> "Backoff":
         """Always the same time."""
-        return cls(model.Backoff(FIXED, _ms("wait_s", wait_s), _ms("wait_s", wait_s)))
+        return cls(model.BackoffRule(FIXED, _ms("wait_s", wait_s), _ms("wait_s", wait_s)))
 
     @classmethod
     def exponential(cls, base_s: float = 1, max_s: float = limits.BACKOFF_MS_MAX / 1_000) -> "Backoff":
         """Up to base, 2 base, 4 base ... seconds: a random part of it, so that those who failed together part."""
-        return cls(model.Backoff(EXPONENTIAL, _ms("base_s", base_s), _ms("max_s", max_s)))
+        return cls(model.BackoffRule(EXPONENTIAL, _ms("base_s", base_s), _ms("max_s", max_s)))
 
     @classmethod
     def quadratic(cls, base_s: float = 10, max_s: float = limits.BACKOFF_MS_MAX / 1_000) -> "Backoff":
         """Base, 4 base, 9 base ... seconds."""
-        return cls(model.Backoff(QUADRATIC, _ms("base_s", base_s), _ms("max_s", max_s)))
+        return cls(model.BackoffRule(QUADRATIC, _ms("base_s", base_s), _ms("max_s", max_s)))
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):

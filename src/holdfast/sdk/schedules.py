@@ -16,7 +16,7 @@ from holdfast.sdk.pairs import awaiting, waiting
 if TYPE_CHECKING:
     from holdfast.core.model import Template
     from holdfast.sdk.codec import Codec
-    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.connection import AppConnection
     from holdfast.sdk.portal import Portal
 
 P = ParamSpec("P")
@@ -137,7 +137,7 @@ def _instant_ms(at: datetime, zone: str) -> int:
 class _Planned(Protocol):
     """What these faces need of an app."""
 
-    _connection: "Connection"
+    _connection: "AppConnection"
 
     def _portal(self) -> "Portal": ...
 

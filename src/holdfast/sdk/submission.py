@@ -16,7 +16,7 @@ from holdfast.sdk.job import Job
 from holdfast.sdk.options import Plan
 
 if TYPE_CHECKING:
-    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.connection import AppConnection
     from holdfast.sdk.portal import Portal
 
 #: More batches than this on their way at a time gain nothing: the coordinator joins their syncs.
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 class Submitter:
     """Sends jobs over one connection. The ids are made here, so that a submission can be repeated after a loss."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "AppConnection") -> None:
         self._connection = connection
         self._producer = Producer()
 

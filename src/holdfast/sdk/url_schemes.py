@@ -117,9 +117,9 @@ def _to_ensemble(url: str) -> "Callable[[], Link]":
 
 def _to_ledger(url: str, settings: Mapping[str, object], clock: "Clock | None") -> "Link":
     if url == MEMORY:
-        from holdfast.topologies.embedded.memory import Memory
+        from holdfast.topologies.embedded.memory import MemoryLink
 
-        return Memory(_settings(url, settings), clock)
+        return MemoryLink(_settings(url, settings), clock)
     from holdfast.topologies.embedded.directory import Directory
 
     return Directory(_settings(url, settings), clock)

@@ -14,7 +14,7 @@ from holdfast.errors import (
 )
 from holdfast.ports import Introduction, WorkApi, WorkSession
 from holdfast.process.signals import on_stop
-from holdfast.sdk.connection import Connection
+from holdfast.sdk.connection import AppConnection
 from holdfast.sdk.portal import Portal, new_loop
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
@@ -26,7 +26,7 @@ _APP_CLOSED = "APP_CLOSED"
 class AppWork:
     """A `WorkApi` over an app's connection, for a worker on any loop."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: AppConnection) -> None:
         self._connection = connection
 
     async def open(self, introduction: Introduction) -> WorkSession:
@@ -49,7 +49,7 @@ class AppWorker:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: AppConnection,
         handlers: Mapping[str, Handler],
         config: WorkerConfig,
         prepare: Callable[[], Awaitable[object]],

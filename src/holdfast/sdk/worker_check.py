@@ -10,7 +10,7 @@ from holdfast.errors import HoldfastError
 from holdfast.sdk.errors import NoWorkerError
 
 if TYPE_CHECKING:
-    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.connection import AppConnection
 
 #: How long `result()` waits for a worker of this process to be made before it raises. Long enough for a program whose
 #: other threads are about to make one, short enough for a test that has forgotten to.
@@ -23,7 +23,7 @@ _STUCK = frozenset({"NO_WORKER", "TYPE_UNKNOWN", "QUEUE_UNSERVED", "QUEUE_PAUSED
 _EXPLAIN_S = 1.0
 
 
-async def is_attended(connection: "Connection") -> bool:
+async def is_attended(connection: "AppConnection") -> bool:
     """Whether this process has a worker for a private link: one of the app, or any other with a session."""
     if connection.workers:
         return True
@@ -31,13 +31,13 @@ async def is_attended(connection: "Connection") -> bool:
     return any(worker.is_streaming for worker in workers)
 
 
-async def check_attended(connection: "Connection", job_id: str) -> None:
+async def check_attended(connection: "AppConnection", job_id: str) -> None:
     """Raise NoWorkerError if nothing will ever run a job of this process."""
     if not await is_attended(connection):
         raise NoWorkerError(job_id)
 
 
-async def warn_if_stuck(connection: "Connection", job_id: str) -> None:
+async def warn_if_stuck(connection: "AppConnection", job_id: str) -> None:
     """Log a warning if no worker can run the job now, once for each cause."""
     import asyncio
 

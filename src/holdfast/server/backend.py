@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.core.capabilities import LEDGER, Capabilities, Capability
-from holdfast.core.model import Backoff
+from holdfast.core.model import BackoffRule
 from holdfast.errors import UnimplementedError
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.ports import AdminApi, FeedApi, HistoryApi, JobApi, ScheduleApi
@@ -18,7 +18,7 @@ class ShortRetries(msgspec.Struct, frozen=True):
     """How jobs of the short forms are tried again, where they do not say it themselves."""
 
     max_attempts: int = limits.ATTEMPTS_DEFAULT
-    backoff: Backoff = Backoff()
+    backoff: BackoffRule = BackoffRule()
 
 
 class Backend(msgspec.Struct, frozen=True):

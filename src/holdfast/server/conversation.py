@@ -20,7 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.auth.permissions import Visit
-from holdfast.server.calls import Method, Table
+from holdfast.server.calls import CallMethod, Table
 from holdfast.server.refusal_log import hidden, log_refusal
 
 #: Calls under way in one conversation. Those that wait for jobs stay for long, so there is room for many; each
@@ -77,13 +77,13 @@ class Conversation:
             else:
                 self._begin(call, method)
 
-    def _begin(self, call: pb.Call, method: Method) -> None:
+    def _begin(self, call: pb.Call, method: CallMethod) -> None:
         self._tasks[call.id] = self._loop.create_task(self._run(call, method))
         self._pending_bytes += len(call.body)
         if self._pending_bytes > PENDING_BYTES_MAX:
             self._outlet.hold(is_held=True)
 
-    def _admitted(self, name: str) -> Method:
+    def _admitted(self, name: str) -> CallMethod:
         method = self._table.get(name)
         if method is None:
             raise UnimplementedError(f"there is no method {name[:200]!r} here", reason="METHOD_UNKNOWN")
@@ -116,7 +116,7 @@ class Conversation:
         if self._when_idle is not None and not self._tasks:
             self._when_idle()
 
-    async def _run(self, call: pb.Call, method: Method) -> None:
+    async def _run(self, call: pb.Call, method: CallMethod) -> None:
         request = None
         try:
             request = method.request.FromString(call.body)

@@ -12,7 +12,7 @@ from holdfast import limits
 from holdfast.client.views import sendable
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import RUNNING, State
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, Template
 from holdfast.core.text import as_text
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import Assignment, JobDraft, JobView
@@ -95,16 +95,16 @@ def template_of(spec: public_pb.JobSpec, options: pb.JobOptions | None) -> Templ
         options.max_attempts or limits.ATTEMPTS_DEFAULT,
         options.max_losses,
         options.timeout_ms,
-        _backoff_of(options.backoff) if options.HasField("backoff") else Backoff(),
+        _backoff_of(options.backoff) if options.HasField("backoff") else BackoffRule(),
         options.simulated,
     )
 
 
-def _backoff_of(backoff: pb.RetryBackoff) -> Backoff:
+def _backoff_of(backoff: pb.RetryBackoff) -> BackoffRule:
     kind = _KINDS_BACK.get(backoff.kind)
     if kind is None:
         raise InvalidArgumentError(f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID")
-    return Backoff(kind, backoff.base_ms, backoff.max_ms)
+    return BackoffRule(kind, backoff.base_ms, backoff.max_ms)
 
 
 def extra_of(spec: public_pb.JobSpec, options: pb.JobOptions, request_id: str = "") -> Extra | None:

@@ -11,7 +11,7 @@ from holdfast.core.overview import QueueCounts
 from holdfast.ledger.coordinator import Coordinator
 from holdfast.ledger.ports import Storage
 from holdfast.ledger.snapshots import SnapshotHealth
-from holdfast.observe.exposition import MeterCollector, Vitals, of_queues, render
+from holdfast.observe.exposition import MeterCollector, ProcessVitals, of_queues, render
 from holdfast.observe.metrics import JOB_BOUNDS_MS, OUTCOMES, Distribution, Meter
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def _added(parts: Sequence[Distribution]) -> list[int]:
     )
 
 
-def _vitals(coordinator: Coordinator, snapshots: SnapshotHealth) -> Vitals:
+def _vitals(coordinator: Coordinator, snapshots: SnapshotHealth) -> ProcessVitals:
     ledger = coordinator.ledger
-    return Vitals(
+    return ProcessVitals(
         bytes_held=ledger.book.bytes_held,
         bytes_held_max=ledger.config.memory_bytes,
         snapshots_made=snapshots.made,

@@ -1,7 +1,7 @@
 """Requests of `holdfast.v1` as the values of the ports."""
 
 from holdfast import limits
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, QueueMode, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, QueueMode, Template
 from holdfast.core.trace_context import TraceContext, carrying
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobDraft, JobQuery
@@ -25,17 +25,17 @@ def template_of(template: pb.JobTemplate) -> Template:
         template.max_attempts or limits.ATTEMPTS_DEFAULT,
         template.max_losses if template.HasField("max_losses") else limits.LOSSES_DEFAULT,
         template.timeout_ms,
-        backoff_of(template.backoff) if template.HasField("backoff") else Backoff(),
+        backoff_of(template.backoff) if template.HasField("backoff") else BackoffRule(),
     )
 
 
-def backoff_of(backoff: pb.Backoff) -> Backoff:
+def backoff_of(backoff: pb.Backoff) -> BackoffRule:
     """The backoff as the core knows it; what is not said stands for the default."""
     if backoff.kind not in _KINDS:
         raise InvalidArgumentError(f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID")
-    default = Backoff()
+    default = BackoffRule()
     base_ms = backoff.base_ms if backoff.HasField("base_ms") else default.base_ms
-    return Backoff(_KINDS[backoff.kind], base_ms, backoff.max_ms or default.max_ms)
+    return BackoffRule(_KINDS[backoff.kind], base_ms, backoff.max_ms or default.max_ms)
 
 
 def draft_of(job: pb.NewJob) -> JobDraft:

@@ -5,7 +5,7 @@ from typing import cast
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import Refusal
 from holdfast.core.history import Entry
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Template
 from holdfast.ports import JobView, QueueView, ResultView, Stats, WorkerView
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.enums import job_status
@@ -66,7 +66,7 @@ def template_message(template: Template) -> pb.JobTemplate:
     )
 
 
-def backoff_message(backoff: Backoff) -> pb.Backoff:
+def backoff_message(backoff: BackoffRule) -> pb.Backoff:
     """The backoff, with everything said."""
     return pb.Backoff(kind=_KINDS[backoff.kind], base_ms=backoff.base_ms, max_ms=backoff.max_ms)
 

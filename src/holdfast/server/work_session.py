@@ -12,7 +12,7 @@ from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Note
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
-from holdfast.ledger.sessions import Hello, Push, Session
+from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.refusal_log import hidden
@@ -27,7 +27,7 @@ class ServedSession:
         self._welcome = welcome
         self._wake = wake
         self._session: Session | None = None
-        self._outbox: list[Push] = []
+        self._outbox: list[SessionPush] = []
         self._is_leaving = False
         self.ending: HoldfastError | None = None
         self.is_stopping = False
@@ -73,7 +73,7 @@ class ServedSession:
         self._dispatcher.attach(session)
         return session
 
-    def _push(self, push: Push) -> None:
+    def _push(self, push: SessionPush) -> None:
         self._outbox.append(push)
         self._wake()
 
@@ -99,7 +99,7 @@ class ServedSession:
         if message.credits:
             dispatcher.grant_credits(session, min(message.credits, limits.LEASES_PER_GRANT_MAX * 10))
 
-    def _packed(self, outbox: Iterable[Push]) -> Iterator[pb.CoordinatorMessage]:
+    def _packed(self, outbox: Iterable[SessionPush]) -> Iterator[pb.CoordinatorMessage]:
         message, size = pb.CoordinatorMessage(), 0
         for push in outbox:
             if push.is_welcome:

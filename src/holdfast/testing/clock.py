@@ -11,7 +11,7 @@ from holdfast.ledger.command_clock import STALL_MS
 
 if TYPE_CHECKING:
     from holdfast.ledger.coordinator import Coordinator
-    from holdfast.sdk.connection import Connection
+    from holdfast.sdk.connection import AppConnection
     from holdfast.topologies.embedded.served_ledger import Serving
 
 _NEVER_MS = 1 << 62
@@ -23,7 +23,7 @@ class ManualClock:
     def __init__(self) -> None:
         self._wall_ms = time.time_ns() // 1_000_000
         self._steady_ms = 0
-        self._followers: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._followers: weakref.WeakSet[AppConnection] = weakref.WeakSet()
 
     def wall_ms(self) -> int:
         """The time of day."""
@@ -37,7 +37,7 @@ class ManualClock:
         """As long as the steady time; the machine is this clock."""
         return Uptime("manual", self._steady_ms)
 
-    def drive(self, connection: "Connection") -> None:
+    def drive(self, connection: "AppConnection") -> None:
         """From now on this app hears of every advance."""
         self._followers.add(connection)
 
@@ -56,7 +56,7 @@ class ManualClock:
         self._steady_ms += step_ms
         self._wall_ms += step_ms
 
-    async def _pass(self, connection: "Connection", moved_ms: int) -> None:
+    async def _pass(self, connection: "AppConnection", moved_ms: int) -> None:
         """A coordinator takes a long step for a pause of its own, in which no lease runs out: the steps are short."""
         coordinator = (await memory_of(connection)).core.coordinator
         end_ms, before_ms = self._wall_ms + moved_ms, 0
@@ -66,7 +66,7 @@ class ManualClock:
             before_ms = due_ms
         await self._step(connection, coordinator, max(0, end_ms - self._wall_ms))
 
-    async def _step(self, connection: "Connection", coordinator: "Coordinator", moved_ms: int) -> None:
+    async def _step(self, connection: "AppConnection", coordinator: "Coordinator", moved_ms: int) -> None:
         listened_ms = min(moved_ms, 2 * limits.LEASE_MS_MAX)
         self._move(moved_ms - listened_ms)
         while listened_ms > 0:
@@ -77,12 +77,12 @@ class ManualClock:
         await connection.call(lambda ports: ports.admin.stats())  # answered after all that is due was decided
 
 
-async def memory_of(connection: "Connection") -> "Serving":
+async def memory_of(connection: "AppConnection") -> "Serving":
     """The ledger of an app in memory; `InvalidArgumentError` for any other app."""
-    from holdfast.topologies.embedded.memory import Memory  # noqa: PLC0415 - only who opens an app pays for it
+    from holdfast.topologies.embedded.memory import MemoryLink  # noqa: PLC0415 - only who opens an app pays for it
 
     link = connection.link()
-    if not isinstance(link, Memory):
+    if not isinstance(link, MemoryLink):
         raise InvalidArgumentError("expected an app over memory://; see holdfast.testing.in_memory")
     await link.work()
     return link.serving

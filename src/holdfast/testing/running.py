@@ -10,10 +10,10 @@ from holdfast.app import Holdfast
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.errors import FailedPreconditionError
-from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.coordinator import CommandLane
 from holdfast.ledger.local_work import assignment
 from holdfast.ports import Assignment
-from holdfast.sdk.connection import Connection
+from holdfast.sdk.connection import AppConnection
 from holdfast.testing.clock import memory_of
 from holdfast.worker.context import CURRENT, JobContext
 from holdfast.worker.handlers import Handler
@@ -42,7 +42,7 @@ class _RunningJobs:
     """The worker that `run_jobs` is while it runs, for `result()` calls of other threads."""
 
 
-def _run_due(connection: Connection, handlers: dict[str, Handler], attempts_max: int) -> int:
+def _run_due(connection: AppConnection, handlers: dict[str, Handler], attempts_max: int) -> int:
     for count in range(attempts_max + 1):
         lease = connection.portal().run(lambda: _fetch(connection, frozenset(handlers)))
         if lease is None:
@@ -57,7 +57,7 @@ async def arun_jobs(app: Holdfast, *, attempts_max: int = 10_000) -> int:
     return await asyncio.to_thread(run_jobs, app, attempts_max=attempts_max)
 
 
-async def _fetch(connection: Connection, routes: frozenset[str]) -> GrantedLease | None:
+async def _fetch(connection: AppConnection, routes: frozenset[str]) -> GrantedLease | None:
     return await (await memory_of(connection)).core.work.fetch(_WORKER, routes)
 
 
@@ -78,10 +78,10 @@ async def _awaited(output: Awaitable[bytes]) -> bytes:
     return await output
 
 
-async def _report(connection: Connection, context: JobContext, row: ReportRow) -> None:
+async def _report(connection: AppConnection, context: JobContext, row: ReportRow) -> None:
     core = (await memory_of(connection)).core
     note = context.take_note()
     if note is not None:
-        core.coordinator.call(Lane.WORK, commands.TakeNotes(_WORKER, [note]), lambda _: None)
+        core.coordinator.call(CommandLane.WORK, commands.TakeNotes(_WORKER, [note]), lambda _: None)
     refused = await core.work.report(_WORKER, [row])
     assert refused == [""], f"an outcome was refused: {refused}"

@@ -30,7 +30,7 @@ from holdfast.topologies.microservices.services.owner_restore import owner_state
 _IGNORED = frozenset({"lost+found", LOCK_NAME})
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoredDirectory(msgspec.Struct, frozen=True):
     """What a data directory was made of. `position` and `digest` are those of the backup, at the moment asked for."""
 
     kind: str
@@ -48,7 +48,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 def restore_backup(
     path: Path, target: Path, is_past: Moment | None, *, now_ms: int, watch: Watch, reaches: int = 0
-) -> Restored:
+) -> RestoredDirectory:
     """Makes a data directory of a backup, as it was before the first event that `is_past`; None: as it was at its end.
 
     The backup must reach as far as the position `reaches`.
@@ -70,7 +70,9 @@ def restore_backup(
     return msgspec.structs.replace(restored, beside=beside)
 
 
-def _ledger(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes) -> Restored:
+def _ledger(
+    backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes
+) -> RestoredDirectory:
     found = restore_ledger(
         disk,
         made,
@@ -79,7 +81,7 @@ def _ledger(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_
         cluster_id=cluster_id,
         epoch=backup.copied.epoch,
     )
-    return Restored(
+    return RestoredDirectory(
         LEDGER,
         found.position,
         f"{found.digest:016x}",
@@ -92,13 +94,15 @@ def _ledger(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_
     )
 
 
-def _owner(backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes) -> Restored:
+def _owner(
+    backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes
+) -> RestoredDirectory:
     if is_past is not None:
         raise InvalidArgumentError("a service is restored as it was at the end of its backup; leave --at out")
     state = owner_state(backup.kind, disk, lambda _position, _end: None)
     digest = f"{state.digest:016x}"
     ended = restore_owner(state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
-    return Restored(
+    return RestoredDirectory(
         backup.kind,
         state.position,
         digest,

@@ -20,7 +20,7 @@ _SPAN_S = 0.1
 _SPAN_S_MIN = 0.02
 
 
-class Pace(msgspec.Struct):
+class AttemptPace(msgspec.Struct):
     """A moving average of how long attempts take, and how many end a second; nothing is known at first."""
 
     average_s: float = 0.0

@@ -29,7 +29,7 @@ from holdfast.worker.attempt_log import AttemptLog
 from holdfast.worker.attempt_spans import attempt_spans
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
-from holdfast.worker.executors.port import Ended, Tally
+from holdfast.worker.executors.port import AttemptTally, Ended
 from holdfast.worker.handlers import Handler
 from holdfast.worker.loop_watch import watch_loop
 from holdfast.worker.notes import Notes
@@ -81,7 +81,7 @@ class Worker:
         self.is_recycling = False
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> AttemptTally:
         """What has happened so far."""
         return self._slots.tally
 

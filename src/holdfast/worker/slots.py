@@ -20,12 +20,12 @@ from holdfast.worker.attempt_spans import AttemptSpans
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import CancelInterrupt, JobContext
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
-from holdfast.worker.executors.port import Ended, Executor, Tally, Watcher
+from holdfast.worker.executors.port import AttemptTally, Ended, Executor, Watcher
 from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor
 from holdfast.worker.executors.threads import ThreadExecutor
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
 from holdfast.worker.outcomes import interrupted
-from holdfast.worker.prefetch import Pace
+from holdfast.worker.prefetch import AttemptPace
 
 
 class Slots:
@@ -46,8 +46,8 @@ class Slots:
         self._config = config
         self._told = ended
         self._noted = noted
-        self.pace = Pace()
-        self.tally = Tally()
+        self.pace = AttemptPace()
+        self.tally = AttemptTally()
         #: Attempts that ran in this very process, not in a child.
         self.ended_here = 0
         #: Everything that arrived and has not ended, by token.

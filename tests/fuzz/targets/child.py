@@ -19,7 +19,7 @@ from holdfast.server.work_session import ServedSession
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.child_process import ChildProcess
 from holdfast.worker.executors.frames import LENGTH_BYTES, FromChild, Over, Ready, Said, framed
-from holdfast.worker.executors.port import Ended, Tally, Watcher
+from holdfast.worker.executors.port import AttemptTally, Ended, Watcher
 from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor, _Member
 from holdfast.worker.handlers import Handler, Mode
 from holdfast.worker.notes import Notes
@@ -117,7 +117,7 @@ async def _outcomes(data: bytes, assignment: Assignment, session: StreamSession)
             rows.append(row)
 
     context = JobContext(assignment, _HANDLER, time.monotonic(), notes.add)
-    executor = ProcessExecutor(Watcher(ended, Tally()), _CONFIG)
+    executor = ProcessExecutor(Watcher(ended, AttemptTally()), _CONFIG)
     member = _Member(_CONFIG)
     member.process, member.context = _Child(data), context
     executor._busy[context] = member

@@ -4,8 +4,8 @@ from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Extra, Result, Template
 from holdfast.errors import InternalError
 from holdfast.topologies.zookeeper.backend import records, worker_nodes
-from holdfast.topologies.zookeeper.backend.transactions import Node, Stat
-from holdfast.topologies.zookeeper.backend.worker_nodes import Kind
+from holdfast.topologies.zookeeper.backend.transactions import ReadNode, Stat
+from holdfast.topologies.zookeeper.backend.worker_nodes import WorkerNodeKind
 from tests.fuzz.depth import deepened
 from tests.fuzz.source import Source
 
@@ -20,7 +20,7 @@ def seeds() -> list[bytes]:
         b"\0" + records.encode(records.Record("b", Template("echo", "q", 9), 1)),
         b"\1" + records.encode(Result(1, 3, b"out", "summary", "why", 4)),
     )
-    introduced = worker_nodes.kind_said(Kind(("echo",), ("q",), 4))
+    introduced = worker_nodes.kind_said(WorkerNodeKind(("echo",), ("q",), 4))
     later = [one[:2] + deepened(one[2:]) for one in written]
     return [*written, *later, b"\2" + introduced, b"\2" + deepened(introduced)]
 
@@ -29,16 +29,16 @@ def fuzz(data: bytes) -> None:
     """Reads a node as each kind in turn."""
     source = Source(data)
     kind = source.below(3)
-    node = Node(source.rest(), _STAT)
+    node = ReadNode(source.rest(), _STAT)
     try:
         if kind == 0:
             record = records.kept_of(node).record
             assert record.state != RUNNING or record.token, "a job runs without a token"
-            assert records.kept_of(Node(records.encode(record), _STAT)).record == record
+            assert records.kept_of(ReadNode(records.encode(record), _STAT)).record == record
             records.view_of(record)
         elif kind == 1:
             result = records.result_of(node)
-            assert records.result_of(Node(records.encode(result), _STAT)) == result
+            assert records.result_of(ReadNode(records.encode(result), _STAT)) == result
         else:
             said = worker_nodes.kind_in(node.data)
             assert worker_nodes.kind_in(worker_nodes.kind_said(said)) == said

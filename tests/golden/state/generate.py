@@ -24,7 +24,7 @@ from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast.testing.disk import SimDisk
 from holdfast.topologies.backup import take_backup
-from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered, join
+from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner, join
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from holdfast.topologies.microservices.state.record_events import Decided, Move, Spends
 
@@ -61,7 +61,7 @@ class _LedgerWriter:
         self.journal.write(events.join([events.encode_one(event)]), 1, self.ledger.digest, self.now_ms)
 
     def lease(self, count: int) -> list[GrantedLease]:
-        command = commands.Lease("worker-1", frozenset({"echo"}), frozenset(), count, 30_000)
+        command = commands.GrantLeases("worker-1", frozenset({"echo"}), frozenset(), count, 30_000)
         granted = self.do(command)
         assert isinstance(granted, list)
         return granted
@@ -124,10 +124,10 @@ def _records(machine: Machine, write: Callable[[object], None]) -> None:
 
 
 def _line(machine: Machine, write: Callable[[object], None]) -> None:
-    assert isinstance(machine, waiting_jobs.Line)
+    assert isinstance(machine, waiting_jobs.WaitingJobs)
     for number in range(JOBS):
         queue, due = ("default", "slow")[number % 2], START_MS + 86_400_000 if number % 4 == 3 else 0
-        ticket = waiting_jobs.Ticket(job_id(number), queue, "echo", number % 10, number + 1, due)
+        ticket = waiting_jobs.WaitingTicket(job_id(number), queue, "echo", number % 10, number + 1, due)
         write(machine.decide_enqueue(ticket, START_MS + number))
     for number in range(4):
         write(machine.decide_dequeue("worker-1", None, START_MS + 100 + number))
@@ -144,8 +144,8 @@ def _envelopes(machine: Machine, write: Callable[[object], None]) -> None:
 
 OWNERS: dict[str, tuple[Callable[[], Machine], Story]] = {
     "job": (records.Records, _records),
-    "queue": (lambda: waiting_jobs.Line(limits.AGING_MS_DEFAULT), _line),
-    "result": (lambda: envelopes.Envelopes(envelopes.Retention.beyond()), _envelopes),
+    "queue": (lambda: waiting_jobs.WaitingJobs(limits.AGING_MS_DEFAULT), _line),
+    "result": (lambda: envelopes.Envelopes(envelopes.EnvelopeRetention.beyond()), _envelopes),
 }
 
 
@@ -154,7 +154,7 @@ def owner_files(kind: str) -> dict[str, bytes]:
     disk = SimDisk(random.Random(0))
     new, tell = OWNERS[kind]
     machine = new()
-    journal = Recovered.of(machine, disk, CONFIG, now_ms=START_MS, new_cluster_id=CLUSTER_ID).journal
+    journal = RecoveredOwner.of(machine, disk, CONFIG, now_ms=START_MS, new_cluster_id=CLUSTER_ID).journal
 
     def write(event: object) -> None:
         assert event is not None

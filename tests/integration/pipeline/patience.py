@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.core.state_change import LogChanges
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.postgres import connections
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 
@@ -13,7 +13,7 @@ PATIENCE_S = 30.0
 HURRY_S = connections._ACQUIRE_S
 
 
-class PatientLines(Lines):
+class PatientLines(RoleConnections):
     """What a role would take for the silence of another is here that of the machine, and waited for."""
 
     async def _call(

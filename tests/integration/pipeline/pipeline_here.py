@@ -12,7 +12,7 @@ from holdfast.ports import Assignment, JobDraft, JobView
 from holdfast.topologies.pipeline.backend.work_api import PipelineWork
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, CoordinatorRole
+from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, PipelineCoordinator
 from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
 from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
@@ -62,7 +62,7 @@ class PipelineHere:
         self.watchers: list[WatcherRole] = []
         self.exchanges: list[RoleServer] = []
         self.exchange_addresses: list[str] = []
-        self.coordinator: CoordinatorRole
+        self.coordinator: PipelineCoordinator
         self.coordinator_address = f"127.0.0.1:{stable_port()}"
         self.breadth = 4
         #: Long: nobody is lost because the machine stands still.
@@ -112,7 +112,7 @@ class PipelineHere:
             high=tuple(queue.address for queue in self.high),
             breadth=self.breadth,
         )
-        self.coordinator = CoordinatorRole(
+        self.coordinator = PipelineCoordinator(
             CoordinatorConfig(queues=queues, heartbeat_ms=self.heartbeat_ms, missed_max=self.missed_max),
             self.store.places,
         )

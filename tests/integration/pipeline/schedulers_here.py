@@ -10,7 +10,7 @@ from holdfast.server.http.request import Answer, Asked, Streamed
 from holdfast.server.http.routing import Handler
 from holdfast.testing.conformance.harness import Terms
 from holdfast.topologies.pipeline.backend.load_balancer import Balancer
-from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from holdfast.topologies.pipeline.roles.scheduler import port_routes
 from tests.backends.ledger_here import LedgerHere
@@ -43,7 +43,7 @@ class SchedulerHere:
         ledger = self._ledger
         routes = port_routes(ledger.jobs, ledger.admin, ledger.schedules, ledger.feed)
         heard = [msgspec.structs.replace(route, handler=self._heard(route.handler)) for route in routes]
-        self._server = RoleServer(heard, Vitals("scheduler", is_ready=lambda: self.is_ready))
+        self._server = RoleServer(heard, RoleHealth("scheduler", is_ready=lambda: self.is_ready))
         await self._server.start("127.0.0.1", self.port)
 
     def _heard(self, handler: Handler) -> Handler:

@@ -4,10 +4,10 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Extra, Template
 from holdfast.ports import Assignment, JobDraft
-from holdfast.topologies.pipeline.backend.store import Kind, Store, Ticket
+from holdfast.topologies.pipeline.backend.store import Store, Ticket, WorkerKind
 
 ECHO = Template("echo")
-ECHOES = (Kind(("echo",)),)
+ECHOES = (WorkerKind(("echo",)),)
 LEASE_MS = 60_000
 
 

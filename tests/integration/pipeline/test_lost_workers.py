@@ -17,8 +17,8 @@ from holdfast.core.model import Extra, Template
 from holdfast.ports import Introduction, JobDraft, JobView
 from holdfast.topologies.pipeline.backend.http_client import NotDeliveredError
 from holdfast.topologies.pipeline.backend.messages import Asking
-from holdfast.topologies.pipeline.backend.store import Kind, Place
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.e2e.fleet import Fleet, Program, fleet_in
 from tests.integration.pipeline.happening import happens
@@ -283,7 +283,7 @@ async def standing(here: PipelineHere, job_id: str) -> tuple[int, str, int]:
     return view.state, view.worker, view.losses
 
 
-PLACE = Place("w", "s", Kind(("echo",)), 1, ())
+PLACE = QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())
 
 
 async def test_store_takes_the_leases_of_a_lost_session_back(store: PostgresStore) -> None:
@@ -304,7 +304,7 @@ async def test_store_takes_the_leases_of_a_lost_session_back(store: PostgresStor
 @pytest.mark.parametrize("session", ["s", "later"])
 async def test_store_loses_no_worker_that_was_heard_of(store: PostgresStore, session: str) -> None:
     """A worker that said itself that it lives, or has come back in another session, keeps what it has."""
-    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     job = await running(store)
     if session == "s":
         await store.runs.live("w", "s")
@@ -318,7 +318,7 @@ async def test_coordinator_that_writes_late_does_not_put_an_old_session_back(sto
     """After a worker has begun a new session elsewhere, what its old coordinator writes down changes nothing."""
     await store.places.save([PLACE])
     await store.runs.arrive("w", {}, MINUTES_MS, session="later")
-    await store.places.save([Place("w", "later", Kind(("echo",)), 1, ("7001",))])
+    await store.places.save([QueueAssignment("w", "later", WorkerKind(("echo",)), 1, ("7001",))])
     await store.places.save([PLACE])
     (place,) = await store.places.all()
     assert (place.session, place.queues) == ("later", ("7001",))
@@ -330,7 +330,7 @@ async def test_coordinator_that_writes_late_does_not_put_an_old_session_back(sto
 
 async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: PostgresStore) -> None:
     """An old session that nothing was heard of for long is replaced by the one that the coordinator knows."""
-    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     async with PipelineHere(store, normal=1, high=0) as here:
         ask = Asking(worker_id="w", session="later", types=["echo"])
         await here.lines.ask(here.coordinator_address, "/coordinator/request-assignment", ask)
@@ -339,11 +339,11 @@ async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: Postgre
 
 async def test_what_a_coordinator_heard_long_ago_is_no_sign_of_life(store: PostgresStore) -> None:
     """A place that is written down late says when its worker was heard of, and never less than the worker did."""
-    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     (place,) = await store.places.all()
     assert place.heard_ms_ago >= MINUTES_MS
     await store.runs.live("w", "s")
-    await store.places.save([Place("w", "s", Kind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     (place,) = await store.places.all()
     assert place.heard_ms_ago < MINUTES_MS
 
@@ -379,7 +379,7 @@ async def test_worker_that_hands_back_slowly_keeps_its_connection_meanwhile(here
 async def waiting(here: PipelineHere) -> int:
     """How many transactions wait for a lock."""
 
-    async def ask(connection: Connection) -> int:
+    async def ask(connection: StoreConnection) -> int:
         (count,) = await (await connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")).fetchone() or (
             0,
         )

@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.database import open_store
 from holdfast.topologies.pipeline.postgres.migrator import Migration, known_migrations, migrate
 from tests.integration.pipeline.patience import open_patiently
@@ -65,7 +65,7 @@ async def test_old_database_is_upgraded_and_tells_the_history_of_old_jobs(bare_d
     ]
 
 
-async def connected(url: str) -> Connection:
+async def connected(url: str) -> StoreConnection:
     return await Database(url, pool_size=1, name="test").connect()
 
 

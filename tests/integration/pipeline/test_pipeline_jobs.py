@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Extra, QueueMode, Template
+from holdfast.core.model import FIXED, BackoffRule, Extra, QueueMode, Template
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.ports import AdminApi, JobApi, JobDraft
 from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
 from holdfast.topologies.pipeline.backend.job_api import PipelineJobs
-from holdfast.topologies.pipeline.backend.store import Kind, Place, Store
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, Store, WorkerKind
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
@@ -140,11 +140,11 @@ async def test_every_wait_is_explained(jobs: JobApi, store: PostgresStore) -> No
 
     job_id = await insert(store)
     assert await reason(job_id) == "NO_WORKER"
-    await store.places.save([Place("w", "s", Kind(("other",)), 1, ())])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("other",)), 1, ())])
     assert await reason(job_id) == "TYPE_UNKNOWN"
-    await store.places.save([Place("w", "s", Kind(("echo",), ("q",)), 1, ())])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",), ("q",)), 1, ())])
     assert await reason(job_id) == "QUEUE_UNSERVED"
-    await store.places.save([Place("w", "s", Kind(("echo",)), 1, ())])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
     assert await reason(job_id) == "WAITING_IN_QUEUE"
     await claim(store)
     assert await reason(job_id) == "CLAIMED"
@@ -160,7 +160,7 @@ async def test_every_wait_is_explained(jobs: JobApi, store: PostgresStore) -> No
     assert "leased by w for another" in (await jobs.explain(job_id)).sentence
     await report(store, run)
     assert await reason(job_id) == "ENDED"
-    retried = await running(store, Template("echo", max_attempts=2, backoff=Backoff(FIXED, 600_000)))
+    retried = await running(store, Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 600_000)))
     await report(store, retried, FAILED)
     assert "after 1 failed attempt" in (await jobs.explain(retried.job_id)).sentence
 
@@ -172,7 +172,7 @@ async def test_operators_see_everything(jobs: JobApi, admin: AdminApi, store: Po
     canceled = await insert(store, Template("echo", "q"))
     await jobs.cancel(canceled, "")
     await insert(store, Template("echo", "q"))
-    await store.places.save([Place("w", "s", Kind(("b", "a"), ("q",)), 5, ("7001",))])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("b", "a"), ("q",)), 5, ("7001",))])
     stats = await admin.stats()
     assert stats.states == {"QUEUED": 1, "RUNNING": 1, "DONE": 1, "FAILED": 0, "CANCELED": 1}
     assert (stats.position, stats.workers, stats.slots, stats.leases) == (0, 1, 5, 1)

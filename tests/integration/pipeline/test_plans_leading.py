@@ -11,7 +11,7 @@ from holdfast.errors import FailedPreconditionError
 from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.topologies.pipeline.backend.cron_leader import TAKEOVER_MS, CronLeader, terms
 from holdfast.topologies.pipeline.backend.store import Leadership
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.patience import HURRY_S, open_patiently, wait_for_connections
@@ -207,7 +207,7 @@ async def _ticks(store: PostgresStore, count: int = 0) -> list[int]:
 
 
 async def _column(store: PostgresStore, statement: str) -> list[int]:
-    async def ask(connection: Connection) -> list[int]:
+    async def ask(connection: StoreConnection) -> list[int]:
         return [row[0] for row in await (await connection.execute(statement.encode())).fetchall()]
 
     return await store.database.ask(ask)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.errors import UnavailableError
-from holdfast.topologies.pipeline.backend.messages import FullLanes, Push, Rooms, Routed
+from holdfast.topologies.pipeline.backend.messages import FullLanesReply, PushTickets, Rooms, RoutedTickets
 from holdfast.topologies.pipeline.roles.assignment import queue_index
 from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
 from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
@@ -25,8 +25,8 @@ class Market:
         self.lines = PatientLines()
         self.address = ""
 
-    async def push(self, push: Push) -> Routed:
-        return await self.lines.tell(self.address, "/exchange/push", push, kind=Routed)
+    async def push(self, push: PushTickets) -> RoutedTickets:
+        return await self.lines.tell(self.address, "/exchange/push", push, kind=RoutedTickets)
 
     async def shelf(self, queue: QueueHere) -> list[str]:
         listed = await self.lines.ask(queue.address, "/queue/all")
@@ -65,8 +65,8 @@ async def test_tickets_go_where_the_rule_says() -> None:
             for deliveries in range(1, 5)
         ]
         urgent = [ticket("urgent", priority=6, route="mail"), ticket("usual", priority=5, route="mail")]
-        routed = await here.push(Push(jobs=[*tickets, *urgent]))
-        assert routed == Routed(taken=14)
+        routed = await here.push(PushTickets(jobs=[*tickets, *urgent]))
+        assert routed == RoutedTickets(taken=14)
         for one in tickets:
             queue = here.normal[queue_index(one.route, one.deliveries, 3)]
             assert one.job_id in await here.shelf(queue)
@@ -80,28 +80,30 @@ async def test_a_dead_queue_process_holds_nobody_up() -> None:
         other = next(f"t{number}" for number in range(99) if queue_index(f"t{number}", 1, 3) != index)
         await here.normal[index].kill()
         for number in range(3):
-            routed = await here.push(Push(jobs=[ticket(f"a{number}"), ticket(f"b{number}", route=other)]))
-            assert routed == Routed(1, away=[f"a{number}"])
+            routed = await here.push(PushTickets(jobs=[ticket(f"a{number}"), ticket(f"b{number}", route=other)]))
+            assert routed == RoutedTickets(1, away=[f"a{number}"])
         stats = await here.lines.ask(here.address, "/exchange/stats")
         assert stats["queues_away"] == [here.normal[index].address]
         assert (stats["routed"], stats["away"]) == (3, 3)
         await here.normal[index].start()
-        routed = await here.push(Push(jobs=[ticket("again")]))
+        routed = await here.push(PushTickets(jobs=[ticket("again")]))
         while routed.away:  # it is left alone for a moment more
-            routed = await here.push(Push(jobs=[ticket("again")]))
+            routed = await here.push(PushTickets(jobs=[ticket("again")]))
         assert routed.taken == 1
 
 
 async def test_full_lanes_are_named() -> None:
     """The watcher learns which lanes it should leave alone, and when they have room again."""
     async with market(lane_max=2) as here:
-        routed = await here.push(Push(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
-        assert routed == Routed(2, full=["job-2"], lanes=[("default", "echo", False)])
-        lanes = FullLanes(lanes=[("default", "echo", False), ("default", "mail", False), ("default", "echo", True)])
+        routed = await here.push(PushTickets(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
+        assert routed == RoutedTickets(2, full=["job-2"], lanes=[("default", "echo", False)])
+        lanes = FullLanesReply(
+            lanes=[("default", "echo", False), ("default", "mail", False), ("default", "echo", True)]
+        )
         rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
         assert rooms.rooms == [0, 2, 2]  # urgent ones would still find room
         urgent = [ticket(f"urgent-{number}", priority=9) for number in range(2)]
-        await here.push(Push(jobs=urgent))
+        await here.push(PushTickets(jobs=urgent))
         rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
         assert rooms.rooms == [0, 2, 0]
 
@@ -109,8 +111,8 @@ async def test_full_lanes_are_named() -> None:
 async def test_room_is_looked_for_where_tickets_go_while_a_queue_process_is_away() -> None:
     """A lane that was full where fresh tickets go is not full for as long as that queue process is away."""
     async with market(lane_max=2) as here:
-        lanes = FullLanes(lanes=[("default", "echo", False)])
-        await here.push(Push(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
+        lanes = FullLanesReply(lanes=[("default", "echo", False)])
+        await here.push(PushTickets(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
         await here.normal[queue_index("echo", 1, 3)].kill()
         for _ in range(2):  # it is found to be away, and then it is known to be
             rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)

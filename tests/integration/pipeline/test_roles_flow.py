@@ -5,7 +5,7 @@ import asyncio
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Template
 from holdfast.ports import Introduction, JobDraft
-from holdfast.topologies.pipeline.backend.messages import Push, Routed
+from holdfast.topologies.pipeline.backend.messages import PushTickets, RoutedTickets
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from holdfast.topologies.pipeline.roles.assignment import queue_index
 from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
@@ -68,7 +68,7 @@ async def test_doubled_tickets_start_once(store: PostgresStore) -> None:
     async with PipelineHere(store, normal=2, high=0) as here:
         (job_id,) = await here.submit()
         for queue in here.normal:
-            await here.lines.ask(queue.address, "/queue/push", Push(jobs=[ticket(job_id)]))
+            await here.lines.ask(queue.address, "/queue/push", PushTickets(jobs=[ticket(job_id)]))
         async with here.worker("w-1", ran.handlers(), slots=5), here.worker("w-2", ran.handlers(), slots=5):
             await here.ended([job_id])
 
@@ -84,7 +84,7 @@ async def test_canceled_on_the_shelf_never_runs(store: PostgresStore) -> None:
     ran = Ran()
     async with PipelineHere(store, normal=1, high=0) as here:
         gone, kept = await here.submit(2)
-        pushed = Push(jobs=[ticket(gone, 1), ticket(kept, 2)])
+        pushed = PushTickets(jobs=[ticket(gone, 1), ticket(kept, 2)])
         await here.lines.ask(here.normal[0].address, "/queue/push", pushed)
         await store.rows.cancel(gone, "")
         async with here.worker("w-1", ran.handlers()):
@@ -136,7 +136,7 @@ async def test_high_never_blocks_normal_entirely(store: PostgresStore) -> None:
         exchanges = Exchanges(here.exchange_addresses, here.lines)
         tickets = [ticket(job_id, number, priority=9) for number, job_id in enumerate(urgent)]
         tickets += [ticket(job_id, number) for number, job_id in enumerate(usual)]
-        assert await exchanges.push(tickets, 0) == Routed(80)
+        assert await exchanges.push(tickets, 0) == RoutedTickets(80)
         session = await here.work().open(Introduction("w-1", frozenset({"echo"}), slots=1))
         for _ in range(40):
             await session.want(1)

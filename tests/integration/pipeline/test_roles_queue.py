@@ -9,7 +9,15 @@ import pytest
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
-from holdfast.topologies.pipeline.backend.messages import Lanes, Named, Push, Rooms, Shelved, Take, Taken
+from holdfast.topologies.pipeline.backend.messages import (
+    Lanes,
+    Named,
+    PushTickets,
+    Rooms,
+    ShelvedReply,
+    Take,
+    TakenTickets,
+)
 from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
@@ -32,13 +40,13 @@ class Door:
         self.address = address
         self.lines = PatientLines()
 
-    async def push(self, *tickets: Ticket, keep_ms: int = 0) -> Shelved:
-        push = Push(jobs=list(tickets), keep_ms=keep_ms)
-        return await self.lines.ask(self.address, "/queue/push", push, kind=Shelved)
+    async def push(self, *tickets: Ticket, keep_ms: int = 0) -> ShelvedReply:
+        push = PushTickets(jobs=list(tickets), keep_ms=keep_ms)
+        return await self.lines.ask(self.address, "/queue/push", push, kind=ShelvedReply)
 
     async def take(self, **fields: object) -> list[str]:
         take = Take(**fields)  # type: ignore[arg-type]
-        taken = await self.lines.ask(self.address, "/queue/lease", take, kind=Taken)
+        taken = await self.lines.ask(self.address, "/queue/lease", take, kind=TakenTickets)
         return [one.job_id for one in taken.jobs]
 
     async def stats(self) -> dict[str, int]:
@@ -133,7 +141,7 @@ async def test_a_full_lane_holds_up_no_other() -> None:
     """What does not fit is named; other types and queues still find room."""
     async with queue_process(lane_max=2) as door:
         shelved = await door.push(*(ticket(f"job-{number}", number) for number in range(4)))
-        assert shelved == Shelved(2, ["job-2", "job-3"])
+        assert shelved == ShelvedReply(2, ["job-2", "job-3"])
         assert (await door.push(ticket("other", route="mail"), ticket("there", queue="there"))).full == []
         lanes = Lanes(lanes=[("default", "echo"), ("default", "mail"), ("default", "unknown")])
         assert (await door.lines.ask(door.address, "/queue/room", lanes, kind=Rooms)).rooms == [0, 1, 2]

@@ -12,8 +12,8 @@ import pytest
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 from holdfast.server.http.request import Answer, Asked, answer
 from holdfast.topologies.pipeline.backend import http_client
-from holdfast.topologies.pipeline.backend.http_client import LATE, Lines, NotDeliveredError
-from holdfast.topologies.pipeline.roles.role_health import Vitals, post
+from holdfast.topologies.pipeline.backend.http_client import LATE, NotDeliveredError, RoleConnections
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, post
 from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE, RoleServer
 from tests.integration.http_client import ask
 from tests.integration.pipeline.patience import PATIENCE_S, PatientLines
@@ -57,12 +57,12 @@ class Parrot:
             post("/sleep", self.sleep, Word, "never answers"),
             post("/break", self.break_down, Word, "breaks"),
         ]
-        vitals = Vitals("parrot", is_ready=lambda: self.is_ready, health=lambda: {"words": 3})
+        vitals = RoleHealth("parrot", is_ready=lambda: self.is_ready, health=lambda: {"words": 3})
         return RoleServer(routes, vitals)
 
 
 @asynccontextmanager
-async def served(lines: Lines | None = None) -> AsyncIterator[tuple[Parrot, str, Lines]]:
+async def served(lines: RoleConnections | None = None) -> AsyncIterator[tuple[Parrot, str, RoleConnections]]:
     """A role, its address, and lines to it."""
     parrot, lines = Parrot(), lines or PatientLines()
     server = parrot.server()
@@ -110,14 +110,14 @@ async def test_a_bug_is_told_to_nobody() -> None:
 
 async def test_not_delivered_is_told_from_not_answered() -> None:
     """Where nobody listens, nothing was heard; a deadline or a broken connection says less."""
-    async with served(Lines()) as (parrot, address, lines):
+    async with served(RoleConnections()) as (parrot, address, lines):
         await lines.ask(address, "/say", Word(), deadline_s=PATIENCE_S)  # there is a connection from now on
         while not parrot.asleep.is_set():  # the deadline may be over before anything is sent
             with pytest.raises(UnavailableError) as silent:
                 await lines.ask(address, "/sleep", Word(), deadline_s=0.5)
         assert silent.value.reason == "NO_ANSWER"
         assert not isinstance(silent.value, NotDeliveredError)
-    lines = Lines()
+    lines = RoleConnections()
     with pytest.raises(NotDeliveredError):
         await lines.ask(address, "/say", Word())
     await lines.close()
@@ -133,7 +133,7 @@ async def test_connection_that_is_not_made_in_time_is_told_from_one_refused(monk
         for filler in (first, second):
             filler.setblocking(False)
             filler.connect_ex((host, port))
-        lines = Lines()
+        lines = RoleConnections()
         with pytest.raises(NotDeliveredError) as late:
             await lines.ask(f"{host}:{port}", "/say", Word(), deadline_s=60)
         assert late.value.reason == LATE
@@ -149,7 +149,7 @@ async def test_a_connection_that_breaks_under_a_call_is_unavailable() -> None:
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    lines = Lines()
+    lines = RoleConnections()
     with pytest.raises(UnavailableError) as broken:
         await lines.ask(address, "/say", Word())
     assert not isinstance(broken.value, NotDeliveredError)

@@ -11,7 +11,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ports import Assignment, Directive, Introduction
 from holdfast.process.private_postgres import PrivatePostgres
-from holdfast.topologies.pipeline.backend.messages import Push
+from holdfast.topologies.pipeline.backend.messages import PushTickets
 from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
@@ -59,7 +59,7 @@ async def told(session: PipelineSession, field: str) -> Directive:
 async def shelve(here: PipelineHere, job_ids: list[str]) -> None:
     """Puts tickets on the shelf of the first queue process."""
     tickets = [ticket(job_id, number) for number, job_id in enumerate(job_ids)]
-    await here.lines.ask(here.normal[0].address, "/queue/push", Push(jobs=tickets))
+    await here.lines.ask(here.normal[0].address, "/queue/push", PushTickets(jobs=tickets))
 
 
 async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
@@ -139,7 +139,7 @@ async def test_tickets_beyond_the_room_are_put_back(store: PostgresStore) -> Non
         await busy.want(1)
         job_ids = await here.submit(2)
         for queue, job_id in zip(here.normal, job_ids, strict=True):
-            await here.lines.ask(queue.address, "/queue/push", Push(jobs=[ticket(job_id)]))
+            await here.lines.ask(queue.address, "/queue/push", PushTickets(jobs=[ticket(job_id)]))
         await leased(busy, 1)
         idle = await here.work().open(Introduction("idle", ECHO))
         await idle.next()

@@ -9,7 +9,7 @@ from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import NotFoundError
 from holdfast.ports import JobDraft
-from holdfast.topologies.pipeline.backend.store import Kind
+from holdfast.topologies.pipeline.backend.store import WorkerKind
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, ended, insert, report, running, start
 from tests.integration.pipeline.turned_clock import MINUTE, TurnedClock
@@ -53,15 +53,15 @@ async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> 
     await insert(store, Template("unknown"))
     in_a, in_b = await insert(store, Template("echo", "a")), await insert(store, Template("echo", "b"))
     assert await store.claims.claim(10, 60_000, [], []) == []
-    assert await store.claims.claim(10, 60_000, [Kind(("other",))], []) == []
-    assert await store.claims.claim(10, 60_000, [Kind(("echo",), ("c",))], []) == []
+    assert await store.claims.claim(10, 60_000, [WorkerKind(("other",))], []) == []
+    assert await store.claims.claim(10, 60_000, [WorkerKind(("echo",), ("c",))], []) == []
     assert await store.claims.claim(10, 60_000, ECHOES, [("a", "echo", False), ("b", "echo", False)]) == []
     (ticket,) = await store.claims.claim(
-        10, 60_000, [Kind(("x", "echo"), ("a",)), Kind(("x",))], [("b", "echo", False)]
+        10, 60_000, [WorkerKind(("x", "echo"), ("a",)), WorkerKind(("x",))], [("b", "echo", False)]
     )
     assert ticket.job_id == in_a
     (ticket,) = await store.claims.claim(
-        10, 60_000, [Kind(("echo",), ("b",))], [("a", "echo", False), ("b", "x", False)]
+        10, 60_000, [WorkerKind(("echo",), ("b",))], [("a", "echo", False), ("b", "x", False)]
     )
     assert ticket.job_id == in_b
 

@@ -6,11 +6,11 @@ import pytest
 from holdfast.core.failure import Failure
 from holdfast.core.history import attempts
 from holdfast.core.lifecycle import CANCELED, FAILED
-from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.core.model import FIXED, BackoffRule, Template
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import LEASE_MS, insert, report, running, start
 
-AT_ONCE = Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0, 0))
+AT_ONCE = Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0, 0))
 
 
 async def told(store: PostgresStore, job_id: str) -> list[tuple[str, str, str]]:
@@ -75,7 +75,7 @@ async def test_cancel_stands_where_it_was_asked_for(store: PostgresStore) -> Non
 
 async def test_job_that_is_canceled_between_attempts_says_so(store: PostgresStore) -> None:
     """The end is an entry of its own, after that of the attempt."""
-    run = await running(store, Template("echo", max_attempts=2, backoff=Backoff(FIXED, 3_600_000, 3_600_000)))
+    run = await running(store, Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 3_600_000, 3_600_000)))
     await report(store, run, FAILED, failure_reason="first")
     await store.rows.cancel(run.job_id, "enough")
     assert (await told(store, run.job_id))[1:] == [

@@ -6,17 +6,17 @@ import pytest
 
 from holdfast import limits
 from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import Backoff, Extra, QueueMode, Template
+from holdfast.core.model import BackoffRule, Extra, QueueMode, Template
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobDraft
-from holdfast.topologies.pipeline.backend.store import Kind
+from holdfast.topologies.pipeline.backend.store import WorkerKind
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
 
 async def test_every_word_of_a_submission_is_kept(store: PostgresStore) -> None:
     """Template, extra and payload come back as they went in."""
-    template = Template("a.b", "q-1", 9, 7, 4, 1_234, Backoff(2, 10, 20))
+    template = Template("a.b", "q-1", 9, 7, 4, 1_234, BackoffRule(2, 10, 20))
     extra = Extra("r", (("k", "v"), ("a", "b")), (("h", "\0"),), 3, 4, "old", "u")
     made = await store.rows.insert([ECHO, template], [JobDraft(1, b"\0\xff", extra=extra, not_before_ms=1)])
     view = await store.rows.get(made.job_ids[0])
@@ -176,7 +176,7 @@ async def test_free_text_types_run_as_simulated_work(store: PostgresStore) -> No
     run = await running(store, Template("any text %s", simulated=True))
     assert (run.type, run.simulated) == ("any text %s", True)
     await insert(store, Template("any text %s", simulated=True))
-    (ticket,) = await store.claims.claim(1, 1, [Kind(("sim",))], [])
+    (ticket,) = await store.claims.claim(1, 1, [WorkerKind(("sim",))], [])
     assert ticket.route == "sim"
 
 

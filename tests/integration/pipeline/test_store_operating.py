@@ -10,7 +10,7 @@ from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnavailableError
 from holdfast.ports import JobDraft
-from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
 from holdfast.topologies.pipeline.postgres import queue_book
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.happening import happens
@@ -139,8 +139,8 @@ async def test_purge_cancels_what_waits(store: PostgresStore) -> None:
     assert (await store.rows.result(page.jobs[0].id)).summary == "spring"
 
 
-def place(worker: str, session: str = "s", **more: object) -> Place:
-    return Place(worker, session, Kind(("a", "b"), ("q",)), 5, ("7001", "7101"), **more)  # type: ignore[arg-type]
+def place(worker: str, session: str = "s", **more: object) -> QueueAssignment:
+    return QueueAssignment(worker, session, WorkerKind(("a", "b"), ("q",)), 5, ("7001", "7101"), **more)  # type: ignore[arg-type]
 
 
 async def test_places_are_kept(store: PostgresStore) -> None:
@@ -148,13 +148,13 @@ async def test_places_are_kept(store: PostgresStore) -> None:
     await store.places.save([place("w2"), place("w1", is_draining=True)])
     first, second = await store.places.all()
     assert (first.worker, first.is_draining, second.worker) == ("w1", True, "w2")
-    assert (second.kind, second.slots, second.queues) == (Kind(("a", "b"), ("q",)), 5, ("7001", "7101"))
+    assert (second.kind, second.slots, second.queues) == (WorkerKind(("a", "b"), ("q",)), 5, ("7001", "7101"))
     assert 0 <= second.heard_ms_ago < 60_000
-    await store.places.save([Place("w2", "s", Kind(()), 1, ())])
+    await store.places.save([QueueAssignment("w2", "s", WorkerKind(()), 1, ())])
     await store.places.save([])
     await store.places.remove(["w1", "nobody"])
     (only,) = await store.places.all()
-    assert (only.worker, only.kind, only.queues, only.slots) == ("w2", Kind(()), (), 1)
+    assert (only.worker, only.kind, only.queues, only.slots) == ("w2", WorkerKind(()), (), 1)
 
 
 async def test_drain_is_remembered_for_the_session(store: PostgresStore) -> None:

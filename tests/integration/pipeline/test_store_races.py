@@ -13,7 +13,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.errors import NotFoundError
 from holdfast.ports import JobDraft
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.patience import open_patiently
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, insert, report, running
@@ -145,7 +145,7 @@ async def test_deadlock_is_tried_again(store: PostgresStore) -> None:
     tries: Counter[str] = Counter()
 
     async def change(one: str, other: str) -> None:
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             tries[one] += 1
             statement = b"UPDATE holdfast.jobs SET version = version + 1 WHERE id = %s::uuid"
             await (await connection.execute(statement + b" RETURNING 1", (one,))).fetchone()

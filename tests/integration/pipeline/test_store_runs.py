@@ -5,7 +5,7 @@ import pytest
 from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.core.model import FIXED, BackoffRule, Template
 from holdfast.ports import JobDraft
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
@@ -78,7 +78,7 @@ async def test_reports_of_one_batch_are_judged_one_after_the_other(store: Postgr
 
 async def test_failed_attempt_is_tried_again_later(store: PostgresStore) -> None:
     """A job with attempts left waits for its backoff; a repeated report does not spend another attempt."""
-    template = Template("echo", max_attempts=2, backoff=Backoff(FIXED, 3_600_000))
+    template = Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 3_600_000))
     run = await running(store, template)
     assert await report(store, run, FAILED) == ""
     assert await report(store, run, FAILED) == ""
@@ -91,7 +91,7 @@ async def test_failed_attempt_is_tried_again_later(store: PostgresStore) -> None
 
 async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(store: PostgresStore) -> None:
     """It counted, and that is said; the attempt that runs by now, whoever's it is, goes on."""
-    run = await running(store, Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0)))
+    run = await running(store, Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
     assert await report(store, run, FAILED) == ""
     (again,) = await store.runs.start("other", [run.job_id], 60_000)
     assert await report(store, run, FAILED) == ""
@@ -102,7 +102,7 @@ async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(store: P
 
 async def test_attempts_are_counted_out(store: PostgresStore) -> None:
     """The last failed attempt ends the job, with all attempts told."""
-    run = await running(store, Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)))
+    run = await running(store, Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
     assert await report(store, run, FAILED, failure_reason="ONE") == ""
     again = await start(store, run.job_id)
     assert again.attempt == 2

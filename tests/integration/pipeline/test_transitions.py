@@ -9,12 +9,12 @@ import pytest
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, NOWHERE, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Extra, ScheduleSpec, Template
+from holdfast.core.model import FIXED, BackoffRule, Extra, ScheduleSpec, Template
 from holdfast.core.state_change import StateChange
 from holdfast.observe.logging import JsonLines
 from holdfast.observe.transitions import transition_lines
 from holdfast.ports import JobDraft
-from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.patience import open_patiently
 from tests.integration.pipeline.store_work import insert, report, running, start
@@ -76,7 +76,7 @@ async def test_jobs_that_change_alike_are_logged_together(logged: Logged) -> Non
 async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged) -> None:
     """The attempt is the one that ended, whichever way."""
     store = logged.store
-    run = await running(store, Template("echo", max_attempts=3, max_losses=1, backoff=Backoff(FIXED, 0, 0)))
+    run = await running(store, Template("echo", max_attempts=3, max_losses=1, backoff=BackoffRule(FIXED, 0, 0)))
     await report(store, run, FAILED, failure_reason="broken")
     run = await start(store, run.job_id)
     await store.runs.release("w", [run.token], is_spent=True)
@@ -94,7 +94,7 @@ async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged)
 async def test_lost_worker_is_logged_by_who_notices(logged: Logged) -> None:
     """What the coordinator takes back is a change of state like any other."""
     store = logged.store
-    await store.places.save([Place("w", "s", Kind(("echo",)), 1, ())])
+    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
     run = await running(store)
     assert await store.places.lose("w", "s", 0)
     assert logged.moves[-1] == (run.job_id, RUNNING, QUEUED, 1, "w", "disconnected, a loss")

@@ -8,10 +8,10 @@ from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.steward import Steward
-from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, Done, Node, Stat, Step
+from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, Done, ReadNode, Stat, Step
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
 from holdfast.topologies.zookeeper.backend.worker_session import BidSession
 from tests.e2e.waiting import eventually
@@ -51,7 +51,7 @@ class Gate:
         await self.opened.wait()
 
 
-class FaultyConnection(Connection):
+class FaultyConnection(EnsembleConnection):
     """Each fault happens to the next request that it is meant for, and to no other."""
 
     def __init__(self, hosts: str, root: str, session_ms: int) -> None:
@@ -110,7 +110,7 @@ class FaultyConnection(Connection):
     def exists(self, path: str, bell: Bell | None = None) -> "asyncio.Future[Stat | None]":
         return self._told(super().exists(path, bell), path, bell)
 
-    def get(self, path: str, bell: Bell | None = None) -> "asyncio.Future[Node | None]":
+    def get(self, path: str, bell: Bell | None = None) -> "asyncio.Future[ReadNode | None]":
         return self._told(super().get(path, bell), path, bell)
 
     def children(self, path: str, bell: Bell | None = None) -> "asyncio.Future[list[str] | None]":

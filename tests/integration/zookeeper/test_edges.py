@@ -14,7 +14,7 @@ from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand, accepted
-from holdfast.topologies.zookeeper.backend.connection import Connection, Phase
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Put
@@ -100,7 +100,7 @@ class TestLoop:
         """Jobs that come due are posted by the next one in its line."""
 
         async def stand_first() -> Callable[[], Awaitable[None]]:
-            connection = Connection(*bidding.place, SHORT_MS)
+            connection = EnsembleConnection(*bidding.place, SHORT_MS)
             await connection.open()
             first = Steward(connection)
             await first.start()
@@ -143,7 +143,7 @@ class TestLoop:
 
     async def test_machine_that_is_gone_is_passed_over(self, bidding: Bidding, dead_machine: str) -> None:
         """The library would wait for it for as long as the session may be silent."""
-        connection = Connection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, 4 * LONG_MS)
+        connection = EnsembleConnection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, 4 * LONG_MS)
         connection._client.randomize_hosts = False
         await connection.open()
         await connection.close()

@@ -6,14 +6,14 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import attempts
 from holdfast.core.lifecycle import DONE, FAILED
-from holdfast.core.model import FIXED, Backoff
+from holdfast.core.model import FIXED, BackoffRule
 from holdfast.testing.conformance.workplace import Hand, accepted
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, makes
 from tests.integration.zookeeper.test_races import expire, submit
 from tests.integration.zookeeper.test_stewards import OVER, everything, steward, tidying_of
 
-PERSISTENT = msgspec.structs.replace(JOB, max_attempts=20, backoff=Backoff(FIXED, 0, 0))
+PERSISTENT = msgspec.structs.replace(JOB, max_attempts=20, backoff=BackoffRule(FIXED, 0, 0))
 
 
 async def fail(hand: Hand, number: int) -> None:

@@ -11,7 +11,7 @@ from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.topologies.zookeeper import client_api
 from holdfast.topologies.zookeeper.backend import connection as connecting
-from holdfast.topologies.zookeeper.backend.connection import Connection, Phase
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 from holdfast.topologies.zookeeper.link import Bidding as Link
@@ -90,7 +90,7 @@ async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: py
     """They wait for one opening, and not each for its own after that of the one before."""
     openings, opening = 0, client_api.open_connection
 
-    async def counted(ensemble: Ensemble) -> Connection:
+    async def counted(ensemble: Ensemble) -> EnsembleConnection:
         nonlocal openings
         openings += 1
         return await opening(ensemble)

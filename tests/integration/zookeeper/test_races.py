@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Extra, Template
+from holdfast.core.model import FIXED, BackoffRule, Extra, Template
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance import workplace
@@ -35,7 +35,7 @@ from tests.integration.zookeeper.faults import (
     makes,
 )
 
-RETRIED = Template("job", max_attempts=2, backoff=Backoff(FIXED, 1))
+RETRIED = Template("job", max_attempts=2, backoff=BackoffRule(FIXED, 1))
 
 LOSSES = ["lose_answer", "lose_request"]
 

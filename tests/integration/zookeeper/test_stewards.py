@@ -12,7 +12,7 @@ from holdfast.testing.conformance.workplace import accepted
 from holdfast.topologies.zookeeper.backend.cleaner import Tidying
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
-from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.retention import read_retention, write_retention
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Create, Delete
@@ -41,8 +41,8 @@ async def everything(connection: FaultyConnection, path: str) -> list[str]:
 
 
 #: Everything that has ended is over; the same, but for FAILED jobs.
-OVER = Retention(LONG_AGO_MS, LONG_AGO_MS)
-OVER_UNLESS_FAILED = Retention(LONG_AGO_MS)
+OVER = NodeRetention(LONG_AGO_MS, LONG_AGO_MS)
+OVER_UNLESS_FAILED = NodeRetention(LONG_AGO_MS)
 
 
 def tidying_of(connection: FaultyConnection) -> Tidying:
@@ -264,7 +264,7 @@ class TestTidying:
 
     async def test_failed_jobs_are_kept_longer_by_default(self, bidding: Bidding) -> None:
         """Where no gateway has written anything, FAILED jobs are kept for a week and all others for a day."""
-        assert await read_retention(await bidding.client()) == Retention(86_400_000, 7 * 86_400_000)
+        assert await read_retention(await bidding.client()) == NodeRetention(86_400_000, 7 * 86_400_000)
 
     async def test_steward_heeds_what_a_gateway_wrote(self, bidding: Bidding) -> None:
         """A steward that was told nothing removes jobs by the times in the ensemble; the last gateway decides."""

@@ -12,7 +12,11 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.backend.work_api import UnaryWork
-from holdfast.topologies.microservices.services.coordinator_service import Coordinator, CoordinatorService, Terms
+from holdfast.topologies.microservices.services.coordinator_service import (
+    CoordinatorServicer,
+    WorkCoordinator,
+    WorkTerms,
+)
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.job_service import JobService
 from holdfast.topologies.microservices.services.owner import Keeper
@@ -49,12 +53,12 @@ class Served:
 class ServicesHere:
     """All five of them, in memory."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: WorkTerms) -> None:
         self._terms = terms
         self.keepers: list[Keeper] = []
         self.failures: list[BaseException] = []
         self.records = records.Records(0)
-        waiting, ended = waiting_jobs.Line(60_000), envelopes.Envelopes(envelopes.Retention.beyond())
+        waiting, ended = waiting_jobs.WaitingJobs(60_000), envelopes.Envelopes(envelopes.EnvelopeRetention.beyond())
         self.job_service = JobService(self._keeper(self.records, DIGEST_VERSION), self.records)
         self.queue_service = QueueService(self._keeper(waiting, DIGEST_VERSION), waiting)
         self.result_service = ResultService(self._keeper(ended, DIGEST_VERSION), ended)
@@ -93,10 +97,10 @@ class ServicesHere:
 
 
 @asynccontextmanager
-async def services_here(terms: Terms | None = None) -> AsyncIterator[ServicesHere]:
+async def services_here(terms: WorkTerms | None = None) -> AsyncIterator[ServicesHere]:
     """Serves until the block ends."""
     with patient():
-        async with _served(ServicesHere(terms or Terms(heartbeat_ms=100))) as services:
+        async with _served(ServicesHere(terms or WorkTerms(heartbeat_ms=100))) as services:
             yield services
 
 
@@ -106,8 +110,10 @@ async def _served(services: ServicesHere) -> AsyncIterator[ServicesHere]:
         await owner.start()
     services.owners = Owners(**services.channels(), timeout_ms=DEADLINE_MS)
     channels = services.channels()
-    coordinator = Coordinator(Owners(**channels, timeout_ms=DEADLINE_MS), services._terms, SystemClock())
-    services.coordinator = Served(rpc.add_CoordinatorInternalServiceServicer_to_server, CoordinatorService(coordinator))
+    coordinator = WorkCoordinator(Owners(**channels, timeout_ms=DEADLINE_MS), services._terms, SystemClock())
+    services.coordinator = Served(
+        rpc.add_CoordinatorInternalServiceServicer_to_server, CoordinatorServicer(coordinator)
+    )
     await services.coordinator.start()
     running = asyncio.create_task(coordinator.run())
     try:

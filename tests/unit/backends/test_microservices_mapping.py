@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import FAILED, State
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, SIM_TYPE, Backoff, Extra, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, SIM_TYPE, BackoffRule, Extra, Template
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -38,7 +38,7 @@ TEMPLATES = st.builds(
     max_losses=st.integers(0, limits.LOSSES_MAX),
     timeout_ms=st.integers(0, limits.TIMEOUT_MS_MAX),
     backoff=st.builds(
-        Backoff,
+        BackoffRule,
         st.sampled_from([FIXED, EXPONENTIAL, QUADRATIC]),
         st.integers(0, limits.BACKOFF_MS_MAX),
         st.integers(0, limits.BACKOFF_MS_MAX),

@@ -8,14 +8,14 @@ import pytest
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.core.model import FIXED, BackoffRule, Template
 from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
 from holdfast.ports import Assignment, Directive, Introduction, JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.server.grpc.status import Context, answered
 from holdfast.topologies.microservices.backend.worker_session import UnarySession
-from holdfast.topologies.microservices.services.coordinator_service import Terms
+from holdfast.topologies.microservices.services.coordinator_service import WorkTerms
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
 from holdfast.worker.held_leases import Acknowledging
@@ -90,7 +90,7 @@ async def test_outage_of_an_owner_is_logged_once(services: ServicesHere, caplog:
 
 async def test_leases_are_over_by_the_own_clock_if_nobody_answers() -> None:
     """A worker that cannot reach the coordinator for the time of a lease is told to give its jobs up."""
-    async with services_here(Terms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
+    async with services_here(WorkTerms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
         await submit(services)
         session = await services.work().open(BREWER)
         lease = await take(session)
@@ -199,7 +199,7 @@ async def test_lease_that_was_never_delivered_is_handed_back_unspent(services: S
 
 async def test_lease_that_ran_out_unheard_leaves_its_room() -> None:
     """Who did not hear of a lease in its time hears of the next one, for the room is wanted still."""
-    async with services_here(Terms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
+    async with services_here(WorkTerms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
         session = await services.work().open(BREWER)
         await session.next()
         job_id = await submit(services, Template("brew", max_losses=100))
@@ -261,7 +261,7 @@ async def test_worker_runs_ordinary_functions(services: ServicesHere) -> None:
 
 async def test_worker_tries_again_and_fails_as_its_functions_do(services: ServicesHere) -> None:
     """A failure is followed by another attempt while one is left, and else is the end."""
-    twice = Template("brew", max_attempts=2, backoff=Backoff(FIXED, 0, 0))
+    twice = Template("brew", max_attempts=2, backoff=BackoffRule(FIXED, 0, 0))
     async with working(services, brew=Handler(fail_once, Mode.THREAD)):
         jobs = services.jobs()
         again, once = await submit(services, twice), await submit(services)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cli.screen import Layout
+from holdfast.cli.screen import TableLayout
 
 ID = "cecdeacb-4256-4aa7-91f8-672693a6ab3d"
 ROWS = (
@@ -15,7 +15,7 @@ ROWS = (
 
 def shown(width: int) -> list[str]:
     """The whole table on a screen of this width."""
-    layout = Layout(ROWS, [0], width)
+    layout = TableLayout(ROWS, [0], width)
     return [line for row in ROWS for line in layout.lines(row)]
 
 
@@ -54,5 +54,5 @@ def test_every_word_is_there_on_any_screen(width: int) -> None:
 
 def test_wide_characters_count_as_two() -> None:
     """The column behind them begins where it does in the other rows."""
-    layout = Layout((("名前", "x"), ("ab", "y")), (), 80)
+    layout = TableLayout((("名前", "x"), ("ab", "y")), (), 80)
     assert layout.lines(("ab", "y")) == ["ab    y"]

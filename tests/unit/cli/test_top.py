@@ -8,7 +8,7 @@ from rich.console import Console
 
 from holdfast.cli.health import findings, verdict
 from holdfast.cli.top_numbers import Look, Trend, grouped
-from holdfast.cli.top_view import Frame, lines, screen
+from holdfast.cli.top_view import TopFrame, lines, screen
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode, Template
 from holdfast.ports import JobView, QueueView, Stats, WorkerView
@@ -174,8 +174,8 @@ def test_failures_of_a_minute_are_told_once_a_minute_was_watched() -> None:
     """Until then, the line says since when failures are counted."""
     early = trend(STATS, later(30_000, FAILED=2))
     late = trend(STATS, later(30_000, FAILED=2), later(61_000, FAILED=5))
-    assert dict(Frame(look(), early, "there").numbers())["failed"].endswith("(2 since 00:16:40)")
-    assert dict(Frame(look(), late, "there").numbers())["failed"].endswith("(3 in a minute)")
+    assert dict(TopFrame(look(), early, "there").numbers())["failed"].endswith("(2 since 00:16:40)")
+    assert dict(TopFrame(look(), late, "there").numbers())["failed"].endswith("(3 in a minute)")
 
 
 def test_failures_count_by_their_share() -> None:
@@ -207,12 +207,12 @@ def test_reasons_that_differ_in_names_and_numbers_are_one() -> None:
     ]
 
 
-def full() -> Frame:
+def full() -> TopFrame:
     """More than fits on any screen, with text that would harm a terminal."""
     queues = [msgspec.structs.replace(QUEUE, name=f"queue-{number:02}", ready=number) for number in range(30)]
     workers = [msgspec.structs.replace(WORKER, worker_id=f"worker-{number:02}") for number in range(30)]
     jobs = [failed(f"\x1b[2J[bold]{number}", number=number, job_type=f"type-{number % 9}") for number in range(40)]
-    return Frame(Look(STATS, queues, workers, jobs), trend(STATS, later(1_000, DONE=300)), "here")
+    return TopFrame(Look(STATS, queues, workers, jobs), trend(STATS, later(1_000, DONE=300)), "here")
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 60), (120, 40), (80, 24), (40, 20), (20, 10)])
@@ -241,7 +241,7 @@ def test_lines_for_files_leave_nothing_out() -> None:
 
 def test_json_has_what_programs_compare() -> None:
     """Numbers are numbers, and a rate that is not known is null."""
-    frame = Frame(look(queues=(QUEUE,)), trend(), "here")
+    frame = TopFrame(look(queues=(QUEUE,)), trend(), "here")
     made = frame.json()
     assert made["health"] == "healthy, idle"
     assert made["rates_per_s"] == {"submitted": None, "done": None, "failed": None}

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.client import node_session
-from holdfast.client.node_session import Line
+from holdfast.client.node_session import NodeSession
 from holdfast.client.node_tokens import Tokens
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
@@ -77,13 +77,13 @@ class Listener:
         self.losses: asyncio.Queue[list[int]] = asyncio.Queue()
         self.refusals: asyncio.Queue[HoldfastError] = asyncio.Queue()
 
-    async def joined(self, line: Line, welcome: Directive) -> None:
+    async def joined(self, line: NodeSession, welcome: Directive) -> None:
         self.joins.put_nowait(welcome)
 
-    async def heard(self, line: Line, directive: Directive) -> None:
+    async def heard(self, line: NodeSession, directive: Directive) -> None:
         self.heard_all.put_nowait(directive)
 
-    async def left(self, line: Line, error: HoldfastError, lost: Collection[int]) -> None:
+    async def left(self, line: NodeSession, error: HoldfastError, lost: Collection[int]) -> None:
         self.losses.put_nowait(list(lost))
 
     def refused(self, error: HoldfastError) -> None:
@@ -96,7 +96,7 @@ class Scene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.work, self.listener = Clock(), Work(), Listener()
         monkeypatch.setattr(node_session, "time", self.clock)
-        self.line = Line(1, self.work, Tokens(3), self.listener)  # type: ignore[arg-type]
+        self.line = NodeSession(1, self.work, Tokens(3), self.listener)  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.line.run(Introduction("w", frozenset({"t"}))))
 
     async def session(self) -> Session:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from holdfast.client.credit_balancer import Room
+from holdfast.client.credit_balancer import CreditBalancer
 from holdfast.ports import Assignment
 
 
@@ -43,7 +43,7 @@ class Granter:
             leases = [Assignment(token * 10 + self.index, f"job-{self.index}-{token}", "t") for token in tokens]
             self._pending.append(("leases", leases))
 
-    async def answer(self, room: Room) -> bool:
+    async def answer(self, room: CreditBalancer) -> bool:
         """Says the next thing that it has to say, if there is one."""
         if not self._pending:
             return False
@@ -63,7 +63,7 @@ class Desk:
     def __init__(self, *jobs: int) -> None:
         self.leases: list[Assignment] = []
         self.looks = 0
-        self.room = Room(self.leases.extend, self._look)
+        self.room = CreditBalancer(self.leases.extend, self._look)
         self.nodes = [Granter(index, count) for index, count in enumerate(jobs)]
 
     def _look(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import limits
-from holdfast.client.node_set import Nodes
+from holdfast.client.node_set import NodeSet
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_submits import joined, split
 from holdfast.core.commands import Refusal, Submitted
@@ -20,9 +20,9 @@ ADDRESSES = [f"127.0.0.1:{port}" for port in range(1, 7)]
 
 
 @pytest.fixture
-async def nodes() -> AsyncIterator[Nodes]:
+async def nodes() -> AsyncIterator[NodeSet]:
     """Six nodes that are not there."""
-    nodes = Nodes(ADDRESSES)
+    nodes = NodeSet(ADDRESSES)
     yield nodes
     await nodes.close()
 
@@ -39,26 +39,26 @@ async def nodes() -> AsyncIterator[Nodes]:
     ],
     ids=["request", "request-first", "unique", "id", "request-before-id", "utf-8"],
 )
-async def test_draft_goes_to_the_owner_of_its_key(nodes: Nodes, draft: JobDraft, key: str) -> None:
+async def test_draft_goes_to_the_owner_of_its_key(nodes: NodeSet, draft: JobDraft, key: str) -> None:
     """A request id decides, else the unique key, else the id."""
     known = {"order-17": 2, "abc": 0, "f47ac10b-58cc-4372-a567-0e02b2c3d479": 1, "größe": 3}
     parts = await split(nodes, [draft])
     assert list(parts) == [known[key]]
 
 
-async def test_draft_with_a_unique_key_gets_an_id_of_its_owner(nodes: Nodes) -> None:
+async def test_draft_with_a_unique_key_gets_an_id_of_its_owner(nodes: NodeSet) -> None:
     """It can be repeated without a second job, even after the first one has ended."""
     ((index, [(_, named)]),) = (await split(nodes, [JobDraft(extra=Extra(unique_key="order-17"))])).items()
     assert (index, owner_index(named.id, 6)) == (2, 2)
 
 
-async def test_draft_with_a_request_id_leaves_its_id_to_the_node(nodes: Nodes) -> None:
+async def test_draft_with_a_request_id_leaves_its_id_to_the_node(nodes: NodeSet) -> None:
     """It is found again by its request id."""
     ((_, [(_, named)]),) = (await split(nodes, [JobDraft(extra=Extra(request_id="order-17"))])).items()
     assert named.id == ""
 
 
-async def test_drafts_of_one_owner_keep_their_order(nodes: Nodes) -> None:
+async def test_drafts_of_one_owner_keep_their_order(nodes: NodeSet) -> None:
     """What one node gets is in the order of the submission, each with its place in it."""
     drafts = [JobDraft(payload=str(n).encode(), extra=Extra(request_id=f"r-{n}")) for n in range(60)]
     parts = await split(nodes, drafts)

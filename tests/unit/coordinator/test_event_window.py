@@ -89,7 +89,7 @@ def test_payloads_and_outputs_count() -> None:
     told.do(submit("large", bytes(9_000)))
     told.sync()
     assert told.window.first_position > 1
-    told.do(commands.Lease("w", frozenset({"t"}), frozenset(), 1, 1_000))
+    told.do(commands.GrantLeases("w", frozenset({"t"}), frozenset(), 1, 1_000))
     told.do(commands.Report("w", [ReportRow("0", 1, DONE, bytes(9_500))]))
     told.sync()
     assert told.window.first_position >= 7
@@ -99,7 +99,7 @@ def test_notes_count() -> None:
     """Words of attempts are weighed too, although no job keeps them."""
     told = Told(WindowConfig(bytes_max=5_000))
     told.do(submit("a"))
-    told.do(commands.Lease("w", frozenset({"t"}), frozenset(), 1, 100_000))
+    told.do(commands.GrantLeases("w", frozenset({"t"}), frozenset(), 1, 100_000))
     for _ in range(20):
         told.do(commands.TakeNotes("w", [Note("a", 1, 5, "m", ("x" * 500,))]))
     told.sync()

@@ -9,7 +9,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
-from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
 
 WORK_FRAME_BYTES = 10_000
 OUTPUT = bytes(4_000)
@@ -78,24 +78,26 @@ def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> Non
     """However much is reported during one sync, no frame outgrows its bound by more than one report; all count."""
     machine, journal = Machine(), Journal()
     config = LoopConfig(frame_bytes=5_000, work_frame_bytes=WORK_FRAME_BYTES, linger_callers=1_000)
-    coordinator = Coordinator(Ledger(LedgerConfig()), journal, World(machine, machine, machine, fatal), config)
+    coordinator = Coordinator(
+        Ledger(LedgerConfig()), journal, CoordinatorWorld(machine, machine, machine, fatal), config
+    )
     coordinator.start()
     answers: list[object] = []
     jobs = [NewJob(f"job-{number}", 0, b"") for number in range(JOBS)]
-    coordinator.call(Lane.SUBMIT, commands.Submit([Template("t")], jobs), answers.append)
-    command = commands.Lease("w", frozenset({"t"}), frozenset(), JOBS, 60_000)
+    coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("t")], jobs), answers.append)
+    command = commands.GrantLeases("w", frozenset({"t"}), frozenset(), JOBS, 60_000)
     machine.settle()
-    coordinator.call(Lane.WORK, command, answers.append)
+    coordinator.call(CommandLane.WORK, command, answers.append)
     machine.settle()
     granted = answers.pop()
     assert isinstance(granted, list)
-    coordinator.call(Lane.SUBMIT, commands.Submit([Template("t")], [NewJob("last", 0, b"")]), answers.append)
+    coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("t")], [NewJob("last", 0, b"")]), answers.append)
     machine.turn()  # its frame is being synced from here on
     answers.clear()
     for lease in granted:
         assert isinstance(lease, GrantedLease)
         row = ReportRow(lease.job_id, lease.token, DONE, OUTPUT)
-        coordinator.call(Lane.WORK, commands.Report("w", [row]), answers.append)
+        coordinator.call(CommandLane.WORK, commands.Report("w", [row]), answers.append)
     machine.settle()
     assert [answer.refused for answer in answers if isinstance(answer, ReportReply)] == [[""]] * JOBS
     assert max(journal.sizes) < WORK_FRAME_BYTES + 2 * len(OUTPUT)
@@ -104,7 +106,7 @@ def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> Non
 def test_frame_is_kept_open_until_all_who_are_usually_there_are_in_it() -> None:
     """Under a crowd the first wait for the others, and nobody waits for time to pass once all have come."""
     machine, journal = Machine(), Journal()
-    world, config = World(machine, machine, machine, fatal), LoopConfig(linger_callers=4)
+    world, config = CoordinatorWorld(machine, machine, machine, fatal), LoopConfig(linger_callers=4)
     coordinator = Coordinator(Ledger(LedgerConfig()), journal, world, config)
     coordinator.start()
     machine.settle()
@@ -112,7 +114,7 @@ def test_frame_is_kept_open_until_all_who_are_usually_there_are_in_it() -> None:
 
     def submit(name: str) -> None:
         job = NewJob(name, 0, b"")
-        coordinator.call(Lane.SUBMIT, commands.Submit([Template("t")], [job]), answers.append)
+        coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("t")], [job]), answers.append)
 
     for number in range(20 * 8):
         submit(f"usual-{number}")

@@ -99,7 +99,7 @@ class Queue:
         """Each is submitted, granted and finished."""
         for number in range(first, first + count):
             self.do(commands.Submit([Template("echo")], [NewJob(job_id(number), 0, bytes(300))]))
-            lease = commands.Lease("worker", frozenset({"echo"}), frozenset(), 1, 30_000)
+            lease = commands.GrantLeases("worker", frozenset({"echo"}), frozenset(), 1, 30_000)
             (granted,) = cast("list[commands.GrantedLease]", self.do(lease))
             self.do(commands.Report("worker", [ReportRow(granted.job_id, granted.token, DONE, b"output")]))
 

@@ -7,7 +7,7 @@ import pytest
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Extra, NewJob, Schedule, ScheduleSpec, Template
-from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
 from holdfast.ledger.tick_timer import Ticker
 from holdfast.testing.simulation.clockwork import Clockwork, Planned
 
@@ -51,7 +51,7 @@ class Shop:
     def __init__(self) -> None:
         self.machine = Machine()
         self.ledger = Ledger(LedgerConfig())
-        world = World(self.machine.clock, self.machine, self.machine, self.machine.fatal)
+        world = CoordinatorWorld(self.machine.clock, self.machine, self.machine, self.machine.fatal)
         self.coordinator = Coordinator(self.ledger, self.machine, world, LoopConfig())
         self._minted = 0
         Ticker(self.coordinator, self._mint)
@@ -64,7 +64,7 @@ class Shop:
 
     def set(self, **fields: object) -> None:
         spec = ScheduleSpec("s", Template("work"), **fields)  # type: ignore[arg-type]
-        self.coordinator.call(Lane.SUBMIT, commands.SetSchedule(spec), lambda _: None)
+        self.coordinator.call(CommandLane.SUBMIT, commands.SetSchedule(spec), lambda _: None)
         self.pass_ms(10)
 
     def pass_ms(self, ms: int) -> None:
@@ -115,8 +115,8 @@ def test_schedule_goes_on_by_log_time_while_the_clock_is_in_doubt(shop: Shop) ->
 def test_nothing_is_forgotten_while_the_clock_is_in_doubt(shop: Shop) -> None:
     """A job that has ended stays, with its request id, until the clock that says otherwise is believed."""
     job = NewJob("one", 0, b"", extra=Extra(request_id="once"))
-    shop.coordinator.call(Lane.SUBMIT, commands.Submit([Template("work")], [job]), lambda _: None)
-    shop.coordinator.call(Lane.SUBMIT, commands.Cancel("one", ""), lambda _: None)
+    shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("work")], [job]), lambda _: None)
+    shop.coordinator.call(CommandLane.SUBMIT, commands.Cancel("one", ""), lambda _: None)
     shop.pass_ms(SECOND_MS)
     shop.machine.clock.set_wall(shop.machine.clock.wall_ms() + 192 * HOUR_MS)
     shop.pass_ms(9 * 60 * SECOND_MS)

@@ -18,7 +18,7 @@ from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
 from holdfast.ledger import time_travel
 from holdfast.ledger.snapshots import take_snapshot
 
-LEASE = commands.Lease("w1", frozenset({"echo"}), frozenset(), 1, 1_000)
+LEASE = commands.GrantLeases("w1", frozenset({"echo"}), frozenset(), 1, 1_000)
 
 
 class Recorder:

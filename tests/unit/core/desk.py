@@ -125,7 +125,7 @@ class Desk:
         *,
         is_local: bool = False,
     ) -> list[GrantedLease]:
-        command = commands.Lease(worker, frozenset(routes), frozenset(queues), count, lease_ms, is_local)
+        command = commands.GrantLeases(worker, frozenset(routes), frozenset(queues), count, lease_ms, is_local)
         reply = self.do(command)
         assert isinstance(reply, list)
         return reply

@@ -11,13 +11,13 @@ from holdfast.topologies.microservices.state.envelopes import (
     Confirmed,
     Envelope,
     EnvelopeEvent,
+    EnvelopeRetention,
     Envelopes,
     Filed,
-    Retention,
     Stored,
 )
 
-PLENTY = Retention(age_ms=1_000_000, envelopes=1_000_000, bytes=1 << 30)
+PLENTY = EnvelopeRetention(age_ms=1_000_000, envelopes=1_000_000, bytes=1 << 30)
 
 
 def store(envelopes: Envelopes, envelope: Envelope, now_ms: int = 1) -> Envelope:
@@ -62,7 +62,7 @@ def test_checksum_is_that_of_the_bytes() -> None:
 
 def test_oldest_go_beyond_the_number() -> None:
     """The number that is kept is the one that was asked for, at every moment."""
-    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=2, bytes=1_000))
+    envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=2, bytes=1_000))
     for job_id in "abc":
         store(envelopes, Envelope(job_id, DONE))
     assert kept(envelopes, *"abc") == ["b", "c"]
@@ -70,7 +70,7 @@ def test_oldest_go_beyond_the_number() -> None:
 
 def test_oldest_go_beyond_the_bytes() -> None:
     """Outputs and summaries count; as many go as make room, and a newcomer never waits for room."""
-    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=100, bytes=10))
+    envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=100, bytes=10))
     for job_id in "abc":
         store(envelopes, Envelope(job_id, DONE, summary="12", output=b"3"))
     store(envelopes, Envelope("d", DONE, output=b"12345"))
@@ -82,7 +82,7 @@ def test_oldest_go_beyond_the_bytes() -> None:
 
 def test_envelopes_of_failed_jobs_have_an_age_of_their_own() -> None:
     """The envelope of a failed job is there for as long as the job, though one that was stored later is gone."""
-    envelopes = Envelopes(Retention(age_ms=100, envelopes=9, bytes=999, failed_age_ms=300))
+    envelopes = Envelopes(EnvelopeRetention(age_ms=100, envelopes=9, bytes=999, failed_age_ms=300))
     for number, state in enumerate((FAILED, DONE)):
         store_quickly(envelopes, Envelope(f"job-{number}", state), now_ms=0)
     store_quickly(envelopes, Envelope("job-2", DONE), now_ms=299)
@@ -105,7 +105,7 @@ def test_event_of_an_earlier_version_forgets_the_oldest_of_all() -> None:
 
 def test_old_ones_go_when_something_comes() -> None:
     """At its age and not before; nothing goes by itself."""
-    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=100, bytes=1_000))
+    envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=100, bytes=1_000))
     store(envelopes, Envelope("a", DONE), now_ms=5)
     store(envelopes, Envelope("b", DONE), now_ms=6)
     store(envelopes, Envelope("c", DONE), now_ms=1_004)
@@ -116,7 +116,7 @@ def test_old_ones_go_when_something_comes() -> None:
 
 def test_storing_again_renews_the_time() -> None:
     """A job that ends long after its envelope was stored finds it: whoever ends it stores it again first."""
-    envelopes = Envelopes(Retention(age_ms=1_000, envelopes=2, bytes=1_000))
+    envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=2, bytes=1_000))
     store(envelopes, Envelope("a", DONE), now_ms=5)
     store(envelopes, Envelope("b", DONE), now_ms=5)
     assert store(envelopes, Envelope("a", FAILED), now_ms=500) == Envelope("a", DONE)
@@ -129,7 +129,7 @@ def test_lowered_bound_is_reached_in_steps() -> None:
     envelopes = Envelopes(PLENTY)
     for number in range(250):
         store(envelopes, Envelope(f"job-{number}", DONE))
-    lowered = Envelopes(Retention(age_ms=1_000, envelopes=20, bytes=1_000))
+    lowered = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=20, bytes=1_000))
     lowered.restore(envelopes.image())
     sizes = []
     for number in range(4):
@@ -140,7 +140,7 @@ def test_lowered_bound_is_reached_in_steps() -> None:
 
 def test_envelope_outlives_its_job() -> None:
     """Kept by the same numbers, jobs go first: by age, and by number even where they end in another order."""
-    retention = Retention.beyond(retain_ms=10_000, retain_jobs=400, retain_bytes=1 << 20)
+    retention = EnvelopeRetention.beyond(retain_ms=10_000, retain_jobs=400, retain_bytes=1 << 20)
     assert retention.age_ms >= 10_000 + 60_000, "clocks that differ by a minute do no harm"
     envelopes = Envelopes(retention)
     count, ahead = 3_000, 500
@@ -159,7 +159,7 @@ def test_envelope_outlives_its_job() -> None:
 def test_defaults_go_with_those_of_jobs() -> None:
     """Where nobody sets anything, envelopes are kept beyond what is retained of jobs."""
     kept = Settings()
-    assert Retention.beyond() == Retention.beyond(
+    assert EnvelopeRetention.beyond() == EnvelopeRetention.beyond(
         retain_ms=kept.retain_ms,
         retain_failed_ms=kept.retain_failed_ms,
         retain_jobs=kept.retain_jobs,

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes, Retention
+from holdfast.topologies.microservices.state.envelopes import Envelope, EnvelopeRetention, Envelopes
 
-RETENTION = Retention(age_ms=100, envelopes=6, bytes=40, failed_age_ms=250)
+RETENTION = EnvelopeRetention(age_ms=100, envelopes=6, bytes=40, failed_age_ms=250)
 IDS = [f"job-{number}" for number in range(12)]
 ENVELOPES = st.builds(
     Envelope,

@@ -8,7 +8,7 @@ from holdfast.core.events import AnyEvent, Granted, Reported, Revocation, Revoke
 from holdfast.core.failure import Failure
 from holdfast.core.history import Attempt, Entry, about, attempts, entries
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
-from holdfast.core.model import FIXED, Backoff, Result, Template
+from holdfast.core.model import FIXED, BackoffRule, Result, Template
 from tests.unit.core.desk import Desk
 
 BAD = msgspec.json.encode(Failure("ValueError", "bad", "Traceback of bad"))
@@ -76,7 +76,7 @@ def test_history_that_was_cut_off_still_numbers_the_last_attempt_right() -> None
 
 def test_description_of_a_retried_failure_is_journaled_and_not_held(desk: Desk) -> None:
     """The event of a retry carries the worker's description; the state, its bytes and its image do not."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)))
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
     empty = desk.ledger.book.bytes_held
     report = ReportRow("a", desk.run_one().token, FAILED, BAD, failure_reason="bad")
     decision = desk.decide(commands.Report("w1", [report]))

@@ -11,7 +11,7 @@ from holdfast.core import commands, digest_v2, events, image
 from holdfast.core.events import AnyEvent, RefusedReport, Revocation
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Extra, Job, NewJob, Note, QueueMode, Result, Template
+from holdfast.core.model import FIXED, BackoffRule, Extra, Job, NewJob, Note, QueueMode, Result, Template
 from holdfast.testing.ledger_view import view_ledger
 from tests.unit.core.desk import Desk
 
@@ -19,7 +19,7 @@ EVENTS: list[AnyEvent] = [
     events.Started(1, 7),
     events.Created(
         2,
-        [Template("echo", "q", 9, 3, 2, 1_000, Backoff(FIXED, 5, 6), True)],
+        [Template("echo", "q", 9, 3, 2, 1_000, BackoffRule(FIXED, 5, 6), True)],
         [
             NewJob("a", 0, b"\x00\xff", 9, Extra("k", (("l", "v"),), (("h", "v"),), 1, 2, "old", "u")),
             NewJob("b", 0),
@@ -39,7 +39,7 @@ EVENTS: list[AnyEvent] = [
 
 def eventful(desk: Desk) -> Desk:
     """Brings a desk into a state that has something of everything."""
-    retried = Template("echo", priority=3, max_attempts=3, backoff=Backoff(FIXED, 500))
+    retried = Template("echo", priority=3, max_attempts=3, backoff=BackoffRule(FIXED, 500))
     desk.submit("a", "b", "c", payload=b"p", template=retried)
     desk.submit("d", not_before_ms=desk.log_ms + 10_000)
     desk.submit_keyed("e", "key-e", b"x")
@@ -124,7 +124,7 @@ def test_loaded_ledger_goes_on_like_the_live_one(desk: Desk) -> None:
     """After a restart from a snapshot the same jobs come next, in the same order."""
     eventful(desk)
     desk.pass_ms(20_000)
-    command = commands.Lease("w9", frozenset({"echo"}), frozenset(), 9, 1_000)
+    command = commands.GrantLeases("w9", frozenset({"echo"}), frozenset(), 9, 1_000)
     decided = [ledger.decide(command, desk.now) for ledger in (desk.ledger, desk.replayed(), desk.reloaded())]
     assert decided[0] == decided[1] == decided[2]
     assert len(desk.do(command)) > 1
@@ -230,7 +230,7 @@ def test_chunks_of_an_image_are_bounded_in_bytes(desk: Desk) -> None:
 def test_digest_changes_with_every_transition(desk: Desk) -> None:
     """No step of a job's life leaves the digest as it was, and forgetting all jobs makes it zero."""
     seen = {desk.ledger.digest}
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 0)))
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
     seen.add(desk.ledger.digest)
     for state in (FAILED, FAILED):
         lease = desk.run_one()

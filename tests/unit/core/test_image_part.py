@@ -9,13 +9,13 @@ from holdfast.core import commands, image
 from holdfast.core.commands import Decision
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent, Evicted
-from holdfast.core.image_part import ImageFacts, Needs, Part, examine
+from holdfast.core.image_part import ImageFacts, ImagePart, Needs, examine
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import Backoff, Extra, NewJob, Now, QueueMode, ScheduleSpec, Template
+from holdfast.core.model import BackoffRule, Extra, NewJob, Now, QueueMode, ScheduleSpec, Template
 
 TEMPLATES = [
-    Template("a", max_attempts=2, backoff=Backoff(0, 50, 50)),
+    Template("a", max_attempts=2, backoff=BackoffRule(0, 50, 50)),
     Template("b", queue="slow", priority=7),
     Template("c", max_losses=1),
 ]
@@ -62,8 +62,8 @@ class History:
         possible: list[commands.AnyCommand] = [
             commands.Submit(TEMPLATES, [self._new() for _ in range(rng.randint(1, 4))]),
             commands.Submit(TEMPLATES, [self._new() for _ in range(rng.randint(1, 4))]),
-            commands.Lease(worker, frozenset("abc"), frozenset(), rng.randint(1, 3), 200),
-            commands.Lease(worker, frozenset("abc"), frozenset(), rng.randint(1, 3), 200),
+            commands.GrantLeases(worker, frozenset("abc"), frozenset(), rng.randint(1, 3), 200),
+            commands.GrantLeases(worker, frozenset("abc"), frozenset(), rng.randint(1, 3), 200),
             commands.Report(worker, rows),
             commands.Report(worker, rows),
             commands.Cancel(rng.choice(known), "why"),
@@ -109,9 +109,9 @@ def test_image_of_a_part_is_that_of_the_whole_byte_for_byte(seed: int) -> None:
         for event in events:
             needs.add(event)
         if before is None:
-            part = Part(Ledger(LedgerConfig()))
+            part = ImagePart(Ledger(LedgerConfig()))
         else:
-            part = Part.load(before.copy, needs, examine(before, DIGEST_VERSION), LedgerConfig())
+            part = ImagePart.load(before.copy, needs, examine(before, DIGEST_VERSION), LedgerConfig())
         for event in events:
             part.ledger.apply(event)
             assert part.ledger.position <= history.ledger.position
@@ -138,11 +138,11 @@ def test_part_holds_only_what_events_can_change() -> None:
 
     extra = Extra(labels=(("k", "v"),))
     do(commands.Submit([Template("a")], [NewJob(f"j{n}", 0, b"payload", 0, extra) for n in range(1_000)]))
-    do(commands.Lease("w", frozenset("a"), frozenset(), 1, 1_000))
+    do(commands.GrantLeases("w", frozenset("a"), frozenset(), 1, 1_000))
     before = list(image.dump(ledger))
     facts = examine(before, DIGEST_VERSION)
     needs = Needs()
     needs.add(do(commands.Cancel("j500", "")))
-    part = Part.load(before.copy, needs, facts, LedgerConfig())
+    part = ImagePart.load(before.copy, needs, facts, LedgerConfig())
     held = part.ledger.book.jobs
     assert {job.id: (job.payload, job.extra) for job in held.values()} == {"j0": (b"", None), "j500": (b"", None)}

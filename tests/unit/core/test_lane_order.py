@@ -10,7 +10,7 @@ from holdfast.core.lane import LaneKey
 from holdfast.core.lane_order import LaneOrder, Wanted, virtual_arrival
 from holdfast.core.last_chance import waits_alone_until_ms
 from holdfast.core.lifecycle import FAILED, QUEUED
-from holdfast.core.model import FIXED, Backoff, Job, QueueMode, Template
+from holdfast.core.model import FIXED, BackoffRule, Job, QueueMode, Template
 from holdfast.limits import QUARANTINE_MS
 from tests.unit.core.desk import Desk
 
@@ -76,7 +76,7 @@ def test_choice_is_that_of_the_rule(seed: int, aging_ms: int) -> None:
     """Over random submits, grants, losses, retries, cancels, pauses and time, each grant is what the rule says."""
     rng, desk = random.Random(seed), Desk(aging_ms=aging_ms)
     rule = Rule(desk)
-    backoff = Backoff(FIXED, 300)
+    backoff = BackoffRule(FIXED, 300)
     for step in range(1_500):
         act = rng.randrange(10)
         worker = f"w{rng.randrange(4)}"

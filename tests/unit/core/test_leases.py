@@ -8,7 +8,7 @@ from holdfast.core import commands, image
 from holdfast.core.commands import ReportRow
 from holdfast.core.events import Extended, Reported
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, Backoff, Template
+from holdfast.core.model import FIXED, BackoffRule, Template
 from holdfast.limits import OUTPUT_BYTES_MAX, QUARANTINE_MS, REASON_CHARS_MAX, SUMMARY_CHARS_MAX, UNSPENT_GRANTS_MAX
 from tests.unit.core.desk import ECHO, Desk
 
@@ -16,7 +16,7 @@ from tests.unit.core.desk import ECHO, Desk
 @pytest.fixture
 def running(desk: Desk) -> Desk:
     """A desk where w1 runs job a under token 1 for a second."""
-    desk.submit("a", template=Template("echo", max_attempts=3, backoff=Backoff(FIXED, 0)))
+    desk.submit("a", template=Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
     assert desk.run_one().token == 1
     return desk
 
@@ -114,7 +114,7 @@ def test_watched_deadlines_are_bounded(desk: Desk) -> None:
     """Deadlines of leases that ended long before their time are reclaimed."""
     for number in range(5_000):
         desk.submit(f"a{number}")
-        command = commands.Lease("w1", frozenset({"echo"}), frozenset(), 1, 3_600_000)
+        command = commands.GrantLeases("w1", frozenset({"echo"}), frozenset(), 1, 3_600_000)
         desk.do(command)
         desk.cancel(f"a{number}")
         desk.revoke(reason="released")

@@ -7,7 +7,14 @@ from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.core.lane_order import Wanted
 from holdfast.errors import Code
-from holdfast.topologies.microservices.state.waiting_jobs import Dequeued, Enqueued, Line, LineEvent, Removed, Ticket
+from holdfast.topologies.microservices.state.waiting_jobs import (
+    Dequeued,
+    Enqueued,
+    LineEvent,
+    Removed,
+    WaitingJobs,
+    WaitingTicket,
+)
 
 NOW_MS = 1_000_000
 
@@ -16,12 +23,12 @@ class Clerk:
     """Decides and applies at once, at a time that a test moves."""
 
     def __init__(self, aging_ms: int = 60_000) -> None:
-        self.line = Line(aging_ms)
+        self.line = WaitingJobs(aging_ms)
         self.now_ms = NOW_MS
 
-    def enqueue(self, *tickets: Ticket | str) -> None:
+    def enqueue(self, *tickets: WaitingTicket | str) -> None:
         for ticket in tickets:
-            event = self.line.decide_enqueue(Ticket(ticket) if isinstance(ticket, str) else ticket, self.now_ms)
+            event = self.line.decide_enqueue(WaitingTicket(ticket) if isinstance(ticket, str) else ticket, self.now_ms)
             assert isinstance(event, Enqueued)
             self.line.apply(event)
 
@@ -50,23 +57,25 @@ def test_jobs_without_an_order_leave_as_they_came() -> None:
 def test_order_counts_and_not_the_arrival() -> None:
     """Jobs that come out of order, or come back, take the place that their order gives them."""
     clerk = Clerk()
-    clerk.enqueue(Ticket("b", order=2), Ticket("d", order=4), Ticket("a", order=1))
+    clerk.enqueue(WaitingTicket("b", order=2), WaitingTicket("d", order=4), WaitingTicket("a", order=1))
     assert clerk.dequeue() == "a"
-    clerk.enqueue(Ticket("c", order=3), Ticket("a", order=1))
+    clerk.enqueue(WaitingTicket("c", order=3), WaitingTicket("a", order=1))
     assert clerk.rest() == ["a", "b", "c", "d"]
 
 
 def test_job_without_an_order_stands_behind_all_that_came() -> None:
     """It overtakes nobody, and those with a higher order that come later do not overtake it."""
     clerk = Clerk()
-    clerk.enqueue(Ticket("b", order=7), "x", "y", Ticket("c", order=8), Ticket("a", order=6))
+    clerk.enqueue(WaitingTicket("b", order=7), "x", "y", WaitingTicket("c", order=8), WaitingTicket("a", order=6))
     assert clerk.rest() == ["a", "b", "x", "y", "c"]
 
 
 def test_jobs_of_one_order_are_all_there() -> None:
     """Two jobs that were given the same place leave as they came, and none is lost."""
     clerk = Clerk()
-    clerk.enqueue(Ticket("b", order=5), Ticket("a", order=5), Ticket("c", order=(1 << 64) - 1), "d")
+    clerk.enqueue(
+        WaitingTicket("b", order=5), WaitingTicket("a", order=5), WaitingTicket("c", order=(1 << 64) - 1), "d"
+    )
     assert clerk.rest() == ["b", "a", "c", "d"]
 
 
@@ -75,7 +84,7 @@ def test_id_that_waits_is_left_as_it_is() -> None:
     clerk = Clerk()
     clerk.enqueue("a", "b")
     before = clerk.line.digest
-    again = Ticket("b", "other", "route", 9, 1, NOW_MS + 1)
+    again = WaitingTicket("b", "other", "route", 9, 1, NOW_MS + 1)
     assert clerk.line.decide_enqueue(again, NOW_MS) is None
     assert clerk.line.digest == before
     assert clerk.rest() == ["a", "b"]
@@ -84,7 +93,7 @@ def test_id_that_waits_is_left_as_it_is() -> None:
 def test_only_what_is_wanted_is_found() -> None:
     """Routes must be named; queues are all of them where none is; nothing named is nothing wanted."""
     clerk = Clerk()
-    clerk.enqueue(Ticket("a", route="x"), Ticket("b", "slow", route="y"), Ticket("c", route="y"))
+    clerk.enqueue(WaitingTicket("a", route="x"), WaitingTicket("b", "slow", route="y"), WaitingTicket("c", route="y"))
     assert clerk.dequeue(wanted()) == ""
     assert clerk.dequeue(wanted("z")) == ""
     assert clerk.dequeue(wanted("x", queues=("slow",))) == ""
@@ -95,12 +104,12 @@ def test_only_what_is_wanted_is_found() -> None:
 def test_delayed_job_is_not_found_before_its_time() -> None:
     """To the millisecond; then it takes the place of its order."""
     clerk = Clerk()
-    clerk.enqueue(Ticket("a", order=1, not_before_ms=NOW_MS + 10), Ticket("b", order=2))
+    clerk.enqueue(WaitingTicket("a", order=1, not_before_ms=NOW_MS + 10), WaitingTicket("b", order=2))
     assert clerk.dequeue() == "b"
-    clerk.enqueue(Ticket("b", order=2))
+    clerk.enqueue(WaitingTicket("b", order=2))
     clerk.now_ms += 9
     assert clerk.dequeue() == "b"
-    clerk.enqueue(Ticket("b", order=2))
+    clerk.enqueue(WaitingTicket("b", order=2))
     clerk.now_ms += 1
     assert clerk.rest() == ["a", "b"]
 
@@ -108,32 +117,32 @@ def test_delayed_job_is_not_found_before_its_time() -> None:
 def test_priority_is_worth_waiting_time() -> None:
     """A step of priority overtakes whoever came up to `aging_ms` before, and nobody who came earlier."""
     clerk = Clerk(aging_ms=100)
-    clerk.enqueue(Ticket("old", priority=5, order=1))
+    clerk.enqueue(WaitingTicket("old", priority=5, order=1))
     clerk.now_ms += 50
-    clerk.enqueue(Ticket("young", priority=5, order=2, route="other"))
+    clerk.enqueue(WaitingTicket("young", priority=5, order=2, route="other"))
     clerk.now_ms += 100
-    clerk.enqueue(Ticket("urgent", priority=6, order=3))
+    clerk.enqueue(WaitingTicket("urgent", priority=6, order=3))
     assert clerk.rest() == ["old", "young", "urgent"], "the tie of the last two goes by order"
     clerk = Clerk(aging_ms=0)
-    clerk.enqueue(Ticket("old", priority=5), Ticket("urgent", priority=6))
+    clerk.enqueue(WaitingTicket("old", priority=5), WaitingTicket("urgent", priority=6))
     assert clerk.rest() == ["urgent", "old"]
 
 
 def test_waiting_counts_since_the_time_that_is_named() -> None:
     """A job that comes back is as old as it was; a time to come counts as now."""
     clerk = Clerk(aging_ms=100)
-    clerk.enqueue(Ticket("urgent", priority=6), Ticket("patient", priority=5, since_ms=NOW_MS - 101))
+    clerk.enqueue(WaitingTicket("urgent", priority=6), WaitingTicket("patient", priority=5, since_ms=NOW_MS - 101))
     assert clerk.rest() == ["patient", "urgent"]
-    clerk.enqueue(Ticket("a", since_ms=NOW_MS + 1_000_000, priority=5))
+    clerk.enqueue(WaitingTicket("a", since_ms=NOW_MS + 1_000_000, priority=5))
     clerk.now_ms += 1
-    clerk.enqueue(Ticket("b", priority=5, route="other"))
+    clerk.enqueue(WaitingTicket("b", priority=5, route="other"))
     assert clerk.rest() == ["a", "b"]
 
 
 def test_removed_job_is_gone_wherever_it_stood() -> None:
     """From the middle of a lane and from among those that are not due; once only."""
     clerk = Clerk()
-    clerk.enqueue("a", "b", "c", Ticket("later", not_before_ms=NOW_MS + 5))
+    clerk.enqueue("a", "b", "c", WaitingTicket("later", not_before_ms=NOW_MS + 5))
     for job_id in ("b", "later"):
         event = clerk.line.decide_remove(job_id, NOW_MS)
         assert event == Removed(NOW_MS, job_id)
@@ -150,7 +159,7 @@ def test_job_that_is_never_due_is_refused(not_before_ms: int) -> None:
     clerk = Clerk()
     clerk.enqueue("a")
     for job_id in ("a", "b"):
-        refusal = clerk.line.decide_enqueue(Ticket(job_id, not_before_ms=not_before_ms), NOW_MS)
+        refusal = clerk.line.decide_enqueue(WaitingTicket(job_id, not_before_ms=not_before_ms), NOW_MS)
         assert isinstance(refusal, Refusal)
         assert refusal.code == Code.INVALID_ARGUMENT
 
@@ -158,17 +167,17 @@ def test_job_that_is_never_due_is_refused(not_before_ms: int) -> None:
 def test_line_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond so many jobs, and beyond so many lanes, newcomers are told to come later; what waits is found again."""
     clerk = Clerk()
-    clerk.enqueue("a", Ticket("b", route="other"))
+    clerk.enqueue("a", WaitingTicket("b", route="other"))
     monkeypatch.setattr(limits, "LANES_MAX", 2)
-    assert refused(clerk, Ticket("c", route="third"))
+    assert refused(clerk, WaitingTicket("c", route="third"))
     clerk.enqueue("c")
     monkeypatch.setattr(limits, "JOBS_HELD_MAX", 3)
-    assert refused(clerk, Ticket("d"))
-    assert clerk.line.decide_enqueue(Ticket("a"), NOW_MS) is None
+    assert refused(clerk, WaitingTicket("d"))
+    assert clerk.line.decide_enqueue(WaitingTicket("a"), NOW_MS) is None
     assert clerk.rest() == ["a", "b", "c"]
 
 
-def refused(clerk: Clerk, ticket: Ticket) -> bool:
+def refused(clerk: Clerk, ticket: WaitingTicket) -> bool:
     refusal = clerk.line.decide_enqueue(ticket, NOW_MS)
     return isinstance(refusal, Refusal) and refusal.code == Code.RESOURCE_EXHAUSTED
 
@@ -178,7 +187,7 @@ def test_line_keeps_nothing_of_what_left() -> None:
     clerk = Clerk()
     clerk.enqueue("stays")
     for number in range(5_000):
-        clerk.enqueue(Ticket(f"job-{number}", not_before_ms=NOW_MS + 5 if number % 2 else 0))
+        clerk.enqueue(WaitingTicket(f"job-{number}", not_before_ms=NOW_MS + 5 if number % 2 else 0))
         clerk.line.apply(Removed(NOW_MS, f"job-{number}"))
     clerk.line.audit()
     assert sum(map(len, clerk.line.image())) < 100
@@ -188,10 +197,10 @@ def test_line_keeps_nothing_of_what_left() -> None:
 
 def test_events_are_written_as_ever() -> None:
     """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
-    line = Line(60_000)
+    line = WaitingJobs(60_000)
     events: list[LineEvent] = [
-        Enqueued(7, Ticket("a", "q", "r", 3, 9, 11, 5)),
-        Enqueued(8, Ticket("b")),
+        Enqueued(7, WaitingTicket("a", "q", "r", 3, 9, 11, 5)),
+        Enqueued(8, WaitingTicket("b")),
         Dequeued(12, "b", "w"),
         Removed(13, "a"),
     ]
@@ -211,11 +220,11 @@ def test_events_are_written_as_ever() -> None:
 
 def test_strange_bytes_are_not_taken() -> None:
     """Neither an event nor an image that nobody wrote becomes a state."""
-    line = Line(60_000)
-    line.apply(Enqueued(1, Ticket("a")))
+    line = WaitingJobs(60_000)
+    line.apply(Enqueued(1, WaitingTicket("a")))
     head, rows = line.image()
     with pytest.raises(msgspec.ValidationError):
         line.decode(b"\x93\x09\x07\xa1a")
     for chunks in ([], [rows], [head], [head, rows.replace(b"sim", b"sin")]):
         with pytest.raises(msgspec.ValidationError):
-            Line(60_000).restore(chunks)
+            WaitingJobs(60_000).restore(chunks)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.lane_order import Wanted
-from holdfast.topologies.microservices.state.waiting_jobs import Enqueued, Line, LineEvent, Ticket
+from holdfast.topologies.microservices.state.waiting_jobs import Enqueued, LineEvent, WaitingJobs, WaitingTicket
 
 IDS = st.sampled_from([f"job-{number}" for number in range(12)])
 ROUTES = ["x", "y"]
 QUEUES = ["default", "other"]
 TICKETS = st.builds(
-    Ticket,
+    WaitingTicket,
     IDS,
     st.sampled_from(QUEUES),
     st.sampled_from(ROUTES),
@@ -32,7 +32,7 @@ WANTED = st.none() | st.builds(
 class Waiting:
     """One job of the model, with everything that its turn depends on."""
 
-    ticket: Ticket
+    ticket: WaitingTicket
     place: tuple[int, int]
     since_ms: int
 
@@ -50,7 +50,7 @@ class Model:
         self.arrivals = 0
         self.highest = 0
 
-    def enqueue(self, ticket: Ticket, now_ms: int) -> bool:
+    def enqueue(self, ticket: WaitingTicket, now_ms: int) -> bool:
         if ticket.job_id in self.waiting:
             return False
         self.arrivals += 1
@@ -79,7 +79,7 @@ class LineMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Line(self.aging_ms)
+        self.line = WaitingJobs(self.aging_ms)
         self.model = Model(self.aging_ms)
         self.now_ms = 0
         self.journal: list[bytes] = []
@@ -95,7 +95,7 @@ class LineMachine(RuleBasedStateMachine):
         self.now_ms += step_ms
 
     @rule(ticket=TICKETS)
-    def enqueue(self, ticket: Ticket) -> None:
+    def enqueue(self, ticket: WaitingTicket) -> None:
         """A job comes, perhaps once more."""
         event = self.line.decide_enqueue(ticket, self.now_ms)
         assert (event is not None) == self.model.enqueue(ticket, self.now_ms)
@@ -132,7 +132,7 @@ class LineMachine(RuleBasedStateMachine):
     def restart_from_an_image(self) -> None:
         """The state goes on from its own bytes, which are the same again."""
         before, chunks = self.line, list(self.line.image())
-        self.line = Line(self.aging_ms)
+        self.line = WaitingJobs(self.aging_ms)
         self.line.restore(chunks)
         assert list(self.line.image()) == chunks
         assert self.line.digest == before.digest
@@ -141,7 +141,7 @@ class LineMachine(RuleBasedStateMachine):
     def restart_from_the_journal(self) -> None:
         """The state goes on from all that was ever written."""
         before = self.line
-        self.line = Line(self.aging_ms)
+        self.line = WaitingJobs(self.aging_ms)
         for data in self.journal:
             self.line.apply(self.line.decode(data))
         assert list(self.line.image()) == list(before.image())

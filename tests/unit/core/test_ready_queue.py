@@ -3,11 +3,11 @@
 import random
 from typing import Any
 
-from holdfast.core.model import FIXED, Backoff, Job, Template
+from holdfast.core.model import FIXED, BackoffRule, Job, Template
 from tests.unit.core.desk import ECHO, Desk
 
 HIGH, LOW = Template("echo", priority=9), Template("echo", priority=0)
-RETRIED = Template("echo", max_attempts=3, backoff=Backoff(FIXED, 50))
+RETRIED = Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 50))
 
 
 def test_jobs_are_granted_in_submit_order(desk: Desk) -> None:

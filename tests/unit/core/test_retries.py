@@ -6,11 +6,11 @@ import pytest
 
 from holdfast.core import retries
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Template
 from holdfast.limits import BACKOFF_MS_MAX, DELAY_MS_MAX
 from tests.unit.core.desk import Desk
 
-NOW = Backoff(FIXED, 0)
+NOW = BackoffRule(FIXED, 0)
 
 
 def _fail(desk: Desk, **fields: Any) -> str:  # noqa: ANN401 - the fields of a report
@@ -71,7 +71,7 @@ def test_failure_that_must_not_be_retried_is_final(desk: Desk) -> None:
 
 def test_job_may_name_its_own_delay(desk: Desk) -> None:
     """A wait that the attempt asks for replaces the backoff."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 7)))
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
     _fail(desk, retry_after_ms=500)
     assert desk.job("a").not_before_ms == desk.log_ms + 500
 
@@ -79,7 +79,7 @@ def test_job_may_name_its_own_delay(desk: Desk) -> None:
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(-5, 7), (0, 7), (10**30, DELAY_MS_MAX)])
 def test_delay_that_a_job_names_is_bounded(desk: Desk, asked_ms: int, given_ms: int) -> None:
     """A wait below zero counts as none, and none is longer than a year."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=Backoff(FIXED, 7)))
+    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
     _fail(desk, retry_after_ms=asked_ms)
     assert desk.job("a").not_before_ms == desk.log_ms + given_ms
 
@@ -95,25 +95,25 @@ def test_canceled_job_is_not_tried_again(desk: Desk) -> None:
 
 def test_fixed_backoff_is_constant() -> None:
     """The fixed kind waits its base every time."""
-    assert [retries.delay_ms(Backoff(FIXED, 70), "a", n) for n in (1, 2, 99)] == [70, 70, 70]
+    assert [retries.delay_ms(BackoffRule(FIXED, 70), "a", n) for n in (1, 2, 99)] == [70, 70, 70]
 
 
 def test_quadratic_backoff_grows_with_the_square() -> None:
     """The quadratic kind waits base·n², up to its cap."""
-    waits = [retries.delay_ms(Backoff(QUADRATIC, 10, 1_000), "a", n) for n in (1, 2, 3, 10, 11)]
+    waits = [retries.delay_ms(BackoffRule(QUADRATIC, 10, 1_000), "a", n) for n in (1, 2, 3, 10, 11)]
     assert waits == [10, 40, 90, 1_000, 1_000]
 
 
 def test_exponential_ceiling_doubles_up_to_its_cap() -> None:
     """The exponential kind doubles its ceiling, and no number of failures overflows it."""
-    backoff = Backoff(EXPONENTIAL, 100, BACKOFF_MS_MAX)
+    backoff = BackoffRule(EXPONENTIAL, 100, BACKOFF_MS_MAX)
     assert [retries.ceiling_ms(backoff, n) for n in (1, 2, 3, 4)] == [100, 200, 400, 800]
     assert retries.ceiling_ms(backoff, 10_000) == BACKOFF_MS_MAX
 
 
 def test_jitter_is_spread_and_depends_on_job_and_failure_alone() -> None:
     """Full jitter lies under the ceiling, differs between jobs and tries, and is the same every time."""
-    backoff = Backoff(EXPONENTIAL, 1_000)
+    backoff = BackoffRule(EXPONENTIAL, 1_000)
     waits = [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
     assert waits == [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
     assert all(0 <= wait <= 4_000 for wait in waits)
@@ -124,12 +124,12 @@ def test_jitter_is_spread_and_depends_on_job_and_failure_alone() -> None:
 
 def test_jitter_is_pinned() -> None:
     """The draw is the first eight bytes of SHA-256 over "id:failures", so every version waits the same."""
-    assert retries.delay_ms(Backoff(EXPONENTIAL, 1_000), "job", 1) == 737
+    assert retries.delay_ms(BackoffRule(EXPONENTIAL, 1_000), "job", 1) == 737
 
 
 def test_no_backoff_means_at_once() -> None:
     """A base of zero waits for nothing, whatever the kind."""
-    assert [retries.delay_ms(Backoff(kind, 0), "a", 9) for kind in (FIXED, EXPONENTIAL, QUADRATIC)] == [
+    assert [retries.delay_ms(BackoffRule(kind, 0), "a", 9) for kind in (FIXED, EXPONENTIAL, QUADRATIC)] == [
         0,
         0,
         0,

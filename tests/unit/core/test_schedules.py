@@ -150,7 +150,7 @@ def test_overlap_cancels_the_last_job(clockwork: Clockwork, is_running: bool) ->
     (first,) = clockwork.advance(MINUTE)
     assert first.job is not None
     if is_running:
-        clockwork.do(commands.Lease("w", frozenset({"work"}), frozenset(), 1, 1_000_000))
+        clockwork.do(commands.GrantLeases("w", frozenset({"work"}), frozenset(), 1, 1_000_000))
     clockwork.advance(MINUTE)
     job = clockwork.ledger.book.jobs[first.job.id]
     assert (job.state, job.cancel_requested) == (RUNNING if is_running else CANCELED, True)

@@ -8,7 +8,7 @@ import pytest
 from holdfast import limits
 from holdfast.core import commands
 from holdfast.core.commands import Refusal
-from holdfast.core.model import Backoff, Extra, NewJob, Template
+from holdfast.core.model import BackoffRule, Extra, NewJob, Template
 from holdfast.core.validation import check_extra, check_job, check_reason, check_template
 from holdfast.errors import Code
 from tests.unit.core.desk import Desk
@@ -50,9 +50,9 @@ UPPER: dict[str, tuple[int, Check]] = {
     "max_attempts": (limits.ATTEMPTS_MAX, _options("max_attempts")),
     "max_losses": (limits.LOSSES_MAX, _options("max_losses")),
     "timeout_ms": (limits.TIMEOUT_MS_MAX, _options("timeout_ms")),
-    "backoff base": (limits.BACKOFF_MS_MAX, lambda n: check_template(Template("e", backoff=Backoff(0, n)))),
-    "backoff cap": (limits.BACKOFF_MS_MAX, lambda n: check_template(Template("e", backoff=Backoff(0, 0, n)))),
-    "backoff kind": (2, lambda n: check_template(Template("e", backoff=Backoff(n)))),
+    "backoff base": (limits.BACKOFF_MS_MAX, lambda n: check_template(Template("e", backoff=BackoffRule(0, n)))),
+    "backoff cap": (limits.BACKOFF_MS_MAX, lambda n: check_template(Template("e", backoff=BackoffRule(0, 0, n)))),
+    "backoff kind": (2, lambda n: check_template(Template("e", backoff=BackoffRule(n)))),
     "type": (limits.TYPE_CHARS_MAX, lambda n: check_template(Template("x" * n))),
     "simulated type": (
         limits.TYPE_CHARS_MAX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.model import FIXED, Backoff, Now, QueueMode, Template
+from holdfast.core.model import FIXED, BackoffRule, Now, QueueMode, Template
 from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
 from tests.unit.core.desk import Desk
@@ -51,7 +51,7 @@ def test_job_that_is_due_within_a_moment_is_due_now(desk: Desk) -> None:
 
 def test_job_between_attempts_says_that_it_failed(desk: Desk) -> None:
     """The wait for a retry is told apart from a delay that somebody asked for."""
-    desk.submit("a", template=Template("echo", max_attempts=3, backoff=Backoff(FIXED, 4_000)))
+    desk.submit("a", template=Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 4_000)))
     (lease,) = desk.lease()
     desk.report("a", lease.token, state=4)
     reason, sentence = ask(desk, "a", IDLE)

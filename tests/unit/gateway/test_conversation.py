@@ -10,7 +10,7 @@ from holdfast.errors import NotFoundError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server import conversation as module
 from holdfast.server.auth.permissions import Scope
-from holdfast.server.calls import Method
+from holdfast.server.calls import CallMethod
 from holdfast.server.conversation import PENDING_BYTES_MAX, Conversation
 
 
@@ -40,11 +40,11 @@ class Handlers:
         self.go = asyncio.Event()
         self.given_up = 0
         self.table = {
-            "Wait": Method("Wait", Scope.READ, pb.SubmitJobsRequest, self.wait),
-            "Fail": Method("Fail", Scope.READ, pb.GetJobRequest, self.fail),
-            "Break": Method("Break", Scope.READ, pb.GetJobRequest, self.crash),
-            "Count": Method("Count", Scope.READ, pb.FeedRequest, self.count, is_stream=True),
-            "Huge": Method("Huge", Scope.READ, pb.GetJobRequest, self.huge),
+            "Wait": CallMethod("Wait", Scope.READ, pb.SubmitJobsRequest, self.wait),
+            "Fail": CallMethod("Fail", Scope.READ, pb.GetJobRequest, self.fail),
+            "Break": CallMethod("Break", Scope.READ, pb.GetJobRequest, self.crash),
+            "Count": CallMethod("Count", Scope.READ, pb.FeedRequest, self.count, is_stream=True),
+            "Huge": CallMethod("Huge", Scope.READ, pb.GetJobRequest, self.huge),
         }
 
     async def wait(self, _: pb.SubmitJobsRequest) -> pb.Job:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.server.http.stats_history import EVERY_MS, Memory
+from holdfast.server.http.stats_history import EVERY_MS, StatsHistory
 from holdfast.server.http.system import Stats, Totals
 
 TOTALS = Totals(
@@ -39,7 +39,7 @@ async def never() -> Stats:
 
 def test_samples_are_kept_in_order_and_never_too_many() -> None:
     """The oldest are forgotten after a quarter of an hour."""
-    memory = Memory(never)
+    memory = StatsHistory(never)
     for number in range(500):
         memory.keep(msgspec.structs.replace(STATS, now_ms=1_000 + number * EVERY_MS))
     recent = memory.recent()
@@ -53,6 +53,6 @@ def test_samples_are_kept_in_order_and_never_too_many() -> None:
 
 def test_what_is_not_counted_is_not_remembered() -> None:
     """A backend without totals has no samples, and asking is no error."""
-    memory = Memory(never)
+    memory = StatsHistory(never)
     memory.keep(msgspec.structs.replace(STATS, totals=None))
     assert memory.recent().samples == []

@@ -10,8 +10,8 @@ import pytest
 from holdfast.core.history import Entry
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import FeedApi, FeedPart
-from holdfast.server.http.event_stream import UNSENT_BYTES_MAX, Frames, Listener, Teller, Wanted, chunk
-from holdfast.server.http.feed_budget import Pace
+from holdfast.server.http.event_stream import UNSENT_BYTES_MAX, FeedListener, FeedReader, Frames, WantedEntries, chunk
+from holdfast.server.http.feed_budget import FeedBudget
 
 PART = FeedPart(
     [
@@ -41,8 +41,8 @@ class Line:
         self.is_aborted = True
 
 
-def listener(wanted: Wanted | None = None, position: int = 0, line: Line | None = None) -> Listener:
-    one = Listener(line or Line(), wanted or Wanted(), has_entries=True, has_stats=False)
+def listener(wanted: WantedEntries | None = None, position: int = 0, line: Line | None = None) -> FeedListener:
+    one = FeedListener(line or Line(), wanted or WantedEntries(), has_entries=True, has_stats=False)
     one.position = position
     return one
 
@@ -61,22 +61,22 @@ def test_all_who_want_the_same_get_the_same_bytes() -> None:
     """It is written once, however many listen."""
     frames = Frames(PART)
     assert frames.of(listener()) is frames.of(listener())
-    only = Wanted(jobs=frozenset({"a"}))
-    assert frames.of(listener(only)) is frames.of(listener(Wanted(jobs=frozenset({"a"}))))
+    only = WantedEntries(jobs=frozenset({"a"}))
+    assert frames.of(listener(only)) is frames.of(listener(WantedEntries(jobs=frozenset({"a"}))))
 
 
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Wanted(), [(5, "a"), (6, "b"), (7, "a")]),
-        (Wanted(jobs=frozenset({"a"})), [(5, "a"), (7, "a")]),
-        (Wanted(jobs=frozenset({"b", "a"}), what=frozenset({"submitted"})), [(5, "a"), (6, "b")]),
-        (Wanted(states=frozenset({"RUNNING"})), [(7, "a")]),
-        (Wanted(worker="w"), []),
-        (Wanted(jobs=frozenset({"c"})), []),
+        (WantedEntries(), [(5, "a"), (6, "b"), (7, "a")]),
+        (WantedEntries(jobs=frozenset({"a"})), [(5, "a"), (7, "a")]),
+        (WantedEntries(jobs=frozenset({"b", "a"}), what=frozenset({"submitted"})), [(5, "a"), (6, "b")]),
+        (WantedEntries(states=frozenset({"RUNNING"})), [(7, "a")]),
+        (WantedEntries(worker="w"), []),
+        (WantedEntries(jobs=frozenset({"c"})), []),
     ],
 )
-def test_filters_choose_entries_in_order(wanted: Wanted, found: list[tuple[int, str]]) -> None:
+def test_filters_choose_entries_in_order(wanted: WantedEntries, found: list[tuple[int, str]]) -> None:
     """What nobody wants is not sent; an empty frame is nothing."""
     assert jobs_in(Frames(PART).of(listener(wanted))) == found
 
@@ -99,7 +99,7 @@ def test_listener_that_keeps_too_much_is_cut_off() -> None:
 
 async def test_share_of_time_is_kept_by_all_together() -> None:
     """Two who have spent the same wait one after the other, each twenty times as long."""
-    pace, loop = Pace(0.05), asyncio.get_running_loop()
+    pace, loop = FeedBudget(0.05), asyncio.get_running_loop()
     start = loop.time()
     await asyncio.gather(pace.rest(0.001), pace.rest(0.001))
     assert loop.time() - start >= 0.039
@@ -123,7 +123,7 @@ class FailingFeed:
 async def test_who_comes_while_others_are_sent_away_is_told() -> None:
     """Reading that failed is begun anew for the next one, though not everybody has left."""
     feed = FailingFeed()
-    teller = Teller(cast("FeedApi", feed), None)
+    teller = FeedReader(cast("FeedApi", feed), None)
     first, second = listener(), listener()
     await teller.join(first, None)
     feed.fails.set()
@@ -146,7 +146,7 @@ async def test_who_comes_when_nothing_can_be_read_is_refused() -> None:
             yield FeedPart([], after)
 
     with pytest.raises(UnavailableError):
-        await Teller(cast("FeedApi", Broken()), None).join(listener(), None)
+        await FeedReader(cast("FeedApi", Broken()), None).join(listener(), None)
 
 
 class SilentFeed:
@@ -168,7 +168,7 @@ class SilentFeed:
 async def test_who_goes_away_before_anything_is_told_leaves_nothing_behind() -> None:
     """Nothing is read for somebody who left while the feed began."""
     feed = SilentFeed()
-    teller = Teller(cast("FeedApi", feed), None)
+    teller = FeedReader(cast("FeedApi", feed), None)
     joining = asyncio.create_task(teller.join(listener(), None))
     await feed.is_read.wait()
     joining.cancel()
@@ -180,15 +180,15 @@ async def test_who_goes_away_before_anything_is_told_leaves_nothing_behind() -> 
 async def test_numbers_wait_for_the_head_of_the_answer() -> None:
     """While a slow feed begins, no statistics are written before the head; afterwards they are."""
     line, asked = Line(), asyncio.Queue[None]()
-    one = Listener(line, Wanted(), has_entries=False, has_stats=True)
+    one = FeedListener(line, WantedEntries(), has_entries=False, has_stats=True)
 
     async def stats() -> bytes:
         asked.put_nowait(None)
         return b"{}"
 
-    early = Listener(Line(), Wanted(), has_entries=False, has_stats=True)
+    early = FeedListener(Line(), WantedEntries(), has_entries=False, has_stats=True)
     early.has_begun = True
-    teller = Teller(cast("FeedApi", SilentFeed()), stats)
+    teller = FeedReader(cast("FeedApi", SilentFeed()), stats)
     joining = [asyncio.create_task(teller.join(each, None)) for each in (one, early)]
     await asked.get()
     await asked.get()  # the numbers of the first time were written

@@ -30,7 +30,7 @@ def test_every_option_reaches_the_job() -> None:
         },
     )  # fmt: skip
     plan = Plan("work", options)
-    assert plan.template == model.Template("work", "q", 9, 4, 1, 1_500, model.Backoff(model.FIXED, 2_000, 2_000))
+    assert plan.template == model.Template("work", "q", 9, 4, 1, 1_500, model.BackoffRule(model.FIXED, 2_000, 2_000))
     draft = plan.draft("id", b"{}")
     assert (draft.delay_ms, draft.not_before_ms) == (250, round(at.timestamp() * 1_000))
     assert draft.extra == model.Extra("r", (("a", "1"), ("b", "2")), (("h", "x"),), unique_key="u")
@@ -38,7 +38,7 @@ def test_every_option_reaches_the_job() -> None:
 
 def test_kinds_of_backoff() -> None:
     """Each constructor makes its kind, in milliseconds."""
-    assert Backoff.exponential(base_s=1, max_s=60).rule == model.Backoff(model.EXPONENTIAL, 1_000, 60_000)
+    assert Backoff.exponential(base_s=1, max_s=60).rule == model.BackoffRule(model.EXPONENTIAL, 1_000, 60_000)
     assert Backoff.quadratic(base_s=10).rule.kind == model.QUADRATIC
 
 

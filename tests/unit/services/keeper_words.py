@@ -10,7 +10,7 @@ from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.disk import Disk
 from holdfast.testing.clock import ManualClock
-from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper, Verdict, World
+from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper, OwnerDecision, OwnerWorld
 
 Done = Callable[[int | BaseException], None]
 REFUSAL = Refusal(Code.NOT_FOUND, "NO_WORD", "there is no such word")
@@ -89,7 +89,7 @@ def keeper_on(
     """A keeper over a disk of the test's, on the running loop."""
     clock = clock or ManualClock()
     fatal = (failures if failures is not None else []).append
-    world = World(clock, asyncio.get_running_loop(), sync or Here(), aside or Here(), fatal)
+    world = OwnerWorld(clock, asyncio.get_running_loop(), sync or Here(), aside or Here(), fatal)
     return Keeper.on_disk(
         machine,
         disk,
@@ -100,6 +100,6 @@ def keeper_on(
     )
 
 
-def say(word: str) -> Callable[[int], Verdict]:
+def say(word: str) -> Callable[[int], OwnerDecision]:
     """Decides that the word is said; the reply is the word."""
-    return lambda _now_ms: Verdict(word, word)
+    return lambda _now_ms: OwnerDecision(word, word)

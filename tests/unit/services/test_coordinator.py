@@ -16,7 +16,7 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.auth.service_tokens import hash_of
 from holdfast.topologies.microservices.backend.owner_clients import JobOwner
 from holdfast.topologies.microservices.services.callers import Callers, credential
-from holdfast.topologies.microservices.services.coordinator_service import CoordinatorService
+from holdfast.topologies.microservices.services.coordinator_service import CoordinatorServicer
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from tests.integration.microservices_world import World, world
 
@@ -34,7 +34,7 @@ async def here() -> AsyncIterator[World]:
 async def stub(here: World) -> AsyncIterator[Any]:
     """A worker's calls to the coordinator, over the wire."""
     server = ServiceServer("the coordinator", {})
-    rpc.add_CoordinatorInternalServiceServicer_to_server(CoordinatorService(here.coordinator), server.handlers)
+    rpc.add_CoordinatorInternalServiceServicer_to_server(CoordinatorServicer(here.coordinator), server.handlers)
     async with grpc.aio.insecure_channel(await server.start("127.0.0.1", 0)) as channel:
         yield rpc.CoordinatorInternalServiceStub(channel)
     await server.stop(None)  # type: ignore[arg-type]  # at once

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError, NotFoundError, ResourceExhaustedError
 from holdfast.journal.errors import DirectoryLockedError
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.disk import SimDisk
-from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper, Verdict
+from holdfast.topologies.microservices.services.owner import COMPACT_BYTES, Keeper, OwnerDecision
 from tests.unit.services.keeper_words import REFUSAL, Held, Words, keeper_on, say
 
 
@@ -57,7 +57,7 @@ async def test_answer_waits_for_the_sync_while_others_are_decided() -> None:
         asyncio.ensure_future(keeper.act(say("two"))),
         asyncio.ensure_future(keeper.read(lambda _: list(machine.words))),
         asyncio.ensure_future(keeper.act(lambda _: REFUSAL)),
-        asyncio.ensure_future(keeper.act(lambda _: Verdict(None, "nothing"))),
+        asyncio.ensure_future(keeper.act(lambda _: OwnerDecision(None, "nothing"))),
         asyncio.ensure_future(keeper.act(say("three"))),
     ]
     await turns()
@@ -81,7 +81,7 @@ async def test_caller_who_leaves_changes_nothing() -> None:
     """A caller that gives up while its event is synced keeps nobody from an answer, nor from being told of it."""
     sync, machine, told = Held(), Words(), list[str]()
     keeper = keeper_on(sim_disk(), machine, sync=sync)
-    verdict = Verdict("one", told=lambda: told.append("one"))
+    verdict = OwnerDecision("one", told=lambda: told.append("one"))
     impatient = asyncio.ensure_future(keeper.act(lambda _: verdict))
     patient = asyncio.ensure_future(keeper.act(say("two")))
     await turns()
@@ -99,9 +99,9 @@ async def test_time_never_goes_back() -> None:
     """The time of decisions follows the wall clock forward only, within one life and over a restart."""
     disk, clock = sim_disk(), ManualClock()
     keeper = keeper_on(disk, Words(), clock=clock)
-    began = await keeper.act(lambda now_ms: Verdict("a", now_ms))
+    began = await keeper.act(lambda now_ms: OwnerDecision("a", now_ms))
     clock.advance(100)
-    later = await keeper.act(lambda now_ms: Verdict("b", now_ms))
+    later = await keeper.act(lambda now_ms: OwnerDecision("b", now_ms))
     assert later == began + 100_000
     clock._wall_ms -= 50_000
     assert await keeper.read(lambda now_ms: now_ms) == later
@@ -118,7 +118,7 @@ async def test_without_room_nothing_changes() -> None:
     keeper = keeper_on(disk, machine)
     await keeper.act(say("one"))
     disk.faults.free_bytes = 0
-    patient = Verdict("two", "two", spare=17 << 20)
+    patient = OwnerDecision("two", "two", spare=17 << 20)
     before = keeper.position, machine.digest
     with pytest.raises(ResourceExhaustedError) as refused:
         await keeper.act(lambda _: patient)
@@ -195,7 +195,7 @@ async def test_broken_decision_changes_nothing() -> None:
     machine = Words()
     keeper = keeper_on(sim_disk(), machine)
     with pytest.raises(ZeroDivisionError):
-        await keeper.act(lambda now_ms: Verdict(now_ms // 0))
+        await keeper.act(lambda now_ms: OwnerDecision(now_ms // 0))
     assert await keeper.act(say("one")) == "one"
 
 

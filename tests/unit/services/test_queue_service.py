@@ -15,7 +15,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.testing.clock import ManualClock
 from holdfast.topologies.microservices.services.queue_service import QueueService
-from holdfast.topologies.microservices.state.waiting_jobs import Line
+from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs
 from tests.unit.services.owner_server import DEADLINE_S, Owner, served, servers_with
 
 SERVICE = "/taskqueue.internal.v1.QueueInternalService/"
@@ -24,7 +24,7 @@ SERVICE = "/taskqueue.internal.v1.QueueInternalService/"
 class Queue:
     """A client of one queue service."""
 
-    def __init__(self, owner: Owner, line: Line) -> None:
+    def __init__(self, owner: Owner, line: WaitingJobs) -> None:
         self.owner = owner
         self.line = line
         self.stub = rpc.QueueInternalServiceStub(owner.channel)
@@ -55,7 +55,7 @@ class Queue:
 
 @asynccontextmanager
 async def queue_at(data: Path | None, **options: Any) -> AsyncIterator[Queue]:  # noqa: ANN401 - of `served`
-    line = Line(aging_ms=60_000)
+    line = WaitingJobs(aging_ms=60_000)
 
     def register(keeper: Any, server: Any) -> None:  # noqa: ANN401
         rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, line), server)

@@ -17,7 +17,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.testing.clock import ManualClock
 from holdfast.topologies.microservices.services.result_service import ResultService
-from holdfast.topologies.microservices.state.envelopes import Envelopes, Retention
+from holdfast.topologies.microservices.state.envelopes import EnvelopeRetention, Envelopes
 from tests.unit.services.owner_server import DEADLINE_S, Owner, served, servers_with
 
 SERVICE = "/taskqueue.internal.v1.ResultInternalService/"
@@ -47,11 +47,11 @@ class Results:
 async def results_at(
     data: Path | None,
     *,
-    retention: Retention | None = None,
+    retention: EnvelopeRetention | None = None,
     output_bytes_max: int = limits.OUTPUT_BYTES_MAX,
     **options: Any,  # noqa: ANN401 - of `served`
 ) -> AsyncIterator[Results]:
-    envelopes = Envelopes(retention or Retention.beyond())
+    envelopes = Envelopes(retention or EnvelopeRetention.beyond())
 
     def register(keeper: Any, server: Any) -> None:  # noqa: ANN401
         service = ResultService(keeper, envelopes, output_bytes_max=output_bytes_max)
@@ -241,7 +241,7 @@ async def test_envelopes_are_bounded(tmp_path: Path, storage: str) -> None:
     """By number, bytes and age the oldest are forgotten, on disk over a restart too; the newest is always there."""
     data = tmp_path / "result" if storage == "disk" else None
     clock = ManualClock()
-    retention = Retention(age_ms=60_000, envelopes=5, bytes=1_000)
+    retention = EnvelopeRetention(age_ms=60_000, envelopes=5, bytes=1_000)
     options: dict[str, Any] = {"retention": retention, "clock": clock}
     async with results_at(data, **options) as results:
         for number in range(20):
@@ -261,7 +261,7 @@ async def test_envelopes_are_bounded(tmp_path: Path, storage: str) -> None:
 
 async def test_storing_again_keeps_an_envelope_for_longer(tmp_path: Path) -> None:
     """A job that ends long after its envelope was stored is ended by somebody who stores it again, and keeps it."""
-    retention = Retention(age_ms=60_000, envelopes=2, bytes=1_000)
+    retention = EnvelopeRetention(age_ms=60_000, envelopes=2, bytes=1_000)
     async with results_at(tmp_path / "result", retention=retention) as results:
         await results.store("a", output_bytes=b"first")
         await results.store("b")

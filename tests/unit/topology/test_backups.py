@@ -24,7 +24,7 @@ from holdfast.ledger.snapshots import take_snapshot
 from holdfast.ledger.time_travel import verify
 from holdfast.server.auth import tokens
 from holdfast.topologies.backup import take_backup
-from holdfast.topologies.backup_restore import Restored, restore_backup
+from holdfast.topologies.backup_restore import RestoredDirectory, restore_backup
 from tests.e2e.test_full_disk import mounted
 from tests.unit.coordinator.test_time_travel import LEASE, Recorder
 
@@ -43,7 +43,7 @@ def back_up(folder: Path, target: str, source: str = "data") -> Backup:
     return take_backup(folder / source, folder / target, now_ms=TAKEN_MS, watch=quiet)
 
 
-def restore(folder: Path, backup: str, target: str = "restored") -> Restored:
+def restore(folder: Path, backup: str, target: str = "restored") -> RestoredDirectory:
     return restore_backup(folder / backup, folder / target, None, now_ms=TAKEN_MS, watch=quiet)
 
 

@@ -8,7 +8,7 @@ from holdfast.core.lifecycle import CANCELED
 from holdfast.ports import Assignment, Directive
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler, Mode
-from holdfast.worker.prefetch import BACKLOG_MAX, Pace
+from holdfast.worker.prefetch import BACKLOG_MAX, AttemptPace
 from holdfast.worker.runtime import Worker
 from tests.unit.worker.backend import Backend, Session, working
 
@@ -34,27 +34,27 @@ async def attached(worker: Worker, backend: Backend) -> Session:
 
 def test_nothing_is_hoarded_before_anything_is_known() -> None:
     """A worker that has run nothing asks for its slots and no more."""
-    assert Pace().backlog(slots=8) == 0
+    assert AttemptPace().backlog(slots=8) == 0
 
 
 @pytest.mark.parametrize(("each_s", "expected"), [(1e-6, BACKLOG_MAX), (0.01, 40), (0.05, 8), (0.051, 0), (10.0, 0)])
 def test_backlog_is_worth_a_fixed_time(each_s: float, expected: int) -> None:
     """Short jobs stream, long ones are not hoarded."""
-    pace = Pace()
+    pace = AttemptPace()
     pace.learn(each_s * 1_000, 1_000, now_s=1.0)
     assert pace.backlog(slots=8) == expected
 
 
 def test_one_short_job_earns_no_backlog() -> None:
     """What one job took says little about the next: the backlog grows with the number of jobs that end."""
-    pace = Pace()
+    pace = AttemptPace()
     pace.learn(1e-6, 1, now_s=1.0)
     assert pace.backlog(slots=8) <= 2
 
 
 def test_backlog_that_was_earned_ends_with_the_rate() -> None:
     """After a pause, the speed of before counts for nothing."""
-    pace = Pace()
+    pace = AttemptPace()
     pace.learn(0.001, 1_000, now_s=1.0)
     pace.learn(1e-6, 1, now_s=5.0)
     assert pace.backlog(slots=8) <= 2
@@ -62,7 +62,7 @@ def test_backlog_that_was_earned_ends_with_the_rate() -> None:
 
 def test_pace_follows_a_change() -> None:
     """A few reports of slow jobs end the backlog that fast ones have earned."""
-    pace = Pace()
+    pace = AttemptPace()
     pace.learn(1e-6 * 1_000, 1_000, now_s=1.0)
     for number in range(10):
         pace.learn(8.0, 8, now_s=2.0 + number)

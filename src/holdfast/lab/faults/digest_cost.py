@@ -41,7 +41,7 @@ def _events(batch: int, grant: int) -> list[AnyEvent]:
 
     for _ in range(_JOBS // batch):
         do(commands.Submit([Template("bench")], [NewJob(job_id, 0, b"x" * 100) for job_id in mint(os.urandom, batch)]))
-    lease = commands.Lease("worker", frozenset({"bench"}), frozenset(), grant, 30_000)
+    lease = commands.GrantLeases("worker", frozenset({"bench"}), frozenset(), grant, 30_000)
     while granted := do(lease):
         assert isinstance(granted, list)
         do(commands.Report("worker", [ReportRow(one.job_id, one.token, DONE, b"null") for one in granted]))

@@ -23,8 +23,8 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
-from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
-from holdfast.ledger.sessions import Dispatcher, Hello, Session, SessionConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher
 
 SIZES = (10, 1_000, 10_000)
 #: Workers beside many queues, and the jobs that each has room for.
@@ -70,11 +70,11 @@ class Server:
         self.longest_s = 0.0
         self.spent_s = 0.0
         self.clock = _SteppedClock()
-        world = World(self.clock, self, self, _raise)
+        world = CoordinatorWorld(self.clock, self, self, _raise)
         self.ledger = Ledger(LedgerConfig())
         journal = MemoryJournal(keeps_frames=False)
         self.coordinator = Coordinator(self.ledger, journal, world, LoopConfig())
-        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(lease_ms, _HOUR_MS))
+        self.dispatcher = SessionDispatcher(self.coordinator, SessionConfig(lease_ms, _HOUR_MS))
         self.workers: dict[str, tuple[Session, list[GrantedLease]]] = {}
         self.coordinator.start()
         self.settle()
@@ -123,7 +123,7 @@ class Server:
     def submit(self, job_id: str, queue: str = "default", not_before_ms: int = 0) -> None:
         """One job."""
         command = commands.Submit([Template(_TYPE, queue)], [NewJob(job_id, 0, not_before_ms=not_before_ms)])
-        self.coordinator.call(Lane.SUBMIT, command, _ignore)
+        self.coordinator.call(CommandLane.SUBMIT, command, _ignore)
 
     def attach(self, name: str, room: int, *queues: str) -> None:
         """A worker that waits for jobs."""

@@ -21,8 +21,8 @@ from holdfast.core.lifecycle import DONE, RUNNING, TERMINAL
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
-from holdfast.ledger.coordinator import Coordinator, Lane, LoopConfig, World
-from holdfast.ledger.sessions import Dispatcher, Hello, Push, Session, SessionConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from holdfast.testing.disk import SimDisk
 from holdfast.testing.simulation.clockwork import Call, Clockwork, Planned
 
@@ -106,9 +106,11 @@ class Hour:
         self.disk = SimDisk(random.Random(0))
         self.journal = FileJournal.open(self.disk, JournalConfig(), now_ms=0, new_cluster_id=bytes(16))
         self.ledger = Ledger(LedgerConfig())
-        world = World(machine.clock, machine, machine, machine.fatal)
+        world = CoordinatorWorld(machine.clock, machine, machine, machine.fatal)
         self.coordinator = Coordinator(self.ledger, self.journal, world, LoopConfig())
-        self.dispatcher = Dispatcher(self.coordinator, SessionConfig(plan.lease_ms, limits.WORKER_TIMEOUT_MS * 10))
+        self.dispatcher = SessionDispatcher(
+            self.coordinator, SessionConfig(plan.lease_ms, limits.WORKER_TIMEOUT_MS * 10)
+        )
         self.coordinator.observers.append(self)
         self.executed: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
@@ -144,7 +146,7 @@ class Hour:
     def _submit(self, count: int) -> None:
         for first in range(0, count, _BATCH_JOBS):
             jobs = [NewJob(f"job-{number}", 0) for number in range(first, min(first + _BATCH_JOBS, count))]
-            self.coordinator.call(Lane.SUBMIT, commands.Submit([Template("type")], jobs), lambda _: None)
+            self.coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("type")], jobs), lambda _: None)
 
     def _is_over(self) -> bool:
         jobs = self.ledger.book.jobs.values()
@@ -191,7 +193,7 @@ class Worker:
         hour.dispatcher.heartbeat(self._session)
         hour.machine.clock.after(hour.plan.heartbeat_ms * 1_000, "beat", self._beat)
 
-    def _hear(self, push: Push) -> None:
+    def _hear(self, push: SessionPush) -> None:
         if push.is_welcome:
             self._hour.dispatcher.grant_credits(self._session, self._hour.plan.slots)
         for token in push.revoked:

@@ -87,7 +87,7 @@ class _Writer:
         ids = mint(os.urandom, _BATCH)
         rows = [NewJob(job_id, 0, os.urandom(_PAYLOAD_BYTES)) for job_id in ids]
         self._do(commands.Submit([Template("bench")], rows))
-        granted = self._do(commands.Lease("worker", frozenset({"bench"}), frozenset(), _BATCH, 30_000))
+        granted = self._do(commands.GrantLeases("worker", frozenset({"bench"}), frozenset(), _BATCH, 30_000))
         assert isinstance(granted, list)
         self._do(commands.Report("worker", [_done(one) for one in granted]))
         self._do(commands.Evict(1 << 40, _KEPT_JOBS, 1 << 40, 1 << 40))

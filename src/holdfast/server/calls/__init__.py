@@ -21,7 +21,7 @@ from holdfast.server.calls.schedules import ScheduleCalls
 from holdfast.server.request_values import carry
 
 
-class Method(msgspec.Struct, frozen=True):
+class CallMethod(msgspec.Struct, frozen=True):
     """One row of the table."""
 
     name: str
@@ -34,7 +34,7 @@ class Method(msgspec.Struct, frozen=True):
     carry: Callable[[Any, TraceContext], None] | None = None
 
 
-Table = Mapping[str, Method]
+Table = Mapping[str, CallMethod]
 
 
 def table(backend: Backend) -> Table:
@@ -42,34 +42,34 @@ def table(backend: Backend) -> Table:
     jobs, admin, schedules = JobCalls(backend), AdminCalls(backend), ScheduleCalls(backend)
     rows = {
         "JobService": (
-            Method("SubmitJobs", Scope.SUBMIT, pb.SubmitJobsRequest, jobs.submit, carry=carry),
-            Method("ExplainJob", Scope.READ, pb.ExplainJobRequest, jobs.explain),
-            Method("GetJob", Scope.READ, pb.GetJobRequest, jobs.get),
-            Method("FindJobs", Scope.READ, pb.FindJobsRequest, jobs.find),
-            Method("AwaitJob", Scope.READ, pb.AwaitJobRequest, jobs.wait),
-            Method("WatchJob", Scope.READ, pb.WatchJobRequest, jobs.watch, is_stream=True),
-            Method("CancelJob", Scope.SUBMIT, public_pb.CancelJobRequest, jobs.cancel),
-            Method("RetryJob", Scope.SUBMIT, pb.RetryJobRequest, jobs.retry),
-            Method("GetHistory", Scope.READ, pb.GetHistoryRequest, jobs.history),
-            Method("Feed", Scope.READ, pb.FeedRequest, jobs.feed, is_stream=True),
+            CallMethod("SubmitJobs", Scope.SUBMIT, pb.SubmitJobsRequest, jobs.submit, carry=carry),
+            CallMethod("ExplainJob", Scope.READ, pb.ExplainJobRequest, jobs.explain),
+            CallMethod("GetJob", Scope.READ, pb.GetJobRequest, jobs.get),
+            CallMethod("FindJobs", Scope.READ, pb.FindJobsRequest, jobs.find),
+            CallMethod("AwaitJob", Scope.READ, pb.AwaitJobRequest, jobs.wait),
+            CallMethod("WatchJob", Scope.READ, pb.WatchJobRequest, jobs.watch, is_stream=True),
+            CallMethod("CancelJob", Scope.SUBMIT, public_pb.CancelJobRequest, jobs.cancel),
+            CallMethod("RetryJob", Scope.SUBMIT, pb.RetryJobRequest, jobs.retry),
+            CallMethod("GetHistory", Scope.READ, pb.GetHistoryRequest, jobs.history),
+            CallMethod("Feed", Scope.READ, pb.FeedRequest, jobs.feed, is_stream=True),
         ),
         "AdminService": (
-            Method("GetStats", Scope.READ, pb.GetStatsRequest, admin.stats),
-            Method("ListQueues", Scope.READ, pb.ListQueuesRequest, admin.queues),
-            Method("SetQueueMode", Scope.ADMIN, pb.SetQueueModeRequest, admin.set_mode),
-            Method("PurgeQueue", Scope.ADMIN, pb.PurgeQueueRequest, admin.purge),
-            Method("ListWorkers", Scope.READ, pb.ListWorkersRequest, admin.workers),
-            Method("DrainWorker", Scope.ADMIN, pb.DrainWorkerRequest, admin.drain),
-            Method("GetCapabilities", Scope.READ, pb.GetCapabilitiesRequest, admin.capabilities),
+            CallMethod("GetStats", Scope.READ, pb.GetStatsRequest, admin.stats),
+            CallMethod("ListQueues", Scope.READ, pb.ListQueuesRequest, admin.queues),
+            CallMethod("SetQueueMode", Scope.ADMIN, pb.SetQueueModeRequest, admin.set_mode),
+            CallMethod("PurgeQueue", Scope.ADMIN, pb.PurgeQueueRequest, admin.purge),
+            CallMethod("ListWorkers", Scope.READ, pb.ListWorkersRequest, admin.workers),
+            CallMethod("DrainWorker", Scope.ADMIN, pb.DrainWorkerRequest, admin.drain),
+            CallMethod("GetCapabilities", Scope.READ, pb.GetCapabilitiesRequest, admin.capabilities),
         ),
         "ScheduleService": (
-            Method("SetSchedule", Scope.ADMIN, pb.ScheduleSpec, schedules.set),
-            Method("GetSchedule", Scope.READ, pb.GetScheduleRequest, schedules.get),
-            Method("ListSchedules", Scope.READ, pb.ListSchedulesRequest, schedules.all),
-            Method("DeleteSchedule", Scope.ADMIN, pb.DeleteScheduleRequest, schedules.delete),
-            Method("PauseSchedule", Scope.ADMIN, pb.PauseScheduleRequest, schedules.pause),
-            Method("TriggerSchedule", Scope.ADMIN, pb.TriggerScheduleRequest, schedules.trigger),
-            Method("PreviewSchedule", Scope.READ, pb.PreviewScheduleRequest, schedules.preview),
+            CallMethod("SetSchedule", Scope.ADMIN, pb.ScheduleSpec, schedules.set),
+            CallMethod("GetSchedule", Scope.READ, pb.GetScheduleRequest, schedules.get),
+            CallMethod("ListSchedules", Scope.READ, pb.ListSchedulesRequest, schedules.all),
+            CallMethod("DeleteSchedule", Scope.ADMIN, pb.DeleteScheduleRequest, schedules.delete),
+            CallMethod("PauseSchedule", Scope.ADMIN, pb.PauseScheduleRequest, schedules.pause),
+            CallMethod("TriggerSchedule", Scope.ADMIN, pb.TriggerScheduleRequest, schedules.trigger),
+            CallMethod("PreviewSchedule", Scope.READ, pb.PreviewScheduleRequest, schedules.preview),
         ),
     }
     return {f"{service}/{method.name}": method for service, methods in rows.items() for method in methods}

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from holdfast.core.trace_context import sent_context
 from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
-from holdfast.server.calls import Method, Table
+from holdfast.server.calls import CallMethod, Table
 from holdfast.server.grpc.converse import ConverseService
 from holdfast.server.grpc.status import Context, refuse, refuse_undecodable
 from holdfast.server.refusal_log import hidden
@@ -43,13 +43,13 @@ class CalledServices:
         """Ends conversations, once what is under way has been answered."""
         self._converse.stop()
 
-    def _handler(self, method: Method) -> Any:  # noqa: ANN401 - grpc has no type
+    def _handler(self, method: CallMethod) -> Any:  # noqa: ANN401 - grpc has no type
         decode = method.request.FromString
         if method.is_stream:
             return grpc.unary_stream_rpc_method_handler(self._streamed(method), decode, _encoded)
         return grpc.unary_unary_rpc_method_handler(self._answered(method), decode, _encoded)
 
-    def _answered(self, method: Method) -> Callable[[Any, Context], Any]:
+    def _answered(self, method: CallMethod) -> Callable[[Any, Context], Any]:
         async def handler(request: object, context: Context) -> Message:
             response: list[Message] = []
 
@@ -63,7 +63,7 @@ class CalledServices:
 
         return handler
 
-    def _streamed(self, method: Method) -> Callable[[Any, Context], Any]:
+    def _streamed(self, method: CallMethod) -> Callable[[Any, Context], Any]:
         async def handler(request: object, context: Context) -> None:
             async def run() -> None:
                 messages = cast("AsyncIterator[Message]", method.handler(request))
@@ -75,7 +75,7 @@ class CalledServices:
 
         return handler
 
-    async def _guarded(self, method: Method, request: object, context: Context, run: Callable[[], Any]) -> None:
+    async def _guarded(self, method: CallMethod, request: object, context: Context, run: Callable[[], Any]) -> None:
         """Gives errors their status; a bug becomes INTERNAL without telling its insides."""
         job_id = getattr(request, "job_id", "")
         try:

@@ -6,7 +6,7 @@ from holdfast.errors import HoldfastError
 from holdfast.server.grpc.status import Context, refuse
 
 
-class Stream(Protocol):
+class OpenStream(Protocol):
     """One stream."""
 
     async def serve(self) -> None:
@@ -23,9 +23,9 @@ class Streams:
 
     def __init__(self, method: str) -> None:
         self._method = method
-        self._open: set[Stream] = set()
+        self._open: set[OpenStream] = set()
 
-    async def serve(self, stream: Stream, context: Context) -> None:
+    async def serve(self, stream: OpenStream, context: Context) -> None:
         """Serves one to its end; an error ends it with a status."""
         self._open.add(stream)
         try:

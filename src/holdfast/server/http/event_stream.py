@@ -18,8 +18,8 @@ import msgspec
 from holdfast.core.history import Entry
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import FeedApi, FeedPart
-from holdfast.server.http.feed_budget import Pace
-from holdfast.server.http.request import Line
+from holdfast.server.http.feed_budget import FeedBudget
+from holdfast.server.http.request import ByteSink
 from holdfast.server.http.shapes import happened
 from holdfast.server.refusal_log import hidden
 
@@ -32,7 +32,7 @@ _STATS_S = 1.0
 _ENCODER = msgspec.json.Encoder()
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedEntries(msgspec.Struct, frozen=True):
     """Which entries somebody wants; what is empty is not looked at."""
 
     jobs: frozenset[str] = frozenset()
@@ -54,10 +54,10 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-class Listener:
+class FeedListener:
     """One connection that is told."""
 
-    def __init__(self, line: Line, wanted: Wanted, *, has_entries: bool, has_stats: bool) -> None:
+    def __init__(self, line: ByteSink, wanted: WantedEntries, *, has_entries: bool, has_stats: bool) -> None:
         self._line = line
         self.wanted = wanted
         self.has_entries, self.has_stats = has_entries, has_stats
@@ -81,18 +81,18 @@ class Listener:
             self._line.write(frame)
 
 
-class Teller:
+class FeedReader:
     """Reads the feed while somebody listens."""
 
     def __init__(self, feed: FeedApi, stats: Callable[[], Awaitable[bytes]] | None) -> None:
         self._feed = feed
         self._stats = stats
-        self._pace = Pace()
-        self._listeners: set[Listener] = set()
+        self._pace = FeedBudget()
+        self._listeners: set[FeedListener] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._reading: Reading | None = None
 
-    async def join(self, listener: Listener, after: int | None) -> AsyncGenerator[FeedPart, None] | None:
+    async def join(self, listener: FeedListener, after: int | None) -> AsyncGenerator[FeedPart, None] | None:
         """Lets it listen: from now on, or to what is returned first; `NotFoundError` if that is no longer there."""
         past = None
         if after is not None:
@@ -121,7 +121,7 @@ class Teller:
             ]
         return self._reading
 
-    async def catch_up(self, listener: Listener, past: AsyncGenerator[FeedPart, None]) -> None:
+    async def catch_up(self, listener: FeedListener, past: AsyncGenerator[FeedPart, None]) -> None:
         """Tells the past until the listener is one of the present."""
         reading = self._read_on()
         async with aclosing(past) as parts:
@@ -132,7 +132,7 @@ class Teller:
                 await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
         listener.is_present = True
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: FeedListener) -> None:
         """It is told nothing more; when the last one has left, nothing is read."""
         listener.ended.set()
         self._listeners.discard(listener)
@@ -212,10 +212,10 @@ class Frames:
 
     def __init__(self, part: FeedPart) -> None:
         self._part = part
-        self._made: dict[tuple[Wanted, int], bytes] = {}
+        self._made: dict[tuple[WantedEntries, int], bytes] = {}
         self._by_job: dict[str, list[Entry]] | None = None
 
-    def of(self, listener: Listener) -> bytes:
+    def of(self, listener: FeedListener) -> bytes:
         """What this listener is sent; nothing, if nothing of it is wanted."""
         first = self._part.entries[0].position
         after = listener.position if listener.position >= first else 0
@@ -226,7 +226,7 @@ class Frames:
             frame = self._made[key] = _frame(entries, self._part.position)
         return frame
 
-    def _candidates(self, wanted: Wanted) -> Iterable[Entry]:
+    def _candidates(self, wanted: WantedEntries) -> Iterable[Entry]:
         if wanted.is_everything:
             return self._part.entries
         if not wanted.jobs:
@@ -240,7 +240,7 @@ class Frames:
         return sorted(found, key=lambda entry: entry.position)
 
 
-def _tell(listener: Listener, part: FeedPart, frames: Frames) -> None:
+def _tell(listener: FeedListener, part: FeedPart, frames: Frames) -> None:
     if part.position <= listener.position:
         return
     if listener.has_entries and part.entries:

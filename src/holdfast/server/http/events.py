@@ -17,7 +17,7 @@ from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ports import FeedPart
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
-from holdfast.server.http.event_stream import Listener, Teller, Wanted, chunk
+from holdfast.server.http.event_stream import FeedListener, FeedReader, WantedEntries, chunk
 from holdfast.server.http.jobs import states_of
 from holdfast.server.http.request import EVENT_STREAM, AnswerLine, Asked
 from holdfast.server.http.routing import Route
@@ -54,10 +54,10 @@ class EventRoutes:
     def __init__(self, backend: Backend, system: SystemRoutes) -> None:
         self._backend = backend
         self._system = system
-        self._teller: Teller | None = None
+        self._teller: FeedReader | None = None
         self._open = 0
 
-    async def listen(self, asked: Asked) -> "Stream":
+    async def listen(self, asked: Asked) -> "FeedStream":
         """Everything from now on, or from a position on."""
         teller = self._told()
         if self._open >= limits.HTTP_FEEDS_MAX:
@@ -66,13 +66,13 @@ class EventRoutes:
             )
         filters = asked.query or EventFilters()
         kinds = filters.kind or ["entries"]
-        wanted = Wanted(
+        wanted = WantedEntries(
             frozenset(filters.job),
             frozenset(filters.what),
             frozenset(state.name for state in states_of(filters.status)),
             filters.worker,
         )
-        listener = Listener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
+        listener = FeedListener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
         after = _after(asked, filters)
         self.count(1)  # before anything is waited for: many may come at once
         try:
@@ -81,12 +81,12 @@ class EventRoutes:
             self.count(-1)
             raise
         assert asked.over is not None, "who listens stays"
-        return Stream(self, teller, listener, past, asked.line, asked.over)
+        return FeedStream(self, teller, listener, past, asked.line, asked.over)
 
-    def _told(self) -> Teller:
+    def _told(self) -> FeedReader:
         feed = self._backend.capability(self._backend.feed, Capability.FEED)
         if self._teller is None:
-            self._teller = Teller(feed, self._system.stats_json if self._backend.admin is not None else None)
+            self._teller = FeedReader(feed, self._system.stats_json if self._backend.admin is not None else None)
         return self._teller
 
     def count(self, change: int) -> None:
@@ -99,14 +99,14 @@ class EventRoutes:
             await self._teller.close()
 
 
-class Stream:
+class FeedStream:
     """One open feed."""
 
     def __init__(
         self,
         routes: EventRoutes,
-        teller: Teller,
-        listener: Listener,
+        teller: FeedReader,
+        listener: FeedListener,
         past: AsyncGenerator[FeedPart, None] | None,
         line: AnswerLine,
         over: asyncio.Event,

@@ -6,7 +6,7 @@ import asyncio
 _SHARE = 0.03
 
 
-class Pace:
+class FeedBudget:
     """Lets work go on at a share of the processor, all of it together; what is too much comes later."""
 
     def __init__(self, share: float = _SHARE) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, Backoff, Extra, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, Template
 from holdfast.core.trace_context import TRACEPARENT, TRACESTATE, TraceContext, carrying, sent_context
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobDraft
@@ -12,7 +12,7 @@ from holdfast.server.http.shapes import BackoffBody, JobBody, KindBody
 from holdfast.server.http.strict_json import encode
 
 _KINDS = {"fixed": FIXED, "exponential": EXPONENTIAL, "quadratic": QUADRATIC}
-_NO_BACKOFF = Backoff()
+_NO_BACKOFF = BackoffRule()
 _OF_TRACES = {name.encode(): name for name in (TRACEPARENT, TRACESTATE)}
 
 
@@ -29,8 +29,8 @@ def template_of(body: KindBody) -> Template:
     )
 
 
-def _backoff(body: BackoffBody) -> Backoff:
-    return Backoff(_KINDS[body.kind], span_ms(body.base_s), span_ms(body.max_s))
+def _backoff(body: BackoffBody) -> BackoffRule:
+    return BackoffRule(_KINDS[body.kind], span_ms(body.base_s), span_ms(body.max_s))
 
 
 def payload_of(payload: object) -> bytes:

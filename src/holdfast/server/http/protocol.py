@@ -27,26 +27,26 @@ _LINGER_S = 2.0
 _LATER = {"retry-after": str(RETRY_AFTER_S)}
 
 
-class Shared:
+class ServerShared:
     """What all connections of a server have in common."""
 
     def __init__(self, application: Handling) -> None:
         self.application = application
-        self.connections: set[Connection] = set()
+        self.connections: set[HttpConnection] = set()
         #: There are never more.
         self.connections_max = limits.HTTP_CONNECTIONS_MAX
         #: The headers that all answers have, as they are sent.
         self.lines = b""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection."""
 
     transport: asyncio.Transport
     _arrivals: Arrivals
     _exchanges: deque[Exchange]
 
-    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, shared: ServerShared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._application = shared.application
         self._loop = loop

@@ -53,7 +53,7 @@ class Head(msgspec.Struct, frozen=True):
         return ""
 
 
-class Line(Protocol):
+class ByteSink(Protocol):
     """A connection that bytes are written to."""
 
     def write(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class Line(Protocol):
         ...
 
 
-class AnswerLine(Line, Protocol):
+class AnswerLine(ByteSink, Protocol):
     """The connection of somebody who asks, for answers that never end."""
 
     def begin(self, headers: Headers) -> None:

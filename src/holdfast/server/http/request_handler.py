@@ -15,7 +15,7 @@ from holdfast.server.http.problems import HttpError
 from holdfast.server.http.request import EVENT_STREAM, Answer, Asked, Head, Headers, Streamed
 from holdfast.server.http.request_shield import Shield
 from holdfast.server.http.response import problem_answer
-from holdfast.server.http.routing import Found, Route, Router
+from holdfast.server.http.routing import Route, RouteMatch, Router
 from holdfast.server.refusal_log import hidden, log_refusal
 
 _LOGGED_CHARS_MAX = 128
@@ -119,7 +119,7 @@ def _name(head: Head) -> str:
     return f"{head.method} {head.path}"[:_LOGGED_CHARS_MAX]
 
 
-def _other(head: Head, found: Found) -> Answer:
+def _other(head: Head, found: RouteMatch) -> Answer:
     """For a method that no row has."""
     methods = sorted({*found.methods, "OPTIONS", *(["HEAD"] if "GET" in found.methods else [])})
     allowed = ", ".join(methods)

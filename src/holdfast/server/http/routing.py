@@ -50,7 +50,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     is_short_form: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
+class RouteMatch(msgspec.Struct, frozen=True):
     """What stands at a path: its methods, and what the path says."""
 
     methods: Mapping[str, Route]
@@ -86,21 +86,21 @@ class Router:
         shaped.append((parts, {}))
         return shaped[-1][1]
 
-    def find(self, path: str) -> Found | None:
+    def find(self, path: str) -> RouteMatch | None:
         """The rows of a path; a slash at its end makes no difference."""
         methods = self._fixed.get(path)
         if methods is not None:
-            return Found(methods, _NOTHING)
+            return RouteMatch(methods, _NOTHING)
         if path.endswith("/"):
             path = path.removesuffix("/")
             methods = self._fixed.get(path)
             if methods is not None:
-                return Found(methods, _NOTHING)
+                return RouteMatch(methods, _NOTHING)
         parts = path.split("/")
         for shape, methods in self._shaped.get(len(parts), ()):
             params = _params(shape, parts)
             if params is not None:
-                return Found(methods, params)
+                return RouteMatch(methods, params)
         return None
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from holdfast import limits
 from holdfast.core.capabilities import Capability
-from holdfast.core.model import FIXED, QUADRATIC, Backoff
+from holdfast.core.model import FIXED, QUADRATIC, BackoffRule
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from holdfast.ports import ScheduleApi, ScheduleSpec, ScheduleView
 from holdfast.server.auth.permissions import Scope
@@ -276,7 +276,7 @@ def schedule_shape(view: ScheduleView) -> Schedule:
 _KINDS: dict[int, Literal["fixed", "exponential", "quadratic"]] = {FIXED: "fixed", QUADRATIC: "quadratic"}
 
 
-def backoff_shape(backoff: Backoff) -> shapes.BackoffBody:
+def backoff_shape(backoff: BackoffRule) -> shapes.BackoffBody:
     """How long a failed job waits."""
     kind = _KINDS.get(backoff.kind, "exponential")
     return shapes.BackoffBody(kind, backoff.base_ms / 1_000, backoff.max_ms / 1_000)

@@ -9,7 +9,7 @@ from holdfast.errors import UnavailableError
 from holdfast.server.auth.certificates import Certificates
 from holdfast.server.descriptors import descriptor_limit
 from holdfast.server.http.handshakes import Handshakes
-from holdfast.server.http.protocol import Connection, Shared
+from holdfast.server.http.protocol import HttpConnection, ServerShared
 from holdfast.server.http.request_handler import Handling
 from holdfast.server.http.response import lines_of
 
@@ -25,7 +25,7 @@ class HttpServer:
     def __init__(self, application: Handling, *, tls: Certificates | None = None) -> None:
         self._application = application
         self._tls = tls
-        self._shared = Shared(application)
+        self._shared = ServerShared(application)
         self._server: asyncio.Server | None = None
         self._handshakes: Handshakes | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -61,8 +61,8 @@ class HttpServer:
         for connection in tuple(self._shared.connections):
             connection.stop()
 
-    def _connection(self) -> Connection:
-        return Connection(self._shared, asyncio.get_running_loop())
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self._shared, asyncio.get_running_loop())
 
     def _sweep(self) -> None:
         """Looks at every connection, and at the time."""

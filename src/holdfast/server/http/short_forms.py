@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast import limits
-from holdfast.core.model import Backoff
+from holdfast.core.model import BackoffRule
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.ports import JobQuery
 from holdfast.server.auth.permissions import Scope
@@ -84,7 +84,7 @@ class ShortForms:
             "queue": body.queue,
             "priority": priority,
             "max_attempts": body.max_attempts or self._retries.max_attempts,
-            "backoff": None if self._retries.backoff == Backoff() else backoff_shape(self._retries.backoff),
+            "backoff": None if self._retries.backoff == BackoffRule() else backoff_shape(self._retries.backoff),
         }
         if not cron or body.type == "once":
             job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)

@@ -45,7 +45,7 @@ class Recent(msgspec.Struct, frozen=True):
     samples: list[Sample]
 
 
-class Memory:
+class StatsHistory:
     """Looks again and again, and forgets what is old."""
 
     def __init__(self, numbers: Callable[[], Awaitable["Stats"]]) -> None:

@@ -12,7 +12,7 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
 from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, Answer, Asked, answer
 from holdfast.server.http.routing import EVERYBODY, Route
-from holdfast.server.http.stats_history import Memory, Recent
+from holdfast.server.http.stats_history import Recent, StatsHistory
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class SystemRoutes:
         self._probes = probes
         #: The OpenAPI document, once it is known.
         self.document = b""
-        self.memory = Memory(self._numbers)
+        self.memory = StatsHistory(self._numbers)
 
     async def stats(self, asked: Asked) -> Answer:
         """The whole system in numbers."""

@@ -13,7 +13,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import Entry, attempts
 from holdfast.core.lifecycle import CANCELED, FAILED
-from holdfast.core.model import FIXED, Backoff, Note
+from holdfast.core.model import FIXED, BackoffRule, Note
 from holdfast.errors import NotFoundError
 from holdfast.ports import FeedPart
 from holdfast.testing.conformance.harness import needs
@@ -152,7 +152,7 @@ class TestFeeding:
     @needs(Capability.HISTORY)
     async def test_history_has_the_traceback_of_every_failed_attempt(self, place: Workplace) -> None:
         """The traceback of an attempt that is retried stays in the history, as the last one's does."""
-        job_id = await place.submit(max_attempts=2, backoff=Backoff(FIXED, 0, 0))
+        job_id = await place.submit(max_attempts=2, backoff=BackoffRule(FIXED, 0, 0))
         hand = await place.worker()
         for number in (1, 2):
             (lease,) = await hand.take()

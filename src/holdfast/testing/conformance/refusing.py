@@ -8,7 +8,7 @@ from holdfast import limits
 from holdfast.core.capabilities import Capability
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED
-from holdfast.core.model import Backoff, Extra
+from holdfast.core.model import BackoffRule, Extra
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import Introduction, JobDraft, JobQuery
 from holdfast.testing.conformance.harness import needs
@@ -31,7 +31,7 @@ class TestRefusing:
             {"max_attempts": 101},
             {"max_losses": 101},
             {"timeout_ms": limits.TIMEOUT_MS_MAX + 1},
-            {"backoff": Backoff(0, limits.BACKOFF_MS_MAX + 1, 1)},
+            {"backoff": BackoffRule(0, limits.BACKOFF_MS_MAX + 1, 1)},
         ],
         ids=str,
     )

@@ -7,12 +7,12 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.failure import Failure
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING, name
-from holdfast.core.model import FIXED, QUADRATIC, Backoff, Extra
+from holdfast.core.model import FIXED, QUADRATIC, BackoffRule, Extra
 from holdfast.errors import DeadlineExceededError, FailedPreconditionError, UnimplementedError
 from holdfast.server.attempts import attempts_of
 from holdfast.testing.conformance.workplace import Hand, Workplace
 
-AT_ONCE = Backoff(FIXED, 0, 0)
+AT_ONCE = BackoffRule(FIXED, 0, 0)
 #: So much may lie between the clocks of two processes of one backend: one that never goes back follows no correction.
 CLOCKS_MS = 1_000
 
@@ -135,7 +135,7 @@ class TestRetrying:
     @pytest.mark.parametrize(("kind", "wait_ms"), [(FIXED, 50_000), (QUADRATIC, 50_000)])
     async def test_backoff_says_when_the_next_attempt_is_due(self, place: Workplace, kind: int, wait_ms: int) -> None:
         """After a failure the job waits as its template says."""
-        job_id = await place.submit(max_attempts=2, backoff=Backoff(kind, 50_000, 3_600_000))
+        job_id = await place.submit(max_attempts=2, backoff=BackoffRule(kind, 50_000, 3_600_000))
         hand = await place.worker()
         (lease,) = await hand.take()
         await hand.failed(lease)

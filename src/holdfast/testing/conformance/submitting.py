@@ -3,7 +3,7 @@
 import uuid
 
 from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import FIXED, Backoff, Extra
+from holdfast.core.model import FIXED, BackoffRule, Extra
 from holdfast.errors import Code
 from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import Workplace, accepted
@@ -16,7 +16,7 @@ class TestSubmitting:
         """Template, labels, headers and payload come back unchanged, and the job is queued."""
         extra = Extra(labels=(("colour", "blue"),), headers=(("traceparent", "00-1"),))
         fields = {"priority": 7, "max_attempts": 4, "max_losses": 2, "timeout_ms": 9_000}
-        backoff = Backoff(FIXED, 5, 10)
+        backoff = BackoffRule(FIXED, 5, 10)
         job_id = await place.submit(b"\x00\xff{}", extra=extra, backoff=backoff, **fields)
         job = await place.jobs.get(job_id)
         assert (job.id, job.state, job.template) == (job_id, QUEUED, place.template(backoff=backoff, **fields))

@@ -9,7 +9,7 @@ from holdfast.core import commands
 from holdfast.core.commands import Refusal, Submit, Submitted
 from holdfast.core.model import Extra, NewJob, Template
 from holdfast.core.owner import uuid4
-from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.coordinator import CommandLane
 from holdfast.testing.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast.testing.simulation.jobs import POISON
 from holdfast.testing.simulation.network import Network
@@ -162,7 +162,7 @@ class Client:
                 self._claims.submitted_reply(command, reply)
                 done(reply)
 
-            server.coordinator.call(Lane.SUBMIT, command, judged)
+            server.coordinator.call(CommandLane.SUBMIT, command, judged)
 
         def hear(reply: object) -> None:
             if isinstance(reply, Refusal) and reply.reason != "INVALID_ARGUMENT" and tries > 1:
@@ -218,7 +218,7 @@ class Client:
         job_id = self._some_id()
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.read(Lane.SUBMIT, lambda ledger, _: JobSeen(ledger, job_id), done)
+            server.coordinator.read(CommandLane.SUBMIT, lambda ledger, _: JobSeen(ledger, job_id), done)
 
         self._ask("get", send, self._claims.saw_job, self._go_on)
 
@@ -229,7 +229,7 @@ class Client:
 
         def send(server: Server, done: Callable[[object], None]) -> None:
             server.coordinator.read(
-                Lane.LIST,
+                CommandLane.LIST,
                 lambda ledger, _: PageSeen(ledger, states, offset, size, newest_first=newest_first),
                 done,
             )
@@ -240,7 +240,7 @@ class Client:
         job_id = self._some_id()
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.SUBMIT, commands.Cancel(job_id, "not needed"), done)
+            server.coordinator.call(CommandLane.SUBMIT, commands.Cancel(job_id, "not needed"), done)
 
         self._ask("cancel", send, lambda reply: self._claims.canceled_reply(job_id, reply), self._go_on)
 

@@ -3,7 +3,7 @@
 import random
 
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
-from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, SIM_TYPE, Backoff, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, SIM_TYPE, BackoffRule, Template
 from holdfast.testing.simulation.swarm import Settings
 
 POISON = b"poison"
@@ -18,7 +18,7 @@ def draw_templates(settings: Settings) -> list[Template]:
 
 
 def _draw_template(rng: random.Random, settings: Settings) -> Template:
-    backoff = Backoff(rng.choice([FIXED, EXPONENTIAL, QUADRATIC]), rng.choice([0, 5, 200]), 2_000)
+    backoff = BackoffRule(rng.choice([FIXED, EXPONENTIAL, QUADRATIC]), rng.choice([0, 5, 200]), 2_000)
     return Template(
         type=f"type-{rng.randrange(settings.types)}",
         queue=f"queue-{rng.randrange(settings.queues)}",

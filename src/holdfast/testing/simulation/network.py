@@ -8,7 +8,7 @@ side notices in its own time.
 import random
 from collections.abc import Callable
 
-from holdfast.ledger.sessions import Hello, Push, Session
+from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast.testing.simulation.clockwork import Call, Clockwork
 from holdfast.testing.simulation.host import Host
 from holdfast.testing.simulation.server import Server
@@ -88,7 +88,9 @@ class Network:
 
     # -- streams
 
-    def open_stream(self, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call) -> "Stream":
+    def open_stream(
+        self, who: str, hello: Hello, hear: Callable[["Stream", SessionPush], None], closed: Call
+    ) -> "Stream":
         """Connects; the session begins when the hello arrives."""
         stream = Stream(self, who, hello, hear, closed)
         self.streams = [other for other in self.streams if not other.is_over] + [stream]
@@ -103,7 +105,7 @@ class Stream:
     """One connection of a streaming worker, and both views of it."""
 
     def __init__(
-        self, network: Network, who: str, hello: Hello, hear: Callable[["Stream", Push], None], closed: Call
+        self, network: Network, who: str, hello: Hello, hear: Callable[["Stream", SessionPush], None], closed: Call
     ) -> None:
         self._net = network
         self.who = who
@@ -112,7 +114,7 @@ class Stream:
         self._free_us = {UP: 0, DOWN: 0}
         self.server: Server | None = None
         self.session = Session(hello, self._push, self._supersede)
-        self.judge: Callable[[Push], None] = lambda _: None
+        self.judge: Callable[[SessionPush], None] = lambda _: None
         self.is_broken = False
         self.is_over = False
         self.is_server_done = False
@@ -162,12 +164,12 @@ class Stream:
 
     # -- what the coordinator does
 
-    def _push(self, push: Push) -> None:
+    def _push(self, push: SessionPush) -> None:
         self.judge(push)
         if not self.is_broken:
             self._net.clock.after(self._arrival_us(DOWN), f"{self.who} push", lambda: self._deliver(push))
 
-    def _deliver(self, push: Push) -> None:
+    def _deliver(self, push: SessionPush) -> None:
         if not self.is_broken and not self.is_over:
             self._hear(self, push)
 

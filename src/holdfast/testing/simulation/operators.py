@@ -13,7 +13,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import Job, Now, QueueMode
 from holdfast.core.overview import QueueView, queue_stats
-from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.coordinator import CommandLane
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.network import Network
 from holdfast.testing.simulation.server import Server
@@ -131,7 +131,7 @@ class Operator:
                     self._check_mode(command, *before)
                 done(reply)
 
-            server.coordinator.call(Lane.SUBMIT, command, told)
+            server.coordinator.call(CommandLane.SUBMIT, command, told)
 
         self._ask("mode", send, lambda _: self._claims.count(f"mode {mode.name}"))
 
@@ -149,7 +149,7 @@ class Operator:
         command = commands.CancelQueued([*ids, "nobody"], "purged")
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.SUBMIT, command, done)
+            server.coordinator.call(CommandLane.SUBMIT, command, done)
 
         self._ask("purge", send, self._check_purged)
 
@@ -177,7 +177,7 @@ class Operator:
         rng = self._rng
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.read(Lane.LIST, lambda ledger, _: SearchSeen(ledger, rng), done)
+            server.coordinator.read(CommandLane.LIST, lambda ledger, _: SearchSeen(ledger, rng), done)
 
         self._ask("search", send, self._check_search)
 
@@ -200,7 +200,7 @@ class Operator:
 
     def _look(self) -> None:
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.read(Lane.LIST, QueuesSeen, done)
+            server.coordinator.read(CommandLane.LIST, QueuesSeen, done)
 
         self._ask("queues", send, self._check_queues)
 

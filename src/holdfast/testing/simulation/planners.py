@@ -11,7 +11,7 @@ from holdfast.core import commands
 from holdfast.core.commands import Refusal
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now, ScheduleSpec, Template
-from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.coordinator import CommandLane
 from holdfast.testing.ledger_view import view_schedule
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.network import Network
@@ -91,7 +91,7 @@ class Planner:
                 self._claims.count(what)
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.SUBMIT, command(server), done)
+            server.coordinator.call(CommandLane.SUBMIT, command(server), done)
 
         self._net.ask("planner", f"planner {what}", send, judged, lambda _: None)
 
@@ -180,7 +180,7 @@ class Planner:
             self._claims.count("schedules")
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.read(Lane.LIST, SchedulesSeen, done)
+            server.coordinator.read(CommandLane.LIST, SchedulesSeen, done)
 
         self._net.ask("planner", "planner looks", send, lambda reply: _unless_refused(reply, judge), lambda _: None)
 

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 
 from holdfast.core.owner import mint as mint_uuids
-from holdfast.ledger.coordinator import Coordinator, LoopConfig, World
+from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
-from holdfast.ledger.recovery import Recovered
+from holdfast.ledger.recovery import RecoveredLedger
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.tick_timer import Ticker
 from holdfast.ledger.work_api import LedgerWork
@@ -28,7 +28,7 @@ class Server:
         self,
         process: Process,
         clock: Clockwork,
-        recovered: Recovered,
+        recovered: RecoveredLedger,
         witness: Witness,
         settings: Settings,
         mint: Callable[[], str],
@@ -38,7 +38,7 @@ class Server:
         self.process = process
         self.mint = mint
         self.journal = recovered.journal
-        world = World(clock, process, process, process.fatal, previous)
+        world = CoordinatorWorld(clock, process, process, process.fatal, previous)
         storage = WitnessedJournal(recovered.journal, witness)
         self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
         #: Its draws are its own: what the gateway does moves no other part of the run.

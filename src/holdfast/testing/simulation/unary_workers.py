@@ -7,7 +7,7 @@ from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
-from holdfast.ledger.coordinator import Lane
+from holdfast.ledger.coordinator import CommandLane
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
 from holdfast.testing.simulation.network import Network
@@ -75,12 +75,12 @@ class UnaryWorker:
         if room <= 0:
             self._later(rng.randint(*_IDLE_US), "fetch", self._fetch)
             return
-        command = commands.Lease(
+        command = commands.GrantLeases(
             self.name, all_routes(self._settings), frozenset(), rng.randint(1, room), self._settings.lease_ms
         )
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.WORK, command, done)
+            server.coordinator.call(CommandLane.WORK, command, done)
 
         def judge(reply: object) -> None:
             if not isinstance(reply, Refusal):
@@ -139,7 +139,7 @@ class UnaryWorker:
         is_heard = False
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.WORK, command, done)
+            server.coordinator.call(CommandLane.WORK, command, done)
 
         def hear(reply: object) -> None:
             nonlocal is_heard
@@ -163,7 +163,7 @@ class UnaryWorker:
         command = commands.TakeNotes(self.name, [note])
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.WORK, command, done)
+            server.coordinator.call(CommandLane.WORK, command, done)
 
         self._net.ask(
             self.name,
@@ -177,7 +177,7 @@ class UnaryWorker:
         command = commands.Extend(self.name, self._settings.lease_ms, frozenset(self.running), _GRACE_MS)
 
         def send(server: Server, done: Callable[[object], None]) -> None:
-            server.coordinator.call(Lane.WORK, command, done)
+            server.coordinator.call(CommandLane.WORK, command, done)
 
         def judge(reply: object) -> None:
             if isinstance(reply, Heard):

@@ -10,7 +10,7 @@ import random
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
-from holdfast.ledger.sessions import Hello, Push, Session
+from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast.testing.simulation.claims import Claims
 from holdfast.testing.simulation.clockwork import Call
 from holdfast.testing.simulation.jobs import POISON, all_routes, draw_end
@@ -194,7 +194,7 @@ class StreamingWorker:
 
     # -- what the coordinator says
 
-    def _judge(self, push: Push, held: frozenset[int], life: int) -> None:
+    def _judge(self, push: SessionPush, held: frozenset[int], life: int) -> None:
         """What leaves the coordinator for this worker is true, whether it arrives or not."""
         if push.is_welcome and self._net.host.had_room:
             self._claims.welcomed(self.name, held)
@@ -204,10 +204,10 @@ class StreamingWorker:
             for report_id in [known for known in self._unheard if known <= push.reported]:
                 self._claims.acknowledged(self.name, self._unheard[report_id])
 
-    def _on_push(self, stream: Stream, push: Push) -> None:
+    def _on_push(self, stream: Stream, push: SessionPush) -> None:
         self._later(0, "reads", lambda: self._read(stream, push))
 
-    def _read(self, stream: Stream, push: Push) -> None:
+    def _read(self, stream: Stream, push: SessionPush) -> None:
         if self._stream is not stream:
             return
         if push.is_drain_asked:

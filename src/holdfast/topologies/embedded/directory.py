@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.client.blocking_link import NearSocket
-from holdfast.client.link import Near, Ports
+from holdfast.client.link import LinkPorts, Near
 from holdfast.client.reconnect_policy import PATIENCE_S, Patience
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
@@ -47,7 +47,7 @@ class Connected:
         self._path = path
         self._carrier = carrier
         remote = RemoteJobs(carrier, Once())
-        self.ports = Ports(remote, remote, remote, remote.schedules, remote)
+        self.ports = LinkPorts(remote, remote, remote, remote.schedules, remote)
         self.near = NearSocket(path)
         self.lost = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
@@ -61,11 +61,11 @@ class Connected:
         await self._carrier.lost()
         self.lost.set()
 
-    async def call(self, use: Callable[[Ports], Awaitable[T]]) -> T:
+    async def call(self, use: Callable[[LinkPorts], Awaitable[T]]) -> T:
         """The answer; `UnavailableError` if the connection is lost before it came."""
         return await use(self.ports)
 
-    def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields."""
         return use(self.ports)
 
@@ -103,7 +103,7 @@ class Directory:
         self._is_closed = False
 
     async def call(
-        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """The answer, of whoever serves when it comes."""
         patience = Patience()
@@ -119,7 +119,7 @@ class Directory:
                     raise
                 await patience.bear(error)
 
-    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew with whoever serves next."""
         patience = Patience()
         while True:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from holdfast.client.link import Near, Ports
+from holdfast.client.link import LinkPorts, Near
 from holdfast.ledger.ports import Clock
 from holdfast.ports import WorkApi
 from holdfast.settings import Settings
@@ -12,7 +12,7 @@ from holdfast.topologies.embedded.served_ledger import Serving
 T = TypeVar("T")
 
 
-class Memory:
+class MemoryLink:
     """A link to a ledger that nobody else can reach."""
 
     is_private = True
@@ -29,12 +29,12 @@ class Memory:
         return self.serving
 
     async def call(
-        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """The answer."""
         return await (await self._opened()).call(use)
 
-    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields."""
         async for item in (await self._opened()).stream(use):
             yield item

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import __version__
-from holdfast.client.link import Ports
+from holdfast.client.link import LinkPorts
 from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.errors import UnavailableError
 from holdfast.ledger.local_work import LocalWork
@@ -57,7 +57,7 @@ class Serving:
         self._is_given_up = False
         self._socket: SocketServer | None = None
         self._local: LocalWork
-        self.ports: Ports
+        self.ports: LinkPorts
         self.near: NearLedger
 
     async def open(self) -> None:
@@ -100,7 +100,7 @@ class Serving:
     def _start(self) -> None:
         core, settings = self.core, self._settings
         core.prepare()
-        self.ports = Ports(core.jobs, core.admin, core.feed, core.schedules, DirectoryCapabilities())
+        self.ports = LinkPorts(core.jobs, core.admin, core.feed, core.schedules, DirectoryCapabilities())
         self.near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
         self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
@@ -120,7 +120,7 @@ class Serving:
             return
         self._socket = server
 
-    async def call(self, use: Callable[[Ports], Awaitable[T]]) -> T:
+    async def call(self, use: Callable[[LinkPorts], Awaitable[T]]) -> T:
         """The answer; `UnavailableError` if the journal fails before there is one."""
         task = asyncio.current_task()
         assert task is not None
@@ -134,7 +134,7 @@ class Serving:
         finally:
             self._calls.discard(task)
 
-    def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields."""
         return use(self.ports)
 

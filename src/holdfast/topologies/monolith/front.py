@@ -29,7 +29,7 @@ from holdfast.server.public_server import Face
 from holdfast.settings import Settings
 
 
-class Nodes(msgspec.Struct, frozen=True):
+class NodeAddresses(msgspec.Struct, frozen=True):
     """Where the nodes are, in their fixed order: sockets of this machine, or addresses."""
 
     sockets: Sequence[Path] = ()
@@ -41,7 +41,7 @@ class Nodes(msgspec.Struct, frozen=True):
 class Front:
     """HTTP over several nodes. `start`, then `stop`."""
 
-    def __init__(self, settings: Settings, nodes: Nodes) -> None:
+    def __init__(self, settings: Settings, nodes: NodeAddresses) -> None:
         """`FailedPreconditionError` says what protection is missing or damaged."""
         protection = protect(settings)
         places = [str(path) for path in nodes.sockets] or nodes.addresses
@@ -69,7 +69,7 @@ def _near(address: str, access: Access) -> LineCarrier:
     return LastingCarrier(Path(address))
 
 
-async def serve(settings: Settings, nodes: Nodes) -> None:
+async def serve(settings: Settings, nodes: NodeAddresses) -> None:
     """Until TERM or INT."""
     stopping = asyncio.Event()
     with on_stop(stopping.set):

@@ -15,7 +15,7 @@ from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
-    from holdfast.topologies.monolith.front import Nodes
+    from holdfast.topologies.monolith.front import NodeAddresses
 
 EPILOG = "It shows the nodes the token of --connect or HOLDFAST_TOKEN; callers show it theirs, from --tokens."
 #: What it heeds; it keeps nothing.
@@ -49,17 +49,17 @@ def front(
     run_program(settings, program)
 
 
-def _nodes(connect: str | None, sockets: list[Path]) -> "Nodes":
-    from holdfast.topologies.monolith.front import Nodes
+def _nodes(connect: str | None, sockets: list[Path]) -> "NodeAddresses":
+    from holdfast.topologies.monolith.front import NodeAddresses
 
     if sockets:
-        return Nodes(sockets=sockets)
+        return NodeAddresses(sockets=sockets)
     loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd()).settings
     addresses = addresses_of(loaded.connect)
     if not addresses:
         message = "expected --connect to be the addresses of all nodes in their order, HOST:PORT,HOST:PORT"
         raise InvalidArgumentError(message, reason="CONNECT_INVALID")
-    return Nodes(addresses=addresses, access=access_to(loaded))
+    return NodeAddresses(addresses=addresses, access=access_to(loaded))
 
 
 def _signature() -> inspect.Signature:

@@ -250,10 +250,10 @@ def worker(
     flags |= {"worker_id": worker_id or None, **_common(host, log_level, log_format, insecure=insecure)}
     settings = _with_database(_settings(flags))
     (where,) = _addresses("--coordinator", coordinator_at)
-    from holdfast.topologies.pipeline.worker import Place
+    from holdfast.topologies.pipeline.worker import WorkerPlace
     from holdfast.topologies.pipeline.worker_command import work
 
-    work(settings, Place(port, where, _credentials()), queues, has_lifeline=has_lifeline)
+    work(settings, WorkerPlace(port, where, _credentials()), queues, has_lifeline=has_lifeline)
 
 
 def _serve(options: dict[str, Any], settings: Settings, *, has_lifeline: bool) -> None:

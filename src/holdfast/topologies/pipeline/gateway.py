@@ -11,7 +11,7 @@ from holdfast.core.capabilities import PIPELINE
 from holdfast.server.backend import Backend
 from holdfast.server.public_server import Face
 from holdfast.settings import Settings
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.load_balancer import Balancer
 from holdfast.topologies.pipeline.backend.remote_api import BalancedAdmin, BalancedJobs, BalancedSchedules
 from holdfast.topologies.pipeline.roles.scheduler import short_retries
@@ -30,7 +30,7 @@ class PipelineGateway:
         self, settings: Settings, schedulers: Sequence[str], *, token: str = "", also_port: int | None, check_ms: int
     ) -> None:
         """`token` is what it shows to the schedulers."""
-        self._lines = Lines(token=token)
+        self._lines = RoleConnections(token=token)
         self._balancer = Balancer(schedulers, self._lines, check_ms / 1_000)
         self._jobs = BalancedJobs(self._balancer)
         backend = Backend(

@@ -30,7 +30,7 @@ _PORTS: Mapping[str, tuple[int, ...]] = {
 _ALSO_PORT = 8_000
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of every role by its name, and those of the gateway: gRPC, HTTP, and HTTP once more."""
 
     roles: Mapping[str, tuple[int, ...]]
@@ -47,17 +47,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return {name: [f"{_LOCAL}:{port}" for port in ports] for name, ports in self.roles.items()}
 
 
-def layout_of(settings: Settings) -> Layout:
+def layout_of(settings: Settings) -> PipelineLayout:
     """The usual ports; with port 0 all of them are ports that are free, and no two the same."""
     if settings.port:
         also = _ALSO_PORT if settings.http_port == FIELDS["http_port"].default else None
-        return Layout(
+        return PipelineLayout(
             roles=_PORTS, grpc=settings.port, http=settings.http_port, also=None if settings.no_http else also
         )
     free = _free_ports()
     roles = {name: tuple(next(free) for _ in ports) for name, ports in _PORTS.items()}
     also = None if settings.no_http else next(free)
-    return Layout(roles=roles, grpc=next(free), http=settings.http_port or next(free), also=also)
+    return PipelineLayout(roles=roles, grpc=next(free), http=settings.http_port or next(free), also=also)
 
 
 def _free_ports() -> Iterator[int]:
@@ -79,7 +79,7 @@ class Roles:
     password, and the service token of each role that calls others.
     """
 
-    def __init__(self, settings: Settings, layout: Layout, database: str, made: MadeTokens) -> None:
+    def __init__(self, settings: Settings, layout: PipelineLayout, database: str, made: MadeTokens) -> None:
         self._settings = settings
         self._layout = layout
         self._made = made

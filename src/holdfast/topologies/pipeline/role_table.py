@@ -12,10 +12,10 @@ import msgspec
 from holdfast.core.state_change import LogChanges
 from holdfast.server.http.routing import Route
 from holdfast.settings import Settings
-from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 
 if TYPE_CHECKING:
-    from holdfast.topologies.pipeline.backend.http_client import Lines
+    from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 
 # ruff: noqa: PLC0415
 
@@ -42,11 +42,11 @@ class RoleOptions(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
-class Part(msgspec.Struct, frozen=True):
+class RolePart(msgspec.Struct, frozen=True):
     """A role that works, and does not listen yet."""
 
     routes: list[Route]
-    vitals: Vitals
+    vitals: RoleHealth
 
 
 class RoleContext(msgspec.Struct, frozen=True):
@@ -59,24 +59,24 @@ class RoleContext(msgspec.Struct, frozen=True):
     #: Logs what the role has committed.
     log: LogChanges | None = None
 
-    def lines(self) -> "Lines":
+    def lines(self) -> "RoleConnections":
         """Connections to other roles."""
-        from holdfast.topologies.pipeline.backend.http_client import Lines
+        from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 
-        lines = Lines(token=self.token)
+        lines = RoleConnections(token=self.token)
         self.closing.push_async_callback(lines.close)
         return lines
 
 
-Open = Callable[[RoleOptions, RoleContext], Awaitable[Part]]
+Open = Callable[[RoleOptions, RoleContext], Awaitable[RolePart]]
 
 
-async def open_part(options: RoleOptions, context: RoleContext) -> Part:
+async def open_part(options: RoleOptions, context: RoleContext) -> RolePart:
     """Opens a role."""
     return await _OPENERS[options.role](options, context)
 
 
-async def _scheduler(options: RoleOptions, context: RoleContext) -> Part:
+async def _scheduler(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.core.capabilities import PIPELINE
     from holdfast.server.backend import Backend
     from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
@@ -105,10 +105,10 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> Part:
     scheduler = SchedulerRole(backend, leader, store.cluster_id)
     await scheduler.start()
     closing.push_async_callback(scheduler.stop)
-    return Part(scheduler.routes(), scheduler.vitals())
+    return RolePart(scheduler.routes(), scheduler.vitals())
 
 
-async def _watcher(options: RoleOptions, context: RoleContext) -> Part:
+async def _watcher(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.topologies.pipeline.postgres.database import open_store
     from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
     from holdfast.topologies.pipeline.roles.watcher import WatcherConfig, WatcherRole
@@ -124,26 +124,26 @@ async def _watcher(options: RoleOptions, context: RoleContext) -> Part:
     watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, context.lines()))
     watcher.start()
     closing.push_async_callback(watcher.stop)
-    return Part(watcher.routes(), watcher.vitals())
+    return RolePart(watcher.routes(), watcher.vitals())
 
 
-async def _exchange(options: RoleOptions, context: RoleContext) -> Part:
+async def _exchange(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
 
     exchange = ExchangeRole(ExchangeConfig(normal=options.normal, high=options.high), context.lines())
-    return Part(exchange.routes(), exchange.vitals())
+    return RolePart(exchange.routes(), exchange.vitals())
 
 
-async def _queue(options: RoleOptions, context: RoleContext) -> Part:
+async def _queue(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
 
     queue = QueueRole(QueueConfig(kind=options.kind, index=options.index, aging_ms=context.settings.aging_ms))
-    return Part(queue.routes(), queue.vitals())
+    return RolePart(queue.routes(), queue.vitals())
 
 
-async def _coordinator(options: RoleOptions, context: RoleContext) -> Part:
+async def _coordinator(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.topologies.pipeline.postgres.database import open_store
-    from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, CoordinatorRole
+    from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, PipelineCoordinator
     from holdfast.topologies.pipeline.roles.seats import QueueList
 
     settings, closing = context.settings, context.closing
@@ -151,10 +151,10 @@ async def _coordinator(options: RoleOptions, context: RoleContext) -> Part:
     store = await open_store(settings.database, name=name, pool_size=2, log=context.log)
     closing.push_async_callback(store.close)
     queues = QueueList(normal=options.normal, high=options.high)
-    coordinator = CoordinatorRole(CoordinatorConfig(queues=queues, **options.said("heartbeat_ms")), store.places)
+    coordinator = PipelineCoordinator(CoordinatorConfig(queues=queues, **options.said("heartbeat_ms")), store.places)
     coordinator.start()
     closing.push_async_callback(coordinator.stop)
-    return Part(coordinator.routes(), coordinator.vitals())
+    return RolePart(coordinator.routes(), coordinator.vitals())
 
 
 _OPENERS: dict[str, Open] = {

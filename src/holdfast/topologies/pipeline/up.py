@@ -22,7 +22,7 @@ from holdfast.process.supervisor import StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
 from holdfast.settings import FIELDS, Settings, masked
-from holdfast.topologies.pipeline.layout import Layout, Roles, layout_of
+from holdfast.topologies.pipeline.layout import PipelineLayout, Roles, layout_of
 from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
 
 _FOLDER = "postgres"
@@ -107,7 +107,7 @@ def _operator_file(settings: Settings, token: str) -> Iterator[Path]:
             path.unlink(missing_ok=True)
 
 
-def _announce(settings: Settings, layout: Layout, url: str, gateway: dict[str, str], operator: Path) -> None:
+def _announce(settings: Settings, layout: PipelineLayout, url: str, gateway: dict[str, str], operator: Path) -> None:
     """Jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     line = {"event": "ready", **gateway, "database": masked(url), "roles": layout.addresses(), "data": data}

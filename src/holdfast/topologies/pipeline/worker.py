@@ -10,7 +10,7 @@ from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
 from holdfast.settings import Settings
 from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.schedule_api import PipelineSchedules
 from holdfast.topologies.pipeline.backend.work_api import PipelineWork
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
@@ -27,7 +27,7 @@ from holdfast.worker.start_report import Declared, Reads, report_start
 from holdfast.worker.worker_name import host_name
 
 
-class Told:
+class WorkerFacts:
     """What the process around a session knows of its worker."""
 
     def __init__(self, config: WorkerConfig, types: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class Told:
         }
 
 
-class Place(msgspec.Struct, frozen=True):
+class WorkerPlace(msgspec.Struct, frozen=True):
     """Where a worker listens, which coordinator it asks, and how they know each other."""
 
     port: int
@@ -68,7 +68,7 @@ class Place(msgspec.Struct, frozen=True):
 
 async def work(
     settings: Settings,
-    place: Place,
+    place: WorkerPlace,
     handlers: Mapping[str, Handler],
     queues: frozenset[str],
     declared: Declared,
@@ -82,12 +82,12 @@ async def work(
         queues=queues,
         app_path=settings.app,
     )
-    told = Told(config, sorted(handlers))
+    told = WorkerFacts(config, sorted(handlers))
     async with AsyncExitStack() as closing:
         log = transition_lines(line_writer(settings.log_format, log_stream), "worker", settings.log_level)
         store = await open_store(settings.database, name=f"holdfast worker {config.worker_id}", log=log)
         closing.push_async_callback(store.close)
-        lines = Lines(token=place.credentials.token)
+        lines = RoleConnections(token=place.credentials.token)
         closing.push_async_callback(lines.close)
         times = WorkConfig(
             coordinator=place.coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms

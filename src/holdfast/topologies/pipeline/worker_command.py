@@ -11,12 +11,12 @@ from holdfast.observe import logging
 from holdfast.observe.log_stream import BackgroundStream
 from holdfast.process.lifeline import die_with_parent, lifeline
 from holdfast.settings import Queues, Settings
-from holdfast.topologies.pipeline.worker import Place
+from holdfast.topologies.pipeline.worker import WorkerPlace
 from holdfast.topologies.pipeline.worker import work as work_on
 from holdfast.worker.start_report import declared_by
 
 
-def work(settings: Settings, place: Place, queues: str, *, has_lifeline: bool) -> None:
+def work(settings: Settings, place: WorkerPlace, queues: str, *, has_lifeline: bool) -> None:
     """Works to the end."""
     if has_lifeline:
         die_with_parent()

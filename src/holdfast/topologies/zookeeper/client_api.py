@@ -22,14 +22,14 @@ from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 from holdfast.topologies.zookeeper.unsupported import NoAdmin, NoFeed, NoSchedules
 
 if TYPE_CHECKING:
-    from holdfast.topologies.zookeeper.backend.connection import Connection
+    from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
     from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 
 #: Whoever only asks has little that ends with its session.
 _SESSION_MS_MAX = 10_000
 
 
-async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "Connection":
+async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "EnsembleConnection":
     """A session for a client or a steward; `UnavailableError` if no server answers."""
     _require_library()
     from holdfast.topologies.zookeeper.backend.connection import connect  # noqa: PLC0415 - it needs kazoo
@@ -61,7 +61,7 @@ class BiddingJobs(NoAdmin, NoFeed):
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
-        self._opening: asyncio.Task[tuple[Connection, NodeJobs]] | None = None
+        self._opening: asyncio.Task[tuple[EnsembleConnection, NodeJobs]] | None = None
         self.schedules = NoSchedules()
 
     async def __aenter__(self) -> Self:
@@ -82,7 +82,7 @@ class BiddingJobs(NoAdmin, NoFeed):
         # Whoever gives up waiting does so alone.
         return (await asyncio.shield(self._opening))[1]
 
-    async def _open(self) -> "tuple[Connection, NodeJobs]":
+    async def _open(self) -> "tuple[EnsembleConnection, NodeJobs]":
         connection = await open_connection(self._ensemble)
         from holdfast.topologies.zookeeper.backend.job_api import NodeJobs  # noqa: PLC0415 - it needs kazoo
 

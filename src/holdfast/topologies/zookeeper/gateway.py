@@ -17,9 +17,9 @@ from holdfast.server.protection import protect
 from holdfast.server.public_server import Face
 from holdfast.settings import Settings
 from holdfast.topologies.worker_process import exempt_what_is_loaded
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
-from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.retention import write_retention
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.client_api import open_connection
@@ -40,7 +40,7 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
         async with AsyncExitStack() as closing:
             connection = await _connected(ensemble)
             closing.push_async_callback(connection.close)
-            retention = Retention(settings.retain_ms, settings.failed_retention_ms)
+            retention = NodeRetention(settings.retain_ms, settings.failed_retention_ms)
             await write_retention(connection, retention)
             steward = Steward(connection)
             await steward.start()
@@ -60,7 +60,7 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
         get_logger().info("stopped")
 
 
-async def _connected(ensemble: Ensemble) -> Connection:
+async def _connected(ensemble: Ensemble) -> EnsembleConnection:
     for _ in range(1, _TRIES):
         try:
             return await open_connection(ensemble, is_guarded=True)

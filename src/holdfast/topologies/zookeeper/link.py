@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from holdfast import limits
-from holdfast.client.link import Near, Ports
+from holdfast.client.link import LinkPorts, Near
 from holdfast.client.reconnect_policy import Patience, patiently
 from holdfast.errors import HoldfastError
 from holdfast.ports import WorkApi
@@ -25,17 +25,17 @@ class Bidding:
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
         self._jobs = BiddingJobs(ensemble)
-        self._ports = Ports(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
+        self._ports = LinkPorts(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
 
     async def call(
-        self, use: Callable[[Ports], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """The answer; what is repeatable is asked again while the ensemble chooses a leader or a session is renewed."""
         if is_repeatable and self._jobs.is_open:
             return await patiently(lambda: use(self._ports), Patience(_ANSWERED_S))
         return await use(self._ports)
 
-    async def stream(self, use: Callable[[Ports], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields; after a loss it begins anew."""
         patience = Patience(_ANSWERED_S)
         while True:

@@ -25,7 +25,7 @@ import msgspec
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.process.private_paths import prepare_directory, replace_secret
-from holdfast.topologies.zookeeper.programs import INSTALLED, Programs, find_programs
+from holdfast.topologies.zookeeper.programs import INSTALLED, JavaPrograms, find_programs
 from holdfast.topologies.zookeeper.server_process import ZooKeeperServer
 
 #: Below the range that Linux gives to whoever connects to somewhere.
@@ -55,7 +55,7 @@ _LOCK_S = 15.0
 _POLL_S = 0.05
 
 
-class Ports(msgspec.Struct, frozen=True):
+class ServerPorts(msgspec.Struct, frozen=True):
     """Where a server meets its clients, the leader and the other candidates."""
 
     client: int
@@ -80,7 +80,7 @@ class PrivateZooKeeper:
         self._tick_ms = tick_ms
         self._is_synced = is_synced
         self._installed = installed
-        self._programs: Programs | None = None
+        self._programs: JavaPrograms | None = None
         self._open_directory = -1
         self.servers: list[ZooKeeperServer] = []
 
@@ -182,7 +182,7 @@ class PrivateZooKeeper:
     def _jaas(self) -> Path:
         return self._directory / "jaas.conf"
 
-    def _server(self, index: int, ports: list[Ports]) -> ZooKeeperServer:
+    def _server(self, index: int, ports: list[ServerPorts]) -> ZooKeeperServer:
         folder = self._directory / str(index + 1)
         members = {f"server.{number}": f"127.0.0.1:{one.quorum}:{one.election}" for number, one in enumerate(ports, 1)}
         configuration = {
@@ -240,17 +240,17 @@ class PrivateZooKeeper:
             return False
         return True
 
-    def _ports(self) -> list[Ports]:
+    def _ports(self) -> list[ServerPorts]:
         """Those of the first start; another number of servers is another ensemble."""
         path = self._directory / "ports.json"
         if path.exists():
             try:
-                ports = msgspec.json.decode(path.read_bytes(), type=list[Ports])
+                ports = msgspec.json.decode(path.read_bytes(), type=list[ServerPorts])
             except msgspec.DecodeError as error:
                 message = f"expected {path} to name the ensemble's ports: {error}; remove it, and others are taken"
                 raise FailedPreconditionError(message, reason="PORTS_DAMAGED") from error
         else:
-            ports = [Ports(*three) for three in _free_ports(self._count)]
+            ports = [ServerPorts(*three) for three in _free_ports(self._count)]
             new = path.with_suffix(".new")
             with new.open("wb") as file:
                 file.write(msgspec.json.encode(ports))

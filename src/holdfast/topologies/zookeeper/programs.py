@@ -42,7 +42,7 @@ _LOGGING: Mapping[str, str] = {
 }
 
 
-class Programs(msgspec.Struct, frozen=True):
+class JavaPrograms(msgspec.Struct, frozen=True):
     """Java, and what it is to run."""
 
     java: str
@@ -71,7 +71,7 @@ class Programs(msgspec.Struct, frozen=True):
         )
 
 
-def find_programs(installed: Path = INSTALLED) -> Programs:
+def find_programs(installed: Path = INSTALLED) -> JavaPrograms:
     """`FailedPreconditionError` says how to install what is missing."""
     java = shutil.which("java")
     server = installed / "zookeeper.jar"
@@ -82,4 +82,4 @@ def find_programs(installed: Path = INSTALLED) -> Programs:
         )
         raise FailedPreconditionError(message, reason="ZOOKEEPER_MISSING")
     # It comes with the package; without it ZooKeeper has nowhere to log.
-    return Programs(java, [path for path in (server, installed / "slf4j-simple.jar") if path.exists()])
+    return JavaPrograms(java, [path for path in (server, installed / "slf4j-simple.jar") if path.exists()])

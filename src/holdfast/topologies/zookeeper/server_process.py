@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.zookeeper.programs import Programs
+from holdfast.topologies.zookeeper.programs import JavaPrograms
 
 _LOG_BYTES_MAX = 4 * 1_048_576
 _STOP_S = 10.0
@@ -61,7 +61,7 @@ class ZooKeeperServer:
         _replace(self.folder / "zoo.cfg", "\n".join([*lines, ""]))
         _replace(self.folder / "myid", f"{number}\n")
 
-    def start(self, programs: Programs, directory: int, do_others_serve: Callable[[], bool]) -> None:
+    def start(self, programs: JavaPrograms, directory: int, do_others_serve: Callable[[], bool]) -> None:
         """Begins to keep it; the open directory is the one that its folder is in."""
         assert not self.is_kept, "it is kept already"
         self._is_down.clear()
@@ -123,7 +123,7 @@ class ZooKeeperServer:
     def _log(self) -> Path:
         return self.folder / "server.log"
 
-    def _keep(self, programs: Programs, directory: int, do_others_serve: Callable[[], bool]) -> None:
+    def _keep(self, programs: JavaPrograms, directory: int, do_others_serve: Callable[[], bool]) -> None:
         while True:
             with self._changing:
                 if self._is_down.is_set():
@@ -154,7 +154,7 @@ class ZooKeeperServer:
                 )
                 process.kill()
 
-    def _launch(self, programs: Programs, directory: int) -> "subprocess.Popen[bytes]":
+    def _launch(self, programs: JavaPrograms, directory: int) -> "subprocess.Popen[bytes]":
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES_MAX:
             self._log.replace(self._log.with_suffix(".log.1"))
         with self._log.open("ab") as log:

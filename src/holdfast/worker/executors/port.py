@@ -11,7 +11,7 @@ from holdfast.worker.context import JobContext
 Ended = tuple[JobContext, ReportRow]
 
 
-class Tally(msgspec.Struct):
+class AttemptTally(msgspec.Struct):
     """What has happened in one worker since it started."""
 
     ended: int = 0
@@ -31,7 +31,7 @@ class Watcher(msgspec.Struct, frozen=True):
 
     #: Attempts that are over, with their outcomes; one that was reported before may come again and is ignored.
     ended: Callable[[list[Ended]], None]
-    tally: Tally
+    tally: AttemptTally
 
 
 class Executor(Protocol):

@@ -23,7 +23,7 @@ from holdfast.observe.logs import get_logger
 from holdfast.worker.context import CURRENT, JobContext, JobInterrupt, TimeoutInterrupt
 from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded
-from holdfast.worker.prefetch import Pace
+from holdfast.worker.prefetch import AttemptPace
 
 #: As much waiting work is worth one more thread.
 _WORTH_A_THREAD_S = 0.01
@@ -53,7 +53,7 @@ class _Slot:
 class ThreadExecutor:
     """At most `slots` threads, made when they are needed."""
 
-    def __init__(self, watcher: Watcher, pace: Pace, *, slots: int, kill_grace_ms: int) -> None:
+    def __init__(self, watcher: Watcher, pace: AttemptPace, *, slots: int, kill_grace_ms: int) -> None:
         self._watcher = watcher
         self._pace = pace
         self._slots_max = slots

@@ -25,7 +25,7 @@ _ROLES = ("gateway", "job", "queue", "coordinator", "result", "worker")
 #: All but the worker listen.
 _PORTS = 5
 _AGING_MS = 60_000
-_EVERYTHING = envelopes.Retention(age_ms=1 << 45, envelopes=1 << 40, bytes=1 << 50)
+_EVERYTHING = envelopes.EnvelopeRetention(age_ms=1 << 45, envelopes=1 << 40, bytes=1 << 50)
 
 
 def microservices(folder: Path, app: str) -> UpArena:
@@ -65,7 +65,7 @@ def _read(data: Path, archives: Archives) -> list[Record]:
     try:
         kept = read_owner(*jobs, records.Records, DIGEST_VERSION)
         stored = read_owner(*results, lambda: envelopes.Envelopes(_EVERYTHING), DIGEST_VERSION)
-        waiting = read_owner(*queue, lambda: waiting_jobs.Line(_AGING_MS), DIGEST_VERSION)
+        waiting = read_owner(*queue, lambda: waiting_jobs.WaitingJobs(_AGING_MS), DIGEST_VERSION)
     except (HoldfastError, AssertionError) as error:
         return [DamageFact(f"an owner cannot be read: {error}")]
     facts = RecordFacts(kept.machine, _STORE, partial(_run_in, stored))
@@ -83,7 +83,7 @@ def _run_in(stored: Owned[envelopes.Envelopes], job: Job) -> str:
 def _differences(
     facts: RecordFacts,
     stored: Owned[envelopes.Envelopes],
-    waiting: Owned[waiting_jobs.Line],
+    waiting: Owned[waiting_jobs.WaitingJobs],
 ) -> list[Record]:
     """Where the owners contradict each other, once every job has ended."""
     found: list[Record] = []

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import Frame, JournalConfig
 from holdfast.lab.torture.arenas.ledger_facts import FAR_FUTURE_MS, copy_of, whole_journal
-from holdfast.topologies.microservices.services.owner_journal import Machine, Recovered, split
+from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner, split
 
 M = TypeVar("M", bound=Machine)
 
@@ -26,7 +26,7 @@ def read_owner(directory: Path, archive: Path, new: Callable[[], M], digest_vers
     """All that a directory and its archive hold; raises what keeps its owner from starting."""
     machine, config = new(), JournalConfig(digest_version=digest_version)
     with copy_of(directory) as copy:
-        recovered = Recovered.of(machine, OsDisk(copy), config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16))
+        recovered = RecoveredOwner.of(machine, OsDisk(copy), config, now_ms=FAR_FUTURE_MS, new_cluster_id=bytes(16))
         recovered.journal.close()
         frames = whole_journal(copy, archive)
     events = [machine.decode(data) for frame in frames for data in split(frame.body)[1]]

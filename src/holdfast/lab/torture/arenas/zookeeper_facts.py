@@ -16,7 +16,7 @@ from holdfast.lab.torture.arenas.job_facts import name_in
 from holdfast.lab.torture.jobs import run_of
 from holdfast.topologies.zookeeper.backend import records
 from holdfast.topologies.zookeeper.backend.paths import Paths
-from holdfast.topologies.zookeeper.backend.transactions import Node, Stat
+from holdfast.topologies.zookeeper.backend.transactions import ReadNode, Stat
 
 _STORE = "ensemble"
 _CONNECT_S = 60.0
@@ -103,7 +103,7 @@ class _Nodes:
     def _children(self, paths: Sequence[str]) -> list[list[str]]:
         return self._together(self._client.get_children_async, paths, [])
 
-    def _get(self, paths: Sequence[str]) -> list[Node]:
+    def _get(self, paths: Sequence[str]) -> list[ReadNode]:
         return [_node(*found) for found in self._together(self._client.get_async, paths, None)]
 
     def _together(self, ask: Callable[[str], Any], paths: Sequence[str], nothing: Any) -> list[Any]:  # noqa: ANN401
@@ -122,8 +122,8 @@ class _Nodes:
 _SHARD_IDS = [f"{number:02x}" for number in range(256)]
 
 
-def _node(data: bytes, stat: Any) -> Node:  # noqa: ANN401 - kazoo has no types
-    return Node(data, Stat(stat.version, stat.czxid, stat.mzxid, stat.mtime, stat.ephemeralOwner, stat.numChildren))
+def _node(data: bytes, stat: Any) -> ReadNode:  # noqa: ANN401 - kazoo has no types
+    return ReadNode(data, Stat(stat.version, stat.czxid, stat.mzxid, stat.mtime, stat.ephemeralOwner, stat.numChildren))
 
 
 def facts_of(record: records.Record, result: Result | None, names: set[str]) -> Iterator[Record]:

@@ -25,7 +25,7 @@ from holdfast.proto.enums import job_status
 from holdfast.server.internal_messages import extra_of, job_view, summary_view, template_of
 from holdfast.topologies.microservices.backend.cancellation import Canceling
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.backend.submission import InFlight, Submission, check_submission
+from holdfast.topologies.microservices.backend.submission import InFlight, OwnerSubmission, check_submission
 from holdfast.topologies.microservices.backend.why import why
 
 #: How often a job is looked at while somebody waits for it: soon at first, then less and less often.
@@ -57,7 +57,7 @@ class ServiceJobs:
         """A record and a place in the queue for each; brought to its end even if the client is gone."""
         if refusal := check_submission(templates, drafts):
             raise refusal.error()
-        submission = Submission(self._owners, templates, drafts, self._now_ms())
+        submission = OwnerSubmission(self._owners, templates, drafts, self._now_ms())
         submitted = await self._to_its_end(submission.run(self._in_flight))
         if len(drafts) == 1 and (refusal := submitted.refusals.get(0)) and refusal.error().retryable:
             raise refusal.error()  # so that clients repeat it as they repeat every call

@@ -47,7 +47,7 @@ def check_submission(templates: Sequence[Template], drafts: Sequence[JobDraft]) 
     return refusal or next(filter(None, map(check_template, templates)), None)
 
 
-class Submission:
+class OwnerSubmission:
     """One submission on its way. Records are made one after the other, so that their order is that of the batch."""
 
     def __init__(self, owners: Owners, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int) -> None:

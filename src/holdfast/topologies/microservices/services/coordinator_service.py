@@ -25,14 +25,14 @@ from holdfast.server.grpc.status import Context, answered
 from holdfast.server.grpc.work_service import checked_worker
 from holdfast.server.internal_messages import report_row
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.services.dispatch import Dispatcher, wanted_of
-from holdfast.topologies.microservices.services.heartbeats import Heard, Heartbeats
+from holdfast.topologies.microservices.services.dispatch import JobDispatcher, wanted_of
+from holdfast.topologies.microservices.services.heartbeats import HeartbeatReply, Heartbeats
 from holdfast.topologies.microservices.services.jobs_in_flight import Underway
 from holdfast.topologies.microservices.services.lease_reconciler import Rounds
 from holdfast.topologies.microservices.services.lease_table import LeaseTable
 from holdfast.topologies.microservices.services.outcomes import Settler
 from holdfast.topologies.microservices.services.queue_sweeper import Sweeper, SweepTimer
-from holdfast.topologies.microservices.services.reports import Reporter
+from holdfast.topologies.microservices.services.reports import OutcomeReports
 
 #: How often time is looked at; served time counts no longer steps than the timekeeper's.
 _TICK_MS_MAX = 100
@@ -43,7 +43,7 @@ Work = Callable[..., Coroutine[object, object, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WorkTerms:
     """How long a worker may be silent, how often it should be heard, and how large an output may be."""
 
     heartbeat_ms: int = limits.HEARTBEAT_MS
@@ -51,10 +51,10 @@ class Terms:
     output_bytes_max: int = limits.OUTPUT_BYTES_MAX
 
 
-class Coordinator:
+class WorkCoordinator:
     """The parts of the service, and the time that moves them."""
 
-    def __init__(self, owners: Owners, terms: Terms, clock: Clock) -> None:
+    def __init__(self, owners: Owners, terms: WorkTerms, clock: Clock) -> None:
         self.terms = terms
         self._time = Timekeeper(clock, 0)
         self._tasks: set[asyncio.Task[object]] = set()
@@ -68,8 +68,8 @@ class Coordinator:
         self.table = LeaseTable(terms.worker_timeout_ms)
         underway = Underway()
         self._settler = Settler(owners, self.table, underway, self.now)
-        self._dispatcher = Dispatcher(owners, self.table, self._settler, underway, self.now, self._sweeps.hint)
-        self._reporter = Reporter(self.table, self._settler, self.now, terms.output_bytes_max)
+        self._dispatcher = JobDispatcher(owners, self.table, self._settler, underway, self.now, self._sweeps.hint)
+        self._reporter = OutcomeReports(self.table, self._settler, self.now, terms.output_bytes_max)
         self._rounds = Rounds(owners, self.table, self.now)
         self._sweeper = Sweeper(owners, self._settler, self._dispatcher, underway, self.now)
         self._heartbeats = Heartbeats(self.table, self._settler, self._rounds, self.now, self._see_to_leases)
@@ -80,7 +80,7 @@ class Coordinator:
 
     # -- what workers say
 
-    async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> Heard:
+    async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> HeartbeatReply:
         """A heartbeat."""
         self._refuse_if_superseded(worker, request)
         self._registry.hear(worker, self.now().served_ms).slots = request.capacity_hint
@@ -213,10 +213,10 @@ class Coordinator:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class CoordinatorService(rpc.CoordinatorInternalServiceServicer):
+class CoordinatorServicer(rpc.CoordinatorInternalServiceServicer):
     """Three methods over a coordinator; what they mean stands in docs/contract.md."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: WorkCoordinator) -> None:
         self._coordinator = coordinator
 
     @answered
@@ -240,7 +240,9 @@ class CoordinatorService(rpc.CoordinatorInternalServiceServicer):
         return pb.ReportWorkOutcomeResponse(accepted=not reason, reason=reason)
 
 
-def heard_message(request: pb.WorkerHeartbeatRequest, heard: Heard, terms: Terms) -> pb.WorkerHeartbeatResponse:
+def heard_message(
+    request: pb.WorkerHeartbeatRequest, heard: HeartbeatReply, terms: WorkTerms
+) -> pb.WorkerHeartbeatResponse:
     """The answer to a heartbeat; whoever uses more than the frozen fields is told the time of its leases, too."""
     is_frozen = not (request.HasField("running") or request.released or request.is_arriving or request.is_leaving)
     return pb.WorkerHeartbeatResponse(

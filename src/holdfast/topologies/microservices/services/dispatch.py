@@ -24,7 +24,7 @@ from holdfast.proto.enums import job_status
 from holdfast.server.grpc.work_service import fetch_hint_ms
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.jobs_in_flight import Underway
-from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, Lease, LeaseTable
+from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, HeldJob, LeaseTable
 from holdfast.topologies.microservices.services.outcomes import ACTOR, Settler
 
 #: Dequeued jobs that one fetch may find moved by others before it asks its worker to come back.
@@ -41,7 +41,7 @@ def nothing(hint_ms: int = limits.FETCH_RETRY_MS_DEFAULT) -> pb.FetchWorkRespons
     return pb.FetchWorkResponse(retry_after_ms=fetch_hint_ms(hint_ms))
 
 
-class Dispatcher:
+class JobDispatcher:
     """One job at a time, to whoever asks. `on_empty` hears of every dequeue that brought nothing."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Dispatcher:
             attempt=record.failures + record.losses + 1,
         )
 
-    async def take(self, job_id: str, worker: str) -> Lease | None:
+    async def take(self, job_id: str, worker: str) -> HeldJob | None:
         """Moves a job to RUNNING for this worker; None if it was not QUEUED, and then it was seen to."""
         try:
             moved = await self._owners.job.move(
@@ -174,14 +174,14 @@ class Dispatcher:
             message="the job was moved or deleted before it could be handed out",
         )
 
-    async def _end_canceled(self, lease: Lease, record: pb.GetJobRecordResponse) -> None:
+    async def _end_canceled(self, lease: HeldJob, record: pb.GetJobRecordResponse) -> None:
         try:
             await self._settler.end_canceled(lease, record)
         except HoldfastError:
             self.give_back(lease)  # which ends it as canceled, too
             raise
 
-    def give_back(self, lease: Lease) -> None:
+    def give_back(self, lease: HeldJob) -> None:
         """Nobody will run it under this lease."""
         self._table.judge(lease, NOT_RUNNING)
 

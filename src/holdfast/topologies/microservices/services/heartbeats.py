@@ -22,9 +22,9 @@ from holdfast.topologies.microservices.services.lease_table import (
     LEFT,
     NOT_RUNNING,
     RELEASED,
-    Lease,
+    HeldJob,
     LeaseTable,
-    Verdict,
+    LeaseVerdict,
 )
 from holdfast.topologies.microservices.services.outcomes import Settler
 
@@ -39,7 +39,7 @@ Named = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeartbeatReply:
     """What a worker is told: ids of jobs that should stop, and leases that it names and no longer has."""
 
     cancels: list[str]
@@ -63,7 +63,7 @@ class Heartbeats:
         self._now = now
         self._see_to = see_to
 
-    async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> Heard:
+    async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> HeartbeatReply:
         """Everything that one heartbeat says; raises if a worker arrives and it cannot be known what it lost."""
         named: list[Named] | None = None
         if request.HasField("running"):
@@ -84,16 +84,16 @@ class Heartbeats:
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE_S)
         cancels = [lease.job_id for lease in self._table.of_worker(worker) if lease.cancel_requested]
-        return Heard(cancels, revoked)
+        return HeartbeatReply(cancels, revoked)
 
-    def _judge_missing(self, missing: list[Lease], *, is_arriving: bool) -> None:
+    def _judge_missing(self, missing: list[HeldJob], *, is_arriving: bool) -> None:
         if is_arriving:  # its process ended with them, as far as can be known: a job that kills its worker must end
             self._judge(missing, LEFT)
             return
         young_ms = self._now().served_ms - FETCH_GRACE_MS
         self._judge([lease for lease in missing if lease.granted_ms <= young_ms], NOT_RUNNING)
 
-    def _judge(self, leases: list[Lease], verdict: Verdict) -> None:
+    def _judge(self, leases: list[HeldJob], verdict: LeaseVerdict) -> None:
         for lease in leases:
             self._table.judge(lease, verdict)
 

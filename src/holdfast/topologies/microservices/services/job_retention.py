@@ -9,7 +9,7 @@ import asyncio
 from holdfast.core.commands import Evict
 from holdfast.core.retention import wait_ms
 from holdfast.errors import HoldfastError, ResourceExhaustedError
-from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
 from holdfast.topologies.microservices.state.records import Records
 
 #: A timer never sleeps longer, because the wall clock may jump meanwhile.
@@ -64,6 +64,6 @@ class Forgetting:
             self._task = None
             self.look()
 
-    def _decide(self, now_ms: int) -> Verdict:
+    def _decide(self, now_ms: int) -> OwnerDecision:
         decided = self._records.evict(self._retention, now_ms)
-        return Verdict(decided.event, decided.reply)
+        return OwnerDecision(decided.event, decided.reply)

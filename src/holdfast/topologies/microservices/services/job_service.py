@@ -27,7 +27,7 @@ from holdfast.topologies.microservices.services.job_log import log_cancel_reques
 from holdfast.topologies.microservices.services.job_retention import Forgetting
 from holdfast.topologies.microservices.services.job_search import JobListing
 from holdfast.topologies.microservices.services.job_views import record_message
-from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
 from holdfast.topologies.microservices.state.record_events import CreateReply, Decided, Move, MoveReply, Spends
 from holdfast.topologies.microservices.state.records import Records
 
@@ -56,7 +56,7 @@ class JobService(rpc.JobInternalServiceServicer):
         template, draft = submission_of(request)
         job_id = draft.id or next(iter(self._mint(1)))
 
-        def decide(now_ms: int) -> Verdict | Refusal:
+        def decide(now_ms: int) -> OwnerDecision | Refusal:
             due_ms = max(draft.not_before_ms, now_ms + draft.delay_ms if draft.delay_ms else 0)
             new = NewJob(job_id, 0, draft.payload, due_ms, draft.extra)
             decided = self._records.create(template, new, now_ms, is_id_given=bool(draft.id))
@@ -78,7 +78,7 @@ class JobService(rpc.JobInternalServiceServicer):
         """Undoes a submission, if the job is as expected and nobody else may know of it."""
         job_id, expected = checked_id(request.job_id), _state("expected_status", request.expected_status)
 
-        def decide(now_ms: int) -> Verdict | Refusal:
+        def decide(now_ms: int) -> OwnerDecision | Refusal:
             decided = self._records.delete(job_id, expected, now_ms)
             return _verdict(decided, lambda reply: log_deleted(request, reply))
 
@@ -137,7 +137,7 @@ class JobService(rpc.JobInternalServiceServicer):
             message = "expected cancel_requested to be true: what was asked for is not taken back"
             raise InvalidArgumentError(message, reason="CANCEL_NOT_REVOCABLE")
 
-        def decide(now_ms: int) -> Verdict | Refusal:
+        def decide(now_ms: int) -> OwnerDecision | Refusal:
             decided = self._records.request_cancel(job_id, reason, now_ms)
             return _verdict(decided, lambda reply: log_cancel_requested(request, reply))
 
@@ -177,8 +177,8 @@ def _state(what: str, status: int) -> State:
         ) from None
 
 
-def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> Verdict | Refusal:
+def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> OwnerDecision | Refusal:
     """`told` hears the reply when what was decided is durable, and nothing if that was nothing."""
     if isinstance(decided, Refusal):
         return decided
-    return Verdict(decided.event, decided.reply, spare, lambda: told(decided.reply))
+    return OwnerDecision(decided.event, decided.reply, spare, lambda: told(decided.reply))

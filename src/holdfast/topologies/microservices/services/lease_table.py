@@ -18,7 +18,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LeaseVerdict:
     """Why a lease is over; `is_spent` counts against the job's budget for losses."""
 
     reason: str
@@ -28,16 +28,16 @@ class Verdict:
 #: Stands for this service itself where it takes a job only to end it; no worker has this name.
 NOBODY = ""
 
-EXPIRED = Verdict("expired", is_spent=True)
-NOT_RUNNING = Verdict("not-running", is_spent=False)
-RELEASED = Verdict("released", is_spent=False)
-LEFT = Verdict("disconnected", is_spent=True)
+EXPIRED = LeaseVerdict("expired", is_spent=True)
+NOT_RUNNING = LeaseVerdict("not-running", is_spent=False)
+RELEASED = LeaseVerdict("released", is_spent=False)
+LEFT = LeaseVerdict("disconnected", is_spent=True)
 #: Its job went back to QUEUED; what is left to do is to see that it waits in the queue.
-RETURNED = Verdict("returned", is_spent=False)
+RETURNED = LeaseVerdict("returned", is_spent=False)
 
 
 @dataclass(slots=True, eq=False)
-class Lease:
+class HeldJob:
     """The right of one worker to run one job."""
 
     job_id: str
@@ -48,7 +48,7 @@ class Lease:
     cancel_requested: bool = False
     #: Its worker was answered with it, or has named it.
     is_confirmed: bool = False
-    verdict: Verdict | None = None
+    verdict: LeaseVerdict | None = None
     #: When to try again to see to its job, once it is over.
     retry_ms: int = 0
     #: Whoever ends the lease holds this, so that a report and a loss of the same job come one after the other.
@@ -60,27 +60,27 @@ class LeaseTable:
 
     def __init__(self, lease_ms: int) -> None:
         self.lease_ms = lease_ms
-        self._leases: dict[str, Lease] = {}
-        self._of_worker: dict[str, dict[str, Lease]] = {}
-        self._over: dict[str, Lease] = {}
+        self._leases: dict[str, HeldJob] = {}
+        self._of_worker: dict[str, dict[str, HeldJob]] = {}
+        self._over: dict[str, HeldJob] = {}
         #: No lease expires before this.
         self._earliest_ms = 0
 
     def __len__(self) -> int:
         return len(self._leases)
 
-    def __contains__(self, lease: Lease) -> bool:
+    def __contains__(self, lease: HeldJob) -> bool:
         return self._leases.get(lease.job_id) is lease
 
-    def get(self, job_id: str) -> Lease | None:
+    def get(self, job_id: str) -> HeldJob | None:
         """The lease on a job, over or not."""
         return self._leases.get(job_id)
 
-    def of_worker(self, worker: str) -> list[Lease]:
+    def of_worker(self, worker: str) -> list[HeldJob]:
         """What a worker holds and has not lost."""
         return [lease for lease in self._of_worker.get(worker, {}).values() if lease.verdict is None]
 
-    def held_by(self, worker: str, job_id: str, token: int) -> Lease | None:
+    def held_by(self, worker: str, job_id: str, token: int) -> HeldJob | None:
         """The lease that a worker names, if it has it; token 0 means the one on the job."""
         lease = self._leases.get(job_id)
         if lease is None or lease.verdict or lease.worker != worker or token not in {0, lease.token}:
@@ -89,26 +89,26 @@ class LeaseTable:
 
     # -- coming
 
-    def grant(self, job_id: str, token: int, worker: str, now: Now) -> Lease:
+    def grant(self, job_id: str, token: int, worker: str, now: Now) -> HeldJob:
         """A lease that its worker is about to be told of."""
         lease = self._put(job_id, token, worker, now)
         lease.is_confirmed = True
         return lease
 
-    def adopt(self, record: pb.GetJobRecordResponse, now: Now) -> Lease:
+    def adopt(self, record: pb.GetJobRecordResponse, now: Now) -> HeldJob:
         """The lease that the record of a running job speaks of: a known one is kept, another begins now."""
         lease = self._put(record.summary.job_id, record.token, record.worker_id, now)
         if lease.token == record.token:
             lease.cancel_requested |= record.summary.cancel_requested
         return lease
 
-    def _put(self, job_id: str, token: int, worker: str, now: Now) -> Lease:
+    def _put(self, job_id: str, token: int, worker: str, now: Now) -> HeldJob:
         known = self._leases.get(job_id)
         if known is not None:
             if known.token >= token:  # the same, or a word that comes too late
                 return known
             self.drop(known)
-        lease = Lease(job_id, token, worker, now.served_ms, now.served_ms + self.lease_ms)
+        lease = HeldJob(job_id, token, worker, now.served_ms, now.served_ms + self.lease_ms)
         self._leases[job_id] = lease
         self._of_worker.setdefault(worker, {})[job_id] = lease
         self._earliest_ms = min(self._earliest_ms, lease.deadline_ms)
@@ -116,7 +116,7 @@ class LeaseTable:
 
     # -- staying
 
-    def extend(self, worker: str, named: Mapping[str, int] | None, now: Now) -> list[Lease]:
+    def extend(self, worker: str, named: Mapping[str, int] | None, now: Now) -> list[HeldJob]:
         """A heartbeat moves what it names; gives the leases that it does not name. None names everything."""
         missing = []
         for lease in self.of_worker(worker):
@@ -131,7 +131,7 @@ class LeaseTable:
 
     # -- going
 
-    def judge(self, lease: Lease, verdict: Verdict) -> None:
+    def judge(self, lease: HeldJob, verdict: LeaseVerdict) -> None:
         """The lease is over; somebody will see to its job."""
         if lease in self and lease.verdict is None:
             lease.verdict = verdict
@@ -148,11 +148,11 @@ class LeaseTable:
         deadlines = [lease.deadline_ms for lease in running if lease.verdict is None]
         self._earliest_ms = min(deadlines, default=now.served_ms + self.lease_ms)
 
-    def over(self) -> list[Lease]:
+    def over(self) -> list[HeldJob]:
         """Leases whose jobs wait for somebody to see to them."""
         return list(self._over.values())
 
-    def drop(self, lease: Lease) -> None:
+    def drop(self, lease: HeldJob) -> None:
         """Nothing is left to do for this lease."""
         if lease not in self:
             return

@@ -22,14 +22,14 @@ from holdfast.proto.enums import job_status
 from holdfast.server.internal_messages import enqueue_again, template_of
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.jobs_in_flight import Underway
-from holdfast.topologies.microservices.services.lease_table import RETURNED, Lease, LeaseTable
+from holdfast.topologies.microservices.services.lease_table import RETURNED, HeldJob, LeaseTable
 
 ACTOR = "coordinator"
 #: How long a lease that is over waits for the next try, while one of the owners is away.
 RETRY_MS = 500
 
 
-class Tried:
+class TriedRecord:
     """A job's record as the rules of outcomes want it."""
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Settler:
 
     # -- an end
 
-    async def end(self, lease: Lease, result: Result, spends: pb.Spends = pb.SPENDS_NOTHING) -> str:
+    async def end(self, lease: HeldJob, result: Result, spends: pb.Spends = pb.SPENDS_NOTHING) -> str:
         """Ends a running job; says why it could not, or nothing."""
         output = bytes(result.output)
         stored = await self._owners.result.store(
@@ -107,7 +107,7 @@ class Settler:
         self._table.drop(lease)
         return "" if moved.applied else self._lost_move(lease, state, moved)
 
-    def _lost_move(self, lease: Lease, state: int, moved: pb.TransitionJobStatusResponse) -> str:
+    def _lost_move(self, lease: HeldJob, state: int, moved: pb.TransitionJobStatusResponse) -> str:
         current = int(moved.current_status)
         if current == state:
             return ""  # moved before, and the answer was lost
@@ -124,7 +124,7 @@ class Settler:
 
     async def _move(
         self,
-        lease: Lease,
+        lease: HeldJob,
         state: int,
         *,
         reason: str,
@@ -146,7 +146,7 @@ class Settler:
 
     # -- a return
 
-    async def try_again(self, lease: Lease, result: Result) -> str:
+    async def try_again(self, lease: HeldJob, result: Result) -> str:
         """A failed attempt goes back to wait until it is due; says why it could not, or nothing."""
         with self._underway.holding(lease.job_id):
             moved = await self._move(
@@ -165,14 +165,14 @@ class Settler:
             await self._guarded(lease, self._enqueue_returned(lease))
         return ""
 
-    async def take_back(self, lease: Lease) -> None:
+    async def take_back(self, lease: HeldJob) -> None:
         """Sees to the job of a lease that is over; tried again later if an owner is away."""
         async with lease.lock:
             if lease in self._table:
                 with self._underway.holding(lease.job_id):
                     await self._guarded(lease, self._settle(lease))
 
-    async def _guarded(self, lease: Lease, step: Awaitable[None]) -> None:
+    async def _guarded(self, lease: HeldJob, step: Awaitable[None]) -> None:
         try:
             await step
         except HoldfastError as error:
@@ -185,13 +185,13 @@ class Settler:
                 message=f"what became of its job cannot be written down now: {error.message}",
             )
 
-    async def _settle(self, lease: Lease) -> None:
+    async def _settle(self, lease: HeldJob) -> None:
         assert lease.verdict is not None
         record = await self.record(lease.job_id)
         if record is None or record.token != lease.token or record.summary.status != job_status(RUNNING):
             await self._enqueue_returned(lease, record)
             return
-        tried = Tried(record)
+        tried = TriedRecord(record)
         revocation = revocation_of(tried, is_spent=lease.verdict.is_spent)
         spends = pb.SPENDS_LOSS if revocation.is_spent else pb.SPENDS_NOTHING
         if revocation.state == QUEUED:
@@ -211,7 +211,7 @@ class Settler:
             is_spent=revocation.is_spent,
         )
 
-    async def _enqueue_returned(self, lease: Lease, record: pb.GetJobRecordResponse | None = None) -> None:
+    async def _enqueue_returned(self, lease: HeldJob, record: pb.GetJobRecordResponse | None = None) -> None:
         """The second half of a return: what is QUEUED since this lease waits again."""
         record = record or await self.record(lease.job_id)
         if record is not None and record.token == lease.token and record.summary.status == job_status(QUEUED):
@@ -220,14 +220,14 @@ class Settler:
 
     # -- a cancel
 
-    async def end_canceled(self, lease: Lease, record: pb.GetJobRecordResponse) -> None:
+    async def end_canceled(self, lease: HeldJob, record: pb.GetJobRecordResponse) -> None:
         """A job that should stop and was not handed out ends as canceled."""
         async with lease.lock:
             if lease in self._table:
                 await self.end(lease, Result(0, CANCELED, summary=record.cancel_reason))
 
 
-def _ended_by(lease: Lease, tried: Tried, revocation: Revocation) -> Result:
+def _ended_by(lease: HeldJob, tried: TriedRecord, revocation: Revocation) -> Result:
     """The result of a job whose lost lease was its last."""
     assert lease.verdict is not None
     attempts = tried.failures + tried.losses + revocation.is_spent

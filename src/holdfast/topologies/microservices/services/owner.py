@@ -33,7 +33,13 @@ from holdfast.ledger.log_clock import LogClock, leave_marks, read_mark
 from holdfast.ledger.ports import Clock, SyncThread
 from holdfast.observe.logs import get_logger
 from holdfast.process.private_paths import prepare_directory
-from holdfast.topologies.microservices.services.owner_journal import EVENT_BYTES, FRAME_BYTES, Machine, Recovered, join
+from holdfast.topologies.microservices.services.owner_journal import (
+    EVENT_BYTES,
+    FRAME_BYTES,
+    Machine,
+    RecoveredOwner,
+    join,
+)
 from holdfast.topologies.microservices.services.owner_snapshots import Compactor, ReplayMaker, SnapshotMaker
 
 T = TypeVar("T")
@@ -55,7 +61,7 @@ _LONE_CALLERS = 1.5
 _LONE_FRAME_BYTES = 65_536
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class OwnerDecision(msgspec.Struct, frozen=True):
     """What was decided: what is to happen, if anything, and the answer.
 
     An event that can wait leaves `spare` bytes of the disk for what cannot. `told` is called once the event is durable,
@@ -68,10 +74,10 @@ class Verdict(msgspec.Struct, frozen=True):
     told: Callable[[], None] | None = None
 
 
-Decide = Callable[[int], Verdict | Refusal]
+Decide = Callable[[int], OwnerDecision | Refusal]
 
 
-class World(msgspec.Struct, frozen=True):
+class OwnerWorld(msgspec.Struct, frozen=True):
     """What a keeper needs around it; `sync` writes the journal, `aside` the snapshots."""
 
     clock: Clock
@@ -89,7 +95,7 @@ class Keeper:
         machine: Machine,
         journal: FileJournal | MemoryJournal,
         compactor: Compactor | None,
-        world: World,
+        world: OwnerWorld,
         log_clock: LogClock,
     ) -> None:
         self.machine = machine
@@ -127,7 +133,7 @@ class Keeper:
         """
         if data is None:
             nowhere = _Here()
-            world = World(clock, loop, nowhere, nowhere, fatal)
+            world = OwnerWorld(clock, loop, nowhere, nowhere, fatal)
             journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
             return cls(machine, journal, None, world, LogClock(clock, 0))
         prepare_directory(data)
@@ -136,7 +142,7 @@ class Keeper:
             machine,
             disk,
             digest_version=digest_version,
-            world=lambda: World(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal),
+            world=lambda: OwnerWorld(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal),
             now_ms=clock.wall_ms(),
             compact_bytes=compact_bytes,
             maker=maker,
@@ -149,14 +155,14 @@ class Keeper:
         disk: Disk,
         *,
         digest_version: int,
-        world: Callable[[], World],
+        world: Callable[[], OwnerWorld],
         now_ms: int,
         compact_bytes: int = COMPACT_BYTES,
         maker: SnapshotMaker | None = None,
     ) -> Self:
         """The same over any disk; `world` is asked for once the state has been recovered."""
         config = JournalConfig(segment_bytes=compact_bytes, digest_version=digest_version)
-        recovered = Recovered.of(machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16))
+        recovered = RecoveredOwner.of(machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16))
         for warning in recovered.warnings:
             get_logger().warning("recovery", message=warning)
         maker = maker or ReplayMaker(machine, disk)

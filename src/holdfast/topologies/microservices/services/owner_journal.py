@@ -101,7 +101,7 @@ def split(body: bytes) -> tuple[int, list[bytes]]:
     return last_ms, events
 
 
-class Recovered(msgspec.Struct):
+class RecoveredOwner(msgspec.Struct):
     """An open journal under a new epoch, whose whole content the machine has seen."""
 
     journal: FileJournal
@@ -111,7 +111,7 @@ class Recovered(msgspec.Struct):
     @classmethod
     def of(cls, machine: Machine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes) -> Self:
         """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
-        restored = Restored([])
+        restored = RestoredOwner([])
 
         def position_restored() -> int:
             # Once the directory is ours: nobody deletes the snapshot while it is read.
@@ -136,7 +136,7 @@ class Recovered(msgspec.Struct):
         return recovered
 
 
-class Restored(msgspec.Struct):
+class RestoredOwner(msgspec.Struct):
     """How far the newest good snapshot reaches; without one, the beginning."""
 
     warnings: list[str]
@@ -162,7 +162,7 @@ class Restored(msgspec.Struct):
 
 def read_into(machine: Machine, disk: Disk, reader: JournalReader, progress: Callable[[int, int], None]) -> int:
     """Gives a machine all that a directory holds, which may be another's; returns its log time."""
-    restored = Restored([])
+    restored = RestoredOwner([])
     restored.begin(machine, disk)
     last_ms = restored.last_ms
     for frame in reader.frames(restored.position, link=restored.link):

@@ -24,8 +24,8 @@ from holdfast.topologies.microservices.state.record_events import Decided, Move
 #: The machine of each owner, empty, by the names of their directories.
 OWNERS: dict[str, Callable[[], Machine]] = {
     "job": records.Records,
-    "queue": lambda: waiting_jobs.Line(limits.AGING_MS_DEFAULT),
-    "result": lambda: envelopes.Envelopes(envelopes.Retention.beyond()),
+    "queue": lambda: waiting_jobs.WaitingJobs(limits.AGING_MS_DEFAULT),
+    "result": lambda: envelopes.Envelopes(envelopes.EnvelopeRetention.beyond()),
 }
 
 
@@ -47,7 +47,7 @@ class OwnerState(msgspec.Struct, frozen=True):
         if isinstance(machine, records.Records):
             counted = {state.name: machine.book.listing.count([state]) for state in State}
             return {name: count for name, count in counted.items() if count}
-        if isinstance(machine, waiting_jobs.Line):
+        if isinstance(machine, waiting_jobs.WaitingJobs):
             return {"WAITING": len(machine)}
         assert isinstance(machine, envelopes.Envelopes)
         return {"ENDED": len(machine)}

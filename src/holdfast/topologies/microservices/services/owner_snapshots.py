@@ -21,7 +21,7 @@ from holdfast.journal.replay import read_headers, read_sealed
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, snapshot_name, write_snapshot
 from holdfast.journal.whole_write import remove_if_present
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.microservices.services.owner_journal import Machine, Restored, replay_frame
+from holdfast.topologies.microservices.services.owner_journal import Machine, RestoredOwner, replay_frame
 
 SNAPSHOTS_KEPT = 2
 
@@ -55,7 +55,7 @@ class ReplayMaker:
 
 def take_snapshot(machine: Machine, disk: Disk) -> int:
     """Replays everything sealed into an empty machine and writes its image; the position, or 0 for nothing new."""
-    restored = Restored([])
+    restored = RestoredOwner([])
     restored.begin(machine, disk)
     position, link, last_ms = restored.position, restored.link, restored.last_ms
     with pin(disk, position + 1):

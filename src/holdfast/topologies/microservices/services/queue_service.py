@@ -16,14 +16,14 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_name, checked_new_id
-from holdfast.topologies.microservices.services.owner import Keeper, Verdict
-from holdfast.topologies.microservices.state.waiting_jobs import Line, Ticket
+from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
+from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, WaitingTicket
 
 
 class QueueService(rpc.QueueInternalServiceServicer):
     """Three methods over a line; what they mean stands in docs/contract.md."""
 
-    def __init__(self, keeper: Keeper, line: Line) -> None:
+    def __init__(self, keeper: Keeper, line: WaitingJobs) -> None:
         """`keeper` must be the one that keeps this line."""
         self._keeper = keeper
         self._line = line
@@ -33,11 +33,11 @@ class QueueService(rpc.QueueInternalServiceServicer):
         """The job waits when this is answered; one that waits already is left as it is."""
         ticket = ticket_of(request)
 
-        def decide(now_ms: int) -> Verdict | Refusal:
+        def decide(now_ms: int) -> OwnerDecision | Refusal:
             event = self._line.decide_enqueue(ticket, now_ms)
             if isinstance(event, Refusal):
                 return event
-            return Verdict(event, pb.EnqueueJobResponse(accepted=True, existing=event is None))
+            return OwnerDecision(event, pb.EnqueueJobResponse(accepted=True, existing=event is None))
 
         reply: pb.EnqueueJobResponse = await self._keeper.act(decide)
         return reply
@@ -48,9 +48,9 @@ class QueueService(rpc.QueueInternalServiceServicer):
         worker = checked_name("worker_id", request.worker_id, reason="WORKER_ID_INVALID")
         wanted = wanted_of(request.wanted) if request.HasField("wanted") else None
 
-        def decide(now_ms: int) -> Verdict:
+        def decide(now_ms: int) -> OwnerDecision:
             event = self._line.decide_dequeue(worker, wanted, now_ms)
-            return Verdict(event, pb.DequeueJobResponse(found=bool(event), job_id=event.job_id if event else ""))
+            return OwnerDecision(event, pb.DequeueJobResponse(found=bool(event), job_id=event.job_id if event else ""))
 
         reply: pb.DequeueJobResponse = await self._keeper.act(decide)
         return reply
@@ -62,21 +62,21 @@ class QueueService(rpc.QueueInternalServiceServicer):
         """Takes one job out of the line, wherever it stands, and says whether it was there."""
         job_id = checked_id(request.job_id)
 
-        def decide(now_ms: int) -> Verdict:
+        def decide(now_ms: int) -> OwnerDecision:
             event = self._line.decide_remove(job_id, now_ms)
-            return Verdict(event, pb.RemoveJobIfPresentResponse(removed=event is not None))
+            return OwnerDecision(event, pb.RemoveJobIfPresentResponse(removed=event is not None))
 
         reply: pb.RemoveJobIfPresentResponse = await self._keeper.act(decide)
         return reply
 
 
-def ticket_of(request: pb.EnqueueJobRequest) -> Ticket:
+def ticket_of(request: pb.EnqueueJobRequest) -> WaitingTicket:
     """What is to wait, checked."""
     priority = request.priority if request.HasField("priority") else limits.PRIORITY_DEFAULT
     if not limits.PRIORITY_MIN <= priority <= limits.PRIORITY_MAX:
         rule = f"from {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}"
         raise InvalidArgumentError(f"expected priority to be {rule}, got {priority}", reason="OPTION_OUT_OF_RANGE")
-    return Ticket(
+    return WaitingTicket(
         checked_new_id(request.job_id),
         checked_name("queue", request.queue or limits.QUEUE_DEFAULT, reason="QUEUE_NAME_INVALID"),
         checked_name("route", request.route or SIM_TYPE, reason="ROUTE_INVALID"),

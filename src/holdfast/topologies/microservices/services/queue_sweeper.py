@@ -21,7 +21,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.services.dispatch import Dispatcher
+from holdfast.topologies.microservices.services.dispatch import JobDispatcher
 from holdfast.topologies.microservices.services.jobs_in_flight import Underway
 from holdfast.topologies.microservices.services.outcomes import Settler
 
@@ -37,7 +37,7 @@ class Sweeper:
     """Walks the QUEUED records, a part at a go."""
 
     def __init__(
-        self, owners: Owners, settler: Settler, dispatcher: Dispatcher, underway: Underway, now: Callable[[], Now]
+        self, owners: Owners, settler: Settler, dispatcher: JobDispatcher, underway: Underway, now: Callable[[], Now]
     ) -> None:
         self._owners = owners
         self._settler = settler

@@ -15,11 +15,11 @@ from holdfast.core.outcomes import LOSSES_SPENT, OUTPUT_TOO_LARGE, result_of
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.topologies.microservices.services.lease_table import EXPIRED, Lease, LeaseTable
-from holdfast.topologies.microservices.services.outcomes import Settler, Tried
+from holdfast.topologies.microservices.services.lease_table import EXPIRED, HeldJob, LeaseTable
+from holdfast.topologies.microservices.services.outcomes import Settler, TriedRecord
 
 
-class Reporter:
+class OutcomeReports:
     """Takes the outcomes of attempts. Outputs over `output_bytes_max` make their jobs fail."""
 
     def __init__(self, table: LeaseTable, settler: Settler, now: Callable[[], Now], output_bytes_max: int) -> None:
@@ -63,7 +63,7 @@ class Reporter:
                 record = await self._settler.record(row.job_id)
             return await self._settle(lease, row, record or pb.GetJobRecordResponse())
 
-    def _adopted(self, record: pb.GetJobRecordResponse | None, row: ReportRow) -> tuple[str, Lease | None]:
+    def _adopted(self, record: pb.GetJobRecordResponse | None, row: ReportRow) -> tuple[str, HeldJob | None]:
         """The lease that the record speaks of, or why there is none."""
         if record is None:
             return "UNKNOWN_JOB", None
@@ -76,7 +76,7 @@ class Reporter:
             return "STALE_TOKEN", None
         return "", self._table.adopt(record, self._now())
 
-    def _refused(self, lease: Lease, worker: str, row: ReportRow) -> str:
+    def _refused(self, lease: HeldJob, worker: str, row: ReportRow) -> str:
         if lease not in self._table:
             return "GONE"
         if row.token not in {0, lease.token}:
@@ -87,8 +87,10 @@ class Reporter:
             return "LEASE_EXPIRED" if lease.verdict is EXPIRED else "STALE_TOKEN"
         return ""
 
-    async def _settle(self, lease: Lease, row: ReportRow, record: pb.GetJobRecordResponse) -> str:
-        result = result_of(Tried(record), lease.token, row, self._now().log_ms, output_bytes_max=self._output_bytes_max)
+    async def _settle(self, lease: HeldJob, row: ReportRow, record: pb.GetJobRecordResponse) -> str:
+        result = result_of(
+            TriedRecord(record), lease.token, row, self._now().log_ms, output_bytes_max=self._output_bytes_max
+        )
         try:
             if result.state == QUEUED:
                 return await self._settler.try_again(lease, result)

@@ -16,7 +16,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto.enums import job_status
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_new_id
-from holdfast.topologies.microservices.services.owner import Keeper, Verdict
+from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
 from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes
 
 
@@ -36,14 +36,14 @@ class ResultService(rpc.ResultInternalServiceServicer):
         """Keeps the first envelope of a job; says of any other whether it is the same, and which status stands."""
         envelope = self._envelope_of(request)
 
-        def decide(now_ms: int) -> Verdict:
+        def decide(now_ms: int) -> OwnerDecision:
             storing = self._envelopes.decide_store(envelope, now_ms)
             reply = pb.StoreResultResponse(
                 stored=storing.standing == envelope,
                 already_exists=not storing.is_first,
                 current_terminal_status=job_status(storing.standing.state),
             )
-            return Verdict(storing.event, reply)
+            return OwnerDecision(storing.event, reply)
 
         reply: pb.StoreResultResponse = await self._keeper.act(decide)
         return reply

@@ -7,7 +7,11 @@ from holdfast.clock import system_clock
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.callers import credential
-from holdfast.topologies.microservices.services.coordinator_service import Coordinator, CoordinatorService, Terms
+from holdfast.topologies.microservices.services.coordinator_service import (
+    CoordinatorServicer,
+    WorkCoordinator,
+    WorkTerms,
+)
 from holdfast.topologies.microservices.services.environment import CoordinatorEnvironment, hashes_of
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.roles import GRACE_S, Fatal, full_name
@@ -26,11 +30,11 @@ class CoordinatorRole:
             metadata=credential(environment.token),
             timeout_ms=environment.internal_timeout_ms,
         )
-        terms = Terms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
-        self._coordinator = Coordinator(self._owners, terms, system_clock())
+        terms = WorkTerms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
+        self._coordinator = WorkCoordinator(self._owners, terms, system_clock())
         self._server = ServiceServer(full_name("CoordinatorInternalService"), hashes_of(environment))
         rpc.add_CoordinatorInternalServiceServicer_to_server(
-            CoordinatorService(self._coordinator), self._server.handlers
+            CoordinatorServicer(self._coordinator), self._server.handlers
         )
         self._running: asyncio.Task[None] | None = None
 

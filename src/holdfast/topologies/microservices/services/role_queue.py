@@ -14,7 +14,7 @@ from holdfast.topologies.microservices.state import waiting_jobs
 
 def open_queue(environment: QueueEnvironment, data: Path | None, host: Host) -> Service:
     """What waits."""
-    machine = waiting_jobs.Line(limits.AGING_MS_DEFAULT)
+    machine = waiting_jobs.WaitingJobs(limits.AGING_MS_DEFAULT)
     keeper = opened(machine, data and data / "queue", DIGEST_VERSION, host)
     server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
     rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, machine), server.handlers)

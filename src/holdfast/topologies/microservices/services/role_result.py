@@ -13,7 +13,7 @@ from holdfast.topologies.microservices.state import envelopes
 
 def open_result(environment: ResultEnvironment, data: Path | None, host: Host) -> Service:
     """How jobs ended."""
-    retention = envelopes.Retention.beyond(
+    retention = envelopes.EnvelopeRetention.beyond(
         retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms
     )
     machine = envelopes.Envelopes(retention)

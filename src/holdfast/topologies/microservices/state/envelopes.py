@@ -22,7 +22,7 @@ import msgspec
 from holdfast import limits
 from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, terms_of
 from holdfast.core.lifecycle import FAILED
-from holdfast.core.retention import Line, Room, take_from
+from holdfast.core.retention import RetentionLine, RetentionRoom, take_from
 from holdfast.core.unreadable import reading, unreadable
 
 #: Between an envelope and the end of its job lies one call; the rest is for clocks that differ.
@@ -57,7 +57,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.output) + len(self.summary)
 
 
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
+class EnvelopeRetention(msgspec.Struct, frozen=True, kw_only=True):
     """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes."""
 
     age_ms: int
@@ -168,7 +168,7 @@ class Envelopes:
         "failed_bytes",
     )
 
-    def __init__(self, retention: Retention) -> None:
+    def __init__(self, retention: EnvelopeRetention) -> None:
         self._retention = retention
         self.digest_version = DIGEST_VERSION
         self._terms = terms_of(DIGEST_VERSION)
@@ -224,19 +224,19 @@ class Envelopes:
 
     def _to_forget(self, envelope: Envelope, now_ms: int) -> tuple[int, int]:
         retention = self._retention
-        others = Line(
+        others = RetentionLine(
             ((kept.kept_ms, kept.envelope.bytes_held) for _, kept in self._kept.values()),
             left=len(self._kept),
             bytes_left=self.bytes_held - self.failed_bytes,
             retain_ms=retention.age_ms,
         )
-        failed = Line(
+        failed = RetentionLine(
             ((kept.kept_ms, kept.envelope.bytes_held) for _, kept in self._failed.values()),
             left=len(self._failed),
             bytes_left=self.failed_bytes,
             retain_ms=retention.failed_age_ms,
         )
-        room = Room(retention.envelopes - 1, retention.bytes - envelope.bytes_held)
+        room = RetentionRoom(retention.envelopes - 1, retention.bytes - envelope.bytes_held)
         take_from(others, failed, room, now_ms, _FORGET_MAX)
         return others.taken, failed.taken
 

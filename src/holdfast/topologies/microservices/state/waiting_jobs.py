@@ -31,7 +31,7 @@ _ARRIVAL_BITS = 64
 _ARRIVAL_MASK = (1 << _ARRIVAL_BITS) - 1
 
 
-class Ticket(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class WaitingTicket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job that is to wait. The defaults are those of a caller that knows only the frozen fields."""
 
     job_id: str
@@ -56,7 +56,7 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 class Enqueued(_Event, frozen=True, tag=1):
     """A job waits from now on."""
 
-    ticket: Ticket
+    ticket: WaitingTicket
 
 
 class Dequeued(_Event, frozen=True, tag=2):
@@ -82,7 +82,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    ticket: Ticket
+    ticket: WaitingTicket
     arrival: int
 
 
@@ -98,7 +98,7 @@ _event_decoder: msgspec.msgpack.Decoder[LineEvent] = msgspec.msgpack.Decoder(Lin
 _chunk_decoder = msgspec.msgpack.Decoder(_Chunk)
 
 
-class Line:
+class WaitingJobs:
     """What waits, and who is next. `decide` methods change nothing and give the event to apply, or none."""
 
     __slots__ = (
@@ -151,7 +151,7 @@ class Line:
 
     # -- decisions
 
-    def decide_enqueue(self, ticket: Ticket, now_ms: int) -> Enqueued | Refusal | None:
+    def decide_enqueue(self, ticket: WaitingTicket, now_ms: int) -> Enqueued | Refusal | None:
         """None if it waits already."""
         if not 0 <= ticket.not_before_ms <= now_ms + 2 * limits.DELAY_MS_MAX:
             # Twice what its owner allows: the two clocks may differ, and the owner has decided.
@@ -189,7 +189,7 @@ class Line:
             self._ready.take(job)
             self._sum -= job.mark
 
-    def _put(self, ticket: Ticket, order: int, arrival: int, now_ms: int) -> None:
+    def _put(self, ticket: WaitingTicket, order: int, arrival: int, now_ms: int) -> None:
         assert ticket.job_id not in self._jobs
         template = self._intern(Template(ticket.route, ticket.queue, ticket.priority))
         place = order << _ARRIVAL_BITS | arrival
@@ -217,9 +217,9 @@ class Line:
         except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
 
-    def empty(self) -> "Line":
+    def empty(self) -> "WaitingJobs":
         """Another one, without any event."""
-        return Line(self.aging_ms)
+        return WaitingJobs(self.aging_ms)
 
     def image(self) -> Iterator[bytes]:
         """The state in chunks of bounded size; equal states give equal bytes."""
@@ -255,7 +255,9 @@ class Line:
 def _row(job: Job) -> _Row:
     template = job.template
     order, arrival = job.number >> _ARRIVAL_BITS, job.number & _ARRIVAL_MASK
-    ticket = Ticket(job.id, template.queue, template.route, template.priority, order, job.not_before_ms, job.created_ms)
+    ticket = WaitingTicket(
+        job.id, template.queue, template.route, template.priority, order, job.not_before_ms, job.created_ms
+    )
     return _Row(ticket, arrival)
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.ports import Introduction
 from holdfast.topologies.pipeline.backend.circuit_breaker import Absence
-from holdfast.topologies.pipeline.backend.http_client import REFUSED, Lines
+from holdfast.topologies.pipeline.backend.http_client import REFUSED, RoleConnections
 from holdfast.topologies.pipeline.backend.messages import REPLACED, UNKNOWN, WAIT_MS_MAX, Asking, Beat, Leaving, Placed
 
 _DEADLINE_S = 2.0
@@ -29,7 +29,7 @@ class Attendance:
 
     def __init__(
         self,
-        lines: Lines,
+        lines: RoleConnections,
         address: str,
         introduction: Introduction,
         session: str,

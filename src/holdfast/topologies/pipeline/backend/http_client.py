@@ -55,7 +55,7 @@ class _Problem(msgspec.Struct, frozen=True):
     details: dict[str, str] = {}
 
 
-class Lines:
+class RoleConnections:
     """Connections to any number of roles. May be used from many tasks at a time; made and closed on one loop."""
 
     def __init__(self, *, token: str = "", tls: ssl.SSLContext | None = None) -> None:

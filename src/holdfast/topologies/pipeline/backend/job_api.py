@@ -10,7 +10,7 @@ from holdfast.core.model import Template
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.topologies.pipeline.backend.store import Store
-from holdfast.topologies.pipeline.backend.waiters import Settled, Waiters
+from holdfast.topologies.pipeline.backend.waiters import Settled, StoreWaiters
 from holdfast.topologies.pipeline.backend.why import why
 
 
@@ -20,7 +20,7 @@ class PipelineJobs:
     def __init__(self, store: Store) -> None:
         self._rows, self._places = store.rows, store.places
         self._joiner = Joiner(store.rows.insert)
-        self._waiters = Waiters(store.rows)
+        self._waiters = StoreWaiters(store.rows)
 
     async def close(self) -> None:
         """Whoever waits for an answer is told, and asks another scheduler."""

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.observe.logs import get_logger
 from holdfast.topologies.pipeline.backend.http_client import LATE, NotDeliveredError
-from holdfast.topologies.pipeline.backend.port_rpc import Method
+from holdfast.topologies.pipeline.backend.port_rpc import PortMethod
 from holdfast.topologies.pipeline.backend.role_loops import going_on
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _HEALTH_DEADLINES, _HEALTH_S_MIN = 2, 1.0
 RETRY_AFTER_S = "1"
 
 
-class Line(Protocol):
+class SchedulerCalls(Protocol):
     """What is needed of `http.Lines`."""
 
     async def ask(self, address: str, path: str, *, deadline_s: float) -> object:
@@ -80,7 +80,7 @@ class _Scheduler:
 class Balancer:
     """Round robin over the schedulers that are well. `start`, then `close`."""
 
-    def __init__(self, schedulers: Sequence[str], line: Line, interval_s: float = 1.0) -> None:
+    def __init__(self, schedulers: Sequence[str], line: SchedulerCalls, interval_s: float = 1.0) -> None:
         self._schedulers = [_Scheduler(address) for address in schedulers]
         self._line = line
         self._interval_s = interval_s
@@ -103,7 +103,9 @@ class Balancer:
         """Who is well, and what is wrong with the others."""
         return [SchedulerView(one.address, one.is_well, one.trouble) for one in self._schedulers]
 
-    async def call(self, method: Method, body: bytes, *, is_repeatable: bool | None = None, wait_s: float = 0) -> bytes:
+    async def call(
+        self, method: PortMethod, body: bytes, *, is_repeatable: bool | None = None, wait_s: float = 0
+    ) -> bytes:
         """The answer of one scheduler; `wait_s` is how long it may wait for something before it answers."""
         ends = time.monotonic() + method.timeout_s + wait_s
         may_repeat = method.is_repeatable if is_repeatable is None else is_repeatable
@@ -141,7 +143,7 @@ class Balancer:
         return [*well[start:], *well[:start], *well[start : start + 1]]
 
     async def _ask(
-        self, scheduler: _Scheduler, method: Method, body: bytes, deadline_s: float, *, may_repeat: bool
+        self, scheduler: _Scheduler, method: PortMethod, body: bytes, deadline_s: float, *, may_repeat: bool
     ) -> bytes:
         """Its answer; where somebody else may be asked, not after it was found to be away."""
         asking = self._line.carry(scheduler.address, method.path, body, deadline_s=deadline_s)

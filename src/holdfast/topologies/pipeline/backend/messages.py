@@ -31,7 +31,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 # -- exchanges and queue processes
 
 
-class Push(_Request, frozen=True):
+class PushTickets(_Request, frozen=True):
     """Tickets, or one by its fields: `type` says the same as `route`; a payload is left aside, as the row has it."""
 
     jobs: list[Ticket] = []
@@ -63,7 +63,7 @@ class Push(_Request, frozen=True):
         return tickets
 
 
-class Shelved(msgspec.Struct, frozen=True):
+class ShelvedReply(msgspec.Struct, frozen=True):
     """What a queue process did with tickets: those that it knew before are accepted, too."""
 
     accepted: int = 0
@@ -84,7 +84,7 @@ class Take(_Request, frozen=True):
     visibility_ms: Number = VISIBILITY_MS
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenTickets(msgspec.Struct, frozen=True):
     """Tickets that are nobody else's for a while."""
 
     jobs: list[Ticket] = []
@@ -108,7 +108,7 @@ class Lanes(_Request, frozen=True):
     lanes: list[Lane] = []
 
 
-class FullLanes(_Request, frozen=True):
+class FullLanesReply(_Request, frozen=True):
     """Lanes, each with the kind of its priority."""
 
     lanes: list[FullLane] = []
@@ -120,7 +120,7 @@ class Rooms(msgspec.Struct, frozen=True):
     rooms: list[int] = []
 
 
-class Routed(msgspec.Struct, frozen=True):
+class RoutedTickets(msgspec.Struct, frozen=True):
     """What an exchange could do with tickets: who is in neither list was taken."""
 
     taken: int = 0

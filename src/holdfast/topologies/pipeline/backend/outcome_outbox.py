@@ -18,7 +18,7 @@ _DELAY_S_MAX = 2.0
 Numbered = tuple[int, ReportRow]
 
 
-class Reporter:
+class OutcomeOutbox:
     """What was not answered yet. `answered` hears of each row, and why it does not count, if it does not."""
 
     def __init__(

@@ -51,7 +51,7 @@ class WaitApi(Protocol):
         ...
 
 
-class Method(msgspec.Struct, frozen=True):
+class PortMethod(msgspec.Struct, frozen=True):
     """One method of a port: what goes in, what comes out, and whether doing it twice is as good as doing it once."""
 
     name: str
@@ -70,7 +70,7 @@ class Method(msgspec.Struct, frozen=True):
 _SHORT_S, _LONG_S, _WALK_S = 5.0, 10.0, 30.0
 
 
-def _method(function: Callable[..., object], name: str, timeout_s: float, *, is_repeatable: bool = True) -> Method:
+def _method(function: Callable[..., object], name: str, timeout_s: float, *, is_repeatable: bool = True) -> PortMethod:
     hints = get_type_hints(function)
     answer = hints.pop("return")
     defaults = {
@@ -80,10 +80,10 @@ def _method(function: Callable[..., object], name: str, timeout_s: float, *, is_
     }
     fields = [(field, kind, defaults[field]) if field in defaults else (field, kind) for field, kind in hints.items()]
     arguments = msgspec.defstruct(name.replace(".", "_"), fields, frozen=True, array_like=True)
-    return Method(name, arguments, answer, is_repeatable, timeout_s)
+    return PortMethod(name, arguments, answer, is_repeatable, timeout_s)
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
+METHODS: Mapping[str, PortMethod] = MappingProxyType(
     {
         method.name: method
         for method in (
@@ -130,7 +130,7 @@ def question(*arguments: object) -> bytes:
     return _ENCODER.encode(arguments)
 
 
-def answer_of(method: Method, body: bytes) -> Any:  # noqa: ANN401 - of the method's type
+def answer_of(method: PortMethod, body: bytes) -> Any:  # noqa: ANN401 - of the method's type
     """The answer; `UnavailableError` if it is none."""
     try:
         return _ANSWERS[method.name].decode(body)
@@ -160,7 +160,7 @@ def routes(
     return found
 
 
-def _handle(method: Method, function: Callable[..., Awaitable[object]]) -> Handle:
+def _handle(method: PortMethod, function: Callable[..., Awaitable[object]]) -> Handle:
     parameters = inspect.signature(function).parameters.values()
     named = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
     decoder, fields = _ARGUMENTS[method.name], msgspec.structs.fields(method.arguments)
@@ -174,7 +174,7 @@ def _handle(method: Method, function: Callable[..., Awaitable[object]]) -> Handl
     return handle
 
 
-def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", method: Method, body: bytes) -> object:
+def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", method: PortMethod, body: bytes) -> object:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

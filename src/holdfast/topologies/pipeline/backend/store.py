@@ -51,7 +51,7 @@ class Ticket(msgspec.Struct, frozen=True, gc=False):
 FullLane = tuple[str, str, bool]
 
 
-class Kind(msgspec.Struct, frozen=True, order=True):
+class WorkerKind(msgspec.Struct, frozen=True, order=True):
     """What a worker takes: these routes, from these queues or, if none is named, from all."""
 
     routes: tuple[str, ...]
@@ -127,7 +127,7 @@ class Claims(Protocol):
     """Rows that should be on their way; watchers use it."""
 
     async def claim(
-        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[FullLane]
+        self, count: int, visibility_ms: int, kinds: Collection[WorkerKind], full: Collection[FullLane]
     ) -> list[Ticket]:
         """Takes visible rows that these kinds of workers could run, but none of a full lane.
 
@@ -237,12 +237,12 @@ class Plans(Protocol):
         ...
 
 
-class Place(msgspec.Struct, frozen=True):
+class QueueAssignment(msgspec.Struct, frozen=True):
     """Where a worker takes its tickets from, as its coordinator last said."""
 
     worker: str
     session: str
-    kind: Kind
+    kind: WorkerKind
     slots: int
     queues: tuple[str, ...]
     heard_ms_ago: int = 0
@@ -252,7 +252,7 @@ class Place(msgspec.Struct, frozen=True):
 class Places(Protocol):
     """Workers and their queue processes; the coordinator writes it, watchers and schedulers read it."""
 
-    async def save(self, places: Sequence[Place]) -> None:
+    async def save(self, places: Sequence[QueueAssignment]) -> None:
         """Make or replace these; their workers were heard of `heard_ms_ago`, or later.
 
         The place of a worker that is in another session is left as it is.
@@ -270,7 +270,7 @@ class Places(Protocol):
         """
         ...
 
-    async def all(self) -> list[Place]:
+    async def all(self) -> list[QueueAssignment]:
         """By worker."""
         ...
 

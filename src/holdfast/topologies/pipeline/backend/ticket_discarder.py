@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Collection
 
 from holdfast.errors import HoldfastError
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.messages import Named
 
 _DEADLINE_S = 1.0
@@ -16,7 +16,7 @@ _DEADLINE_S = 1.0
 class Discarding:
     """What is to be deleted or put back, by queue process. At most one message to each is under way."""
 
-    def __init__(self, lines: Lines, path: str, worker: str = "") -> None:
+    def __init__(self, lines: RoleConnections, path: str, worker: str = "") -> None:
         """With a worker's name, only what that worker has is meant."""
         self._lines = lines
         self._path = path

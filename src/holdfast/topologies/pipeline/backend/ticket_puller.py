@@ -16,8 +16,8 @@ from holdfast import limits
 from holdfast.errors import HoldfastError
 from holdfast.ports import Introduction
 from holdfast.topologies.pipeline.backend.circuit_breaker import Absence
-from holdfast.topologies.pipeline.backend.http_client import Lines
-from holdfast.topologies.pipeline.backend.messages import Take, Taken
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
+from holdfast.topologies.pipeline.backend.messages import Take, TakenTickets
 from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.backend.ticket_discarder import Discarding
 
@@ -39,7 +39,9 @@ Found = list[tuple[str, Ticket]]
 class Puller:
     """Asks the queue processes; `start` takes what was found, and says for how many there is no room any more."""
 
-    def __init__(self, lines: Lines, introduction: Introduction, start: Callable[[Found], Awaitable[int]]) -> None:
+    def __init__(
+        self, lines: RoleConnections, introduction: Introduction, start: Callable[[Found], Awaitable[int]]
+    ) -> None:
         self._lines = lines
         self._introduction = introduction
         self._start = start
@@ -228,7 +230,7 @@ class Puller:
         )
         deadline_s = _DEADLINE_S + wait_ms / 1_000
         try:
-            taken = await self._lines.ask(address, "/queue/lease", take, kind=Taken, deadline_s=deadline_s)
+            taken = await self._lines.ask(address, "/queue/lease", take, kind=TakenTickets, deadline_s=deadline_s)
         except HoldfastError as error:
             self._absence.missed(address, error)
             return None

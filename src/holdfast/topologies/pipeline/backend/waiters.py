@@ -26,7 +26,7 @@ _DEAF_S = 0.5
 _LOOK_MAX = 1_000
 
 
-class Waiters:
+class StoreWaiters:
     """Everybody in this process who waits for a job."""
 
     def __init__(self, rows: Rows) -> None:

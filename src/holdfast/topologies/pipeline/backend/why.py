@@ -6,12 +6,12 @@ from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.model import QueueMode
 from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
-from holdfast.topologies.pipeline.backend.store import Place, Standing
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, Standing
 
 Answer = tuple[str, str]
 
 
-def why(standing: Standing, places: Sequence[Place], summary: str = "") -> Answer:
+def why(standing: Standing, places: Sequence[QueueAssignment], summary: str = "") -> Answer:
     """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
 
     `summary` is that of the result, once the job has ended.
@@ -48,7 +48,7 @@ def _paused(standing: Standing) -> Answer | None:
     return "QUEUE_PAUSED", f"its queue {standing.view.template.queue!r} was paused {paused_s:.1f} s ago{reason}"
 
 
-def _without_worker(standing: Standing, places: Sequence[Place]) -> Answer | None:
+def _without_worker(standing: Standing, places: Sequence[QueueAssignment]) -> Answer | None:
     template = standing.view.template
     if not places:
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"

@@ -1,7 +1,7 @@
 """`WorkApi` over a coordinator, queue processes and the store."""
 
 from holdfast.ports import Introduction
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.store import Runs
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
 from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
@@ -11,7 +11,7 @@ from holdfast.worker.introduction import check_names
 class PipelineWork:
     """Opens sessions. Whoever makes it closes the lines and the store that it is given."""
 
-    def __init__(self, runs: Runs, lines: Lines, config: WorkConfig) -> None:
+    def __init__(self, runs: Runs, lines: RoleConnections, config: WorkConfig) -> None:
         self._runs = runs
         self._lines = lines
         self._config = config

@@ -17,9 +17,9 @@ from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.topologies.pipeline.backend.coordinator_client import Attendance
-from holdfast.topologies.pipeline.backend.http_client import Lines
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.messages import ASSIGNED, REPLACED, Placed
-from holdfast.topologies.pipeline.backend.outcome_outbox import Numbered, Reporter
+from holdfast.topologies.pipeline.backend.outcome_outbox import Numbered, OutcomeOutbox
 from holdfast.topologies.pipeline.backend.role_loops import canceled, ended
 from holdfast.topologies.pipeline.backend.store import UNMOVED_PART, Runs
 from holdfast.topologies.pipeline.backend.ticket_discarder import Discarding
@@ -37,7 +37,7 @@ class PipelineSession(KeptSession):
     _other = "store"
 
     def __init__(
-        self, runs: Runs, lines: Lines, introduction: Introduction, config: WorkConfig, stats: WorkStats
+        self, runs: Runs, lines: RoleConnections, introduction: Introduction, config: WorkConfig, stats: WorkStats
     ) -> None:
         super().__init__(introduction.worker_id, PIPELINE)
         self._runs = runs
@@ -55,7 +55,7 @@ class PipelineSession(KeptSession):
         self._staying: asyncio.Task[None] | None = None
         self._deleting = Discarding(lines, "/queue/delete")
         self._puller = Puller(lines, introduction, self._begin_jobs)
-        self._reporter = Reporter(runs, self._worker, self._answered, lambda error: self._miss("report", error))
+        self._reporter = OutcomeOutbox(runs, self._worker, self._answered, lambda error: self._miss("report", error))
         self._attendance = Attendance(
             lines,
             config.coordinator,

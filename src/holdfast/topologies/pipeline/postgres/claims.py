@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from holdfast import limits
-from holdfast.topologies.pipeline.backend.store import FullLane, Kind, Ticket
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.backend.store import FullLane, Ticket, WorkerKind
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.notification_listener import listen
 from holdfast.topologies.pipeline.postgres.outcomes import lock_overdue, revoked, settle
 from holdfast.topologies.pipeline.postgres.row_values import possible_ids
@@ -29,7 +29,7 @@ class PostgresClaims:
         self._database = database
 
     async def claim(
-        self, count: int, visibility_ms: int, kinds: Collection[Kind], full: Collection[FullLane]
+        self, count: int, visibility_ms: int, kinds: Collection[WorkerKind], full: Collection[FullLane]
     ) -> list[Ticket]:
         """One statement; it may be lost in a crash, and is then made again."""
         lanes = {(route, queue) for kind in kinds for route in kind.routes for queue in kind.queues or ("",)}
@@ -47,7 +47,7 @@ class PostgresClaims:
             "aging_ms": limits.AGING_MS_DEFAULT,
         }
 
-        async def ask(connection: Connection) -> list[Ticket]:
+        async def ask(connection: StoreConnection) -> list[Ticket]:
             cursor = await connection.execute(_SQL["claim"], arguments, binary=True)
             return [Ticket(*row) for row in await cursor.fetchall()]
 
@@ -58,7 +58,7 @@ class PostgresClaims:
         """Back to its place among what waits, or to the end of a delay."""
         arguments = {"ids": possible_ids(list(job_ids)), "delay_ms": delay_ms}
 
-        async def ask(connection: Connection) -> None:
+        async def ask(connection: StoreConnection) -> None:
             await connection.execute(_SQL["unclaim"], arguments)
 
         await self._database.ask(ask)
@@ -69,10 +69,10 @@ class PostgresClaims:
         Somebody who stands still in the middle of a transaction would keep rows from everybody, and is cut off first.
         """
 
-        async def cut_off(connection: Connection) -> None:
+        async def cut_off(connection: StoreConnection) -> None:
             await connection.execute(_SQL["cut_off"], {"patience_ms": _PATIENCE_MS})
 
-        async def work(connection: Connection) -> int:
+        async def work(connection: StoreConnection) -> int:
             jobs = await lock_overdue(connection, count)
             if jobs:
                 outcomes = [revoked(job, "expired", is_spent=True) for job in jobs]
@@ -86,7 +86,7 @@ class PostgresClaims:
         """With all that is kept of them; also keeps the counts short."""
         arguments = {"count": count, "retain_ms": retain_ms, "retain_failed_ms": retain_failed_ms}
 
-        async def ask(connection: Connection) -> int:
+        async def ask(connection: StoreConnection) -> int:
             cursor = await connection.execute(_SQL["retire"], arguments)
             (retired,) = await cursor.fetchone() or (0,)
             await connection.execute(_SQL["count_up"], {"kept": _TALLIES_KEPT})
@@ -97,7 +97,7 @@ class PostgresClaims:
     async def next_visible_ms(self) -> int | None:
         """From the heads of lanes."""
 
-        async def ask(connection: Connection) -> int | None:
+        async def ask(connection: StoreConnection) -> int | None:
             (wait_ms,) = await (await connection.execute(_SQL["next_visible"])).fetchone() or (None,)
             return None if wait_ms is None else max(0, int(wait_ms))
 

@@ -30,7 +30,7 @@ from holdfast.topologies.pipeline.postgres.synced_cursor import SyncedCursor
 T = TypeVar("T")
 
 
-class Connection(AsyncConnection[tuple[Any, ...]]):
+class StoreConnection(AsyncConnection[tuple[Any, ...]]):
     """A connection that collects the changes of state of its transaction, to be logged after the commit."""
 
     #: Whether they are logged at all.
@@ -41,7 +41,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         self.changed: list[StateChange] = []
 
 
-Work = Callable[[Connection], Awaitable[T]]
+Work = Callable[[StoreConnection], Awaitable[T]]
 
 #: How long a caller waits for a connection, and how long one may take to be made.
 _ACQUIRE_S = 0.8
@@ -92,9 +92,9 @@ class Database:
         self._clock_until_s = -1.0
         # Errors are told to who asked; psycopg's own words would only repeat them, and not in the log's form.
         logging.getLogger("psycopg").addHandler(logging.NullHandler())
-        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[StoreConnection] = AsyncConnectionPool(
             self._url,
-            connection_class=Connection,
+            connection_class=StoreConnection,
             kwargs={"autocommit": True, "prepare_threshold": 0, "cursor_factory": SyncedCursor},
             min_size=1,
             max_size=pool_size,
@@ -119,14 +119,14 @@ class Database:
         """Ends every connection."""
         await self._pool.close()
 
-    async def _configure(self, connection: Connection) -> None:
+    async def _configure(self, connection: StoreConnection) -> None:
         await configure(connection)
         connection.keeps_changes = self._log is not None
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> StoreConnection:
         """A connection of its own, for who listens; the caller closes it."""
         with in_our_words():
-            connection = await Connection.connect(self._url, autocommit=True, prepare_threshold=0)
+            connection = await StoreConnection.connect(self._url, autocommit=True, prepare_threshold=0)
         await configure(connection)
         return connection
 
@@ -141,7 +141,7 @@ class Database:
         but the database.
         """
 
-        async def within(connection: Connection) -> T:
+        async def within(connection: StoreConnection) -> T:
             async with connection.pipeline(), connection.transaction():
                 return await work(connection)
 
@@ -206,13 +206,13 @@ class _CutError(Exception):
         self.cause = cause
 
 
-async def _read_clock(connection: Connection) -> int:
+async def _read_clock(connection: StoreConnection) -> int:
     row = await (await connection.execute(b"SELECT holdfast.now_ms()")).fetchone()
     assert row is not None
     return int(row[0])
 
 
-async def configure(connection: Connection) -> None:
+async def configure(connection: StoreConnection) -> None:
     """Every integer is a bigint, so that a statement is prepared once and not for each width of its numbers.
 
     Arrays that are packed are sent as they are.
@@ -222,7 +222,7 @@ async def configure(connection: Connection) -> None:
     connection.adapters.register_dumper(Packed, PackedDumper)
 
 
-def cut_off(connection: Connection) -> None:
+def cut_off(connection: StoreConnection) -> None:
     """Whoever waits for this connection is told that it is gone: a cancel would wait for the server again."""
     try:
         handle = socket.socket(fileno=os.dup(connection.pgconn.socket))

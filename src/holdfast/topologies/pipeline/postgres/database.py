@@ -4,8 +4,8 @@ from typing import Self
 
 from holdfast.core.state_change import LogChanges
 from holdfast.topologies.pipeline.postgres.claims import PostgresClaims
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
-from holdfast.topologies.pipeline.postgres.notifier import Teller
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
+from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.places import PostgresPlaces
 from holdfast.topologies.pipeline.postgres.plans import PostgresPlans
 from holdfast.topologies.pipeline.postgres.queue_book import PostgresQueueBook
@@ -17,7 +17,7 @@ class PostgresStore:
     """The parts of the store, over one pool of connections."""
 
     def __init__(self, database: Database) -> None:
-        self._database, self._teller = database, Teller(database)
+        self._database, self._teller = database, StoreNotifier(database)
         self.rows = PostgresRows(database, self._teller)
         self.claims = PostgresClaims(database)
         self.runs = PostgresRuns(database, self._teller)
@@ -33,7 +33,7 @@ class PostgresStore:
     async def cluster_id(self) -> str:
         """What this database calls itself, for ever."""
 
-        async def ask(connection: Connection) -> str:
+        async def ask(connection: StoreConnection) -> str:
             row = await (await connection.execute(b"SELECT cluster_id::text FROM holdfast.meta")).fetchone()
             assert row is not None
             return str(row[0])

@@ -11,7 +11,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.core.outcomes import is_success, success_of
 from holdfast.core.state_change import changes
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, possible_ids, storable
 from holdfast.topologies.pipeline.postgres.statements import statements
 
@@ -25,7 +25,7 @@ def finishable(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for row in rows if row.token and row.job_id in possible and counts[row.job_id] == 1]
 
 
-async def finish(connection: Connection, worker: str, rows: Sequence[ReportRow]) -> set[str]:
+async def finish(connection: StoreConnection, worker: str, rows: Sequence[ReportRow]) -> set[str]:
     """Writes down what counts, and says which jobs have ended by that."""
     results = [success_of(row.token, row) for row in rows]
     arguments: dict[str, Any] = {

@@ -16,7 +16,7 @@ from holdfast.core.lifecycle import NOWHERE, QUEUED, TERMINAL
 from holdfast.core.model import Job, NewJob, Template
 from holdfast.core.state_change import changes
 from holdfast.topologies.pipeline.postgres.arrays import byte_strings, uuids
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import tell
 from holdfast.topologies.pipeline.postgres.row_values import (
     TEMPLATE_END,
@@ -37,7 +37,7 @@ class New(NewJob, frozen=True, array_like=True, gc=False):
     delay_ms: int = 0
 
 
-class Intake:
+class InsertIntake:
     """One submission whose drafts were checked, under their places in it."""
 
     def __init__(self, templates: Sequence[Template], jobs: dict[int, New]) -> None:
@@ -55,7 +55,7 @@ class Intake:
     def _open(self) -> dict[int, New]:
         return {at: job for at, job in self._jobs.items() if at not in self.ids and at not in self.refusals}
 
-    async def make_new(self, connection: Connection) -> None:
+    async def make_new(self, connection: StoreConnection) -> None:
         """Makes those that are not there yet. Each statement is a transaction of its own."""
         if self._is_plain:
             with suppress(UniqueViolation):  # one was there already, and none was made
@@ -63,7 +63,7 @@ class Intake:
         if not self.is_settled:
             await self._make(connection)
 
-    async def make(self, connection: Connection) -> None:
+    async def make(self, connection: StoreConnection) -> None:
         """Makes those that are not there yet, and tells watchers."""
         if await self._make(connection):
             await tell(connection, (), is_due=True)
@@ -78,7 +78,7 @@ class Intake:
             and all(job.extra is None and not job.not_before_ms and not job.delay_ms for job in self._jobs.values())
         )
 
-    async def _make_plain(self, connection: Connection) -> None:
+    async def _make_plain(self, connection: StoreConnection) -> None:
         jobs = list(self._jobs.values())
         template = self._templates[0]
         arguments = {
@@ -103,7 +103,7 @@ class Intake:
             self.ids = {at: job.id for at, job in self._jobs.items()}
             self._keep_changes(connection, self._jobs)
 
-    async def _make(self, connection: Connection) -> bool:
+    async def _make(self, connection: StoreConnection) -> bool:
         """Whether any was made."""
         wanted = self._open()
         cursor = await connection.execute(_SQL["insert"], self._arguments(list(wanted.values())), binary=True)
@@ -116,7 +116,7 @@ class Intake:
         self._keep_changes(connection, made)
         return True
 
-    def _keep_changes(self, connection: Connection, made: Mapping[int, New]) -> None:
+    def _keep_changes(self, connection: StoreConnection, made: Mapping[int, New]) -> None:
         if connection.keeps_changes:
             marks = [(job.id, self.at_ms, 0, self._templates[job.template].priority) for job in made.values()]
             connection.changed += changes(marks, old=NOWHERE, new=QUEUED)
@@ -147,7 +147,7 @@ class Intake:
             "simulated": [template.simulated for template in templates],
         }
 
-    async def find(self, connection: Connection) -> None:
+    async def find(self, connection: StoreConnection) -> None:
         """Judges those that were not made by what is there; some may be free by now, and stay open."""
         missing = self._open()
         jobs = list(missing.values())

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from holdfast.errors import HoldfastError
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.statements import statements
 
 _SQL = statements("telling")
@@ -19,12 +19,12 @@ _SQL = statements("telling")
 _WAIT_S = 0.02
 
 
-async def tell(connection: Connection, changed: Iterable[str], *, is_due: bool) -> None:
+async def tell(connection: StoreConnection, changed: Iterable[str], *, is_due: bool) -> None:
     """Says which jobs have changed, and whether rows may have become visible."""
     await connection.execute(_SQL["tell"], {"ids": list(changed), "is_due": is_due})
 
 
-class Teller:
+class StoreNotifier:
     """What one process has to tell."""
 
     def __init__(self, database: Database) -> None:

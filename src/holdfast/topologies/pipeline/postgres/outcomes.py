@@ -16,7 +16,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TER
 from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
 from holdfast.core.state_change import StateChange
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import tell
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, TEMPLATE_END, Row, storable, template_of
 from holdfast.topologies.pipeline.postgres.statements import statements
@@ -66,27 +66,27 @@ def _locked(row: Row) -> Locked:
     return Locked(row[0], template_of(row), *row[TEMPLATE_END:])
 
 
-async def _lock(connection: Connection, name: str, arguments: Mapping[str, Any]) -> list[Locked]:
+async def _lock(connection: StoreConnection, name: str, arguments: Mapping[str, Any]) -> list[Locked]:
     cursor = await connection.execute(_SQL[name], arguments, binary=True)
     return [_locked(row) for row in await cursor.fetchall()]
 
 
-async def lock_jobs(connection: Connection, job_ids: Sequence[str]) -> dict[str, Locked]:
+async def lock_jobs(connection: StoreConnection, job_ids: Sequence[str]) -> dict[str, Locked]:
     """Those of these that are there, by id."""
     return {job.id: job for job in await _lock(connection, "lock_jobs", {"ids": list(job_ids)})}
 
 
-async def lock_held(connection: Connection, worker: str) -> list[Locked]:
+async def lock_held(connection: StoreConnection, worker: str) -> list[Locked]:
     """All that a worker holds."""
     return await _lock(connection, "lock_held", {"worker": worker})
 
 
-async def lock_overdue(connection: Connection, count: int) -> list[Locked]:
+async def lock_overdue(connection: StoreConnection, count: int) -> list[Locked]:
     """Leases that ran out, but for those that somebody else sees to right now."""
     return await _lock(connection, "lock_overdue", {"count": count})
 
 
-async def lock_waiting(connection: Connection, queue: str, last: int, count: int) -> list[Locked]:
+async def lock_waiting(connection: StoreConnection, queue: str, last: int, count: int) -> list[Locked]:
     """Some that wait in a queue and are no newer than this number."""
     return await _lock(connection, "lock_waiting", {"queue": queue, "last": last, "count": count})
 
@@ -121,7 +121,7 @@ def queued_canceled(job: Locked, reason: str) -> Outcome:
     return Outcome(job, Result(0, CANCELED, summary=reason), not_before_ms=job.not_before_ms, is_canceled=True)
 
 
-async def settle(connection: Connection, outcomes: Sequence[Outcome], now_ms: int, *, tells: bool = True) -> None:
+async def settle(connection: StoreConnection, outcomes: Sequence[Outcome], now_ms: int, *, tells: bool = True) -> None:
     """Writes all of it down, and tells who waits unless the caller does."""
     for outcome in outcomes:
         check(outcome.job.state, outcome.result.state)
@@ -164,7 +164,7 @@ def _change(outcome: Outcome, now_ms: int) -> StateChange:
     return StateChange(now_ms, [job.id], job.state, result.state, attempt, job.template.priority, job.worker, reason)
 
 
-async def cancel_one(connection: Connection, job_id: str, reason: str) -> CancelReply | None:
+async def cancel_one(connection: StoreConnection, job_id: str, reason: str) -> CancelReply | None:
     """Ends a job that waits, marks one that runs, leaves one that has ended; None if there is none."""
     job = (await lock_jobs(connection, [job_id])).get(job_id)
     if job is None:

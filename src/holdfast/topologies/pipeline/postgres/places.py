@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.errors import NotFoundError
-from holdfast.topologies.pipeline.backend.store import Kind, Place
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.outcomes import lock_held, revoked, settle
 from holdfast.topologies.pipeline.postgres.statements import statements
 
@@ -17,7 +17,7 @@ class PostgresPlaces:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(self, places: Sequence[Place]) -> None:
+    async def save(self, places: Sequence[QueueAssignment]) -> None:
         """In one transaction, by worker, so that two coordinators at a time do not block each other."""
         rows = [
             {
@@ -33,7 +33,7 @@ class PostgresPlaces:
             for place in sorted(places, key=lambda place: place.worker)
         ]
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             await connection.cursor().executemany(_SQL["save_places"], rows)
 
         if rows:
@@ -42,7 +42,7 @@ class PostgresPlaces:
     async def remove(self, workers: Collection[str]) -> None:
         """Those that are not there are gone already."""
 
-        async def ask(connection: Connection) -> None:
+        async def ask(connection: StoreConnection) -> None:
             await connection.execute(_SQL["remove_places"], {"workers": sorted(workers)})
 
         await self._database.ask(ask)
@@ -50,7 +50,7 @@ class PostgresPlaces:
     async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
         """One transaction under the lock of the worker's place."""
 
-        async def work(connection: Connection) -> bool:
+        async def work(connection: StoreConnection) -> bool:
             cursor = await connection.execute(_SQL["lock_place"], {"worker": worker, "silent_ms": silent_ms})
             if await cursor.fetchone() != (session, False):
                 return False
@@ -62,13 +62,13 @@ class PostgresPlaces:
 
         return await self._database.transact(work)
 
-    async def all(self) -> list[Place]:
+    async def all(self) -> list[QueueAssignment]:
         """As last written."""
 
-        async def ask(connection: Connection) -> list[Place]:
+        async def ask(connection: StoreConnection) -> list[QueueAssignment]:
             rows = await (await connection.execute(_SQL["all_places"], binary=True)).fetchall()
             return [
-                Place(worker, session, Kind(tuple(routes), tuple(queues)), slots, tuple(places), *rest)
+                QueueAssignment(worker, session, WorkerKind(tuple(routes), tuple(queues)), slots, tuple(places), *rest)
                 for worker, session, routes, queues, slots, places, *rest in rows
             ]
 
@@ -77,7 +77,7 @@ class PostgresPlaces:
     async def leases(self) -> Mapping[str, int]:
         """Counted in an index of what runs."""
 
-        async def ask(connection: Connection) -> dict[str, int]:
+        async def ask(connection: StoreConnection) -> dict[str, int]:
             return dict(await (await connection.execute(_SQL["leases"], binary=True)).fetchall())
 
         return await self._database.ask(ask)
@@ -85,7 +85,7 @@ class PostgresPlaces:
     async def ask_to_drain(self, worker: str) -> None:
         """Kept until the worker is gone or comes back in another session."""
 
-        async def ask(connection: Connection) -> bool:
+        async def ask(connection: StoreConnection) -> bool:
             cursor = await connection.execute(_SQL["ask_to_drain"], {"worker": worker})
             return await cursor.fetchone() is not None
 

@@ -19,8 +19,8 @@ from holdfast.ledger.job_ids import RandomPool
 from holdfast.ledger.views import schedule_view
 from holdfast.ports import ScheduleView
 from holdfast.topologies.pipeline.backend.store import Leadership
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database, Work
-from holdfast.topologies.pipeline.postgres.inserts import Intake, New
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection, Work
+from holdfast.topologies.pipeline.postgres.inserts import InsertIntake, New
 from holdfast.topologies.pipeline.postgres.outcomes import cancel_one
 from holdfast.topologies.pipeline.postgres.row_values import Row
 from holdfast.topologies.pipeline.postgres.statements import statements
@@ -64,7 +64,7 @@ class PostgresPlans:
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
         """One setter at a time, so that names and their number hold while they are looked at."""
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             await _begin(connection)
             await connection.execute(_SQL["one_setter"])
             kept = await _one(connection, "lock", spec.name) if check_name("", spec.name, "") is None else None
@@ -85,7 +85,7 @@ class PostgresPlans:
         """As committed."""
         _check(name)
 
-        async def ask(connection: Connection) -> _Kept | None:
+        async def ask(connection: StoreConnection) -> _Kept | None:
             return await _one(connection, "get", name)
 
         return schedule_view(_found(name, await self._database.ask(ask)).schedule)
@@ -93,7 +93,7 @@ class PostgresPlans:
     async def all(self) -> list[ScheduleView]:
         """By name."""
 
-        async def ask(connection: Connection) -> list[Row]:
+        async def ask(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "all")
 
         return [schedule_view(_kept(row).schedule) for row in await self._database.ask(ask)]
@@ -102,7 +102,7 @@ class PostgresPlans:
         """Once: after a lost answer it is unknown whether it was there."""
         _check(name)
 
-        async def work(connection: Connection) -> list[Row]:
+        async def work(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "delete", name=name)
 
         if not await self._database.ask(work, is_repeatable=False):
@@ -112,7 +112,7 @@ class PostgresPlans:
         """What falls into a pause is passed over."""
         _check(name)
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             await _begin(connection)
             kept = _found(name, await _one(connection, "lock", name))
             schedule = kept.schedule
@@ -128,7 +128,7 @@ class PostgresPlans:
         _check(name)
         (job_id,) = mint(self._random, 1)
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             await _begin(connection)
             kept = _found(name, await _one(connection, "lock", name))
             spec = kept.schedule.spec
@@ -145,7 +145,7 @@ class PostgresPlans:
     async def now_ms(self) -> int:
         """The database's clock."""
 
-        async def ask(connection: Connection) -> list[Row]:
+        async def ask(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "now")
 
         ((now_ms,),) = await self._database.ask(ask)
@@ -156,7 +156,7 @@ class PostgresPlans:
     async def lead(self, holder: str, lease_ms: int) -> Leadership | None:
         """One statement; it does not wait for whoever leads."""
 
-        async def work(connection: Connection) -> list[Row]:
+        async def work(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "lead", holder=holder, lease_ms=lease_ms)
 
         rows = await self._database.ask(work)
@@ -165,7 +165,7 @@ class PostgresPlans:
     async def resign(self, leadership: Leadership) -> None:
         """Only this leadership: a later one of the same holder stays."""
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             await connection.execute(_SQL["resign"], msgspec.structs.asdict(leadership))
 
         await self._database.ask(work)
@@ -173,7 +173,7 @@ class PostgresPlans:
     async def tick(self, leadership: Leadership) -> str:
         """One transaction, tried once: whoever asks again finds what is due then."""
 
-        async def work(connection: Connection) -> str:
+        async def work(connection: StoreConnection) -> str:
             ((is_leading, *due),) = await _rows(connection, "lock_due", **msgspec.structs.asdict(leadership))
             if not is_leading:
                 message = f"{leadership.holder} does not lead any more (epoch {leadership.epoch})"
@@ -182,7 +182,7 @@ class PostgresPlans:
 
         return await self._transact(work, is_repeatable=False)
 
-    async def _tick(self, connection: Connection, kept: _Kept, epoch: int) -> str:
+    async def _tick(self, connection: StoreConnection, kept: _Kept, epoch: int) -> str:
         schedule, (now_ms, is_draining, is_busy) = kept.schedule, kept.more
         spec, due = schedule.spec, ticks.due_tick(schedule, now_ms)
         job: NewJob | None = None
@@ -212,7 +212,7 @@ class PostgresPlans:
         In the middle of a batch it waits for ever for a process that stands still, and so would everybody else.
         """
 
-        async def within(connection: Connection) -> T:
+        async def within(connection: StoreConnection) -> T:
             async with connection.transaction():
                 return await work(connection)
 
@@ -221,30 +221,30 @@ class PostgresPlans:
     async def next_due_ms(self) -> int | None:
         """From the index."""
 
-        async def ask(connection: Connection) -> list[Row]:
+        async def ask(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "next_due")
 
         rows = await self._database.ask(ask)
         return int(rows[0][0]) if rows else None
 
 
-async def _begin(connection: Connection) -> None:
+async def _begin(connection: StoreConnection) -> None:
     await connection.execute(_SQL["begin"])
 
 
-async def _rows(connection: Connection, statement: str, **arguments: Any) -> list[Row]:  # noqa: ANN401 - a statement's own
+async def _rows(connection: StoreConnection, statement: str, **arguments: Any) -> list[Row]:  # noqa: ANN401 - a statement's own
     cursor = await connection.execute(_SQL[statement], arguments, binary=True)
     return list(await cursor.fetchall())
 
 
-async def _one(connection: Connection, statement: str, name: str) -> _Kept | None:
+async def _one(connection: StoreConnection, statement: str, name: str) -> _Kept | None:
     rows = await _rows(connection, statement, name=name)
     return _kept(rows[0]) if rows else None
 
 
-async def _make(connection: Connection, spec: ScheduleSpec, job: NewJob) -> None:
+async def _make(connection: StoreConnection, spec: ScheduleSpec, job: NewJob) -> None:
     """Makes the job, or ends the transaction."""
-    intake = Intake([spec.template], {0: New(job.id, 0, job.payload, job.not_before_ms, job.extra)})
+    intake = InsertIntake([spec.template], {0: New(job.id, 0, job.payload, job.not_before_ms, job.extra)})
     await intake.make(connection)
     if not intake.is_settled:  # since it was looked at
         raise UnavailableError(f"the queue {spec.template.queue!r} has just begun to drain", reason="QUEUE_DRAINING")

@@ -14,7 +14,7 @@ from holdfast.core.model import QueueMode
 from holdfast.core.overview import QueueView, most_common
 from holdfast.core.validation import check_queue, check_reason
 from holdfast.errors import ResourceExhaustedError, UnavailableError
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.outcomes import lock_waiting, queued_canceled, settle
 from holdfast.topologies.pipeline.postgres.row_values import storable
 from holdfast.topologies.pipeline.postgres.statements import statements
@@ -35,7 +35,7 @@ class PostgresQueueBook:
     async def queues(self) -> list[QueueView]:
         """From sums and from the heads of lanes."""
 
-        async def ask(connection: Connection) -> list[QueueView]:
+        async def ask(connection: StoreConnection) -> list[QueueView]:
             counted = {"lane_max": limits.TYPE_JOBS_COUNTED_MAX, "all_max": limits.TYPES_COUNTED_MAX}
             rows = await (await connection.execute(_SQL["queues"], counted, binary=True)).fetchall()
             return [*map(_view, rows)]
@@ -45,7 +45,7 @@ class PostgresQueueBook:
     async def states(self) -> Mapping[State, int]:
         """From sums."""
 
-        async def ask(connection: Connection) -> dict[State, int]:
+        async def ask(connection: StoreConnection) -> dict[State, int]:
             rows = await (await connection.execute(_SQL["states"], binary=True)).fetchall()
             counts = {State(state): int(jobs) for state, jobs in rows}
             return {state: counts.get(state, 0) for state in State}
@@ -62,7 +62,7 @@ class PostgresQueueBook:
         if refusal:
             raise refusal.error()
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             row = await (await connection.execute(_SQL["lock_mode"], {"queue": queue})).fetchone()
             if mode == QueueMode.OPEN:
                 await connection.execute(_SQL["open_queue"], {"queue": queue})
@@ -96,7 +96,7 @@ class PostgresQueueBook:
             raise refusal.error()
         last = await self._database.ask(_last_number)
 
-        async def work(connection: Connection) -> int:
+        async def work(connection: StoreConnection) -> int:
             jobs = await lock_waiting(connection, queue, last, limits.BATCH_JOBS_MAX)
             if jobs:
                 await settle(connection, [queued_canceled(job, reason) for job in jobs], jobs[0].now_ms)
@@ -113,7 +113,7 @@ def _view(row: Sequence[Any]) -> QueueView:
     return QueueView(name, QueueMode(mode), reason, ready, delayed, running, oldest_age_ms, most_common(types))
 
 
-async def _close(connection: Connection, queue: str, mode: QueueMode, reason: str) -> None:
+async def _close(connection: StoreConnection, queue: str, mode: QueueMode, reason: str) -> None:
     """Pauses or drains a queue, unless there are too many of those."""
     (others,) = await (await connection.execute(_SQL["closed_queues"], {"queue": queue})).fetchone() or (0,)
     if others >= limits.QUEUES_CLOSED_MAX:
@@ -122,10 +122,10 @@ async def _close(connection: Connection, queue: str, mode: QueueMode, reason: st
     await connection.execute(_SQL["set_mode"], {"queue": queue, "mode": int(mode), "reason": storable(reason)})
 
 
-async def _writers(connection: Connection) -> set[str]:
+async def _writers(connection: StoreConnection) -> set[str]:
     return {row[0] for row in await (await connection.execute(_SQL["writers"])).fetchall()}
 
 
-async def _last_number(connection: Connection) -> int:
+async def _last_number(connection: StoreConnection) -> int:
     (number,) = await (await connection.execute(_LAST_NUMBER)).fetchone() or (0,)
     return int(number)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.lifecycle import State
-from holdfast.core.model import Backoff, Extra, Template
+from holdfast.core.model import BackoffRule, Extra, Template
 from holdfast.core.tasks import unknown_job
 from holdfast.core.validation import is_given_id
 from holdfast.errors import HoldfastError
@@ -28,7 +28,7 @@ TEMPLATE_END = 11
 def template_of(row: Row) -> Template:
     """The template in a row that begins with an id and a template."""
     _, type_, queue, priority, attempts, losses, timeout_ms, kind, base_ms, max_ms, simulated = row[:TEMPLATE_END]
-    backoff = Backoff(kind, base_ms, max_ms)
+    backoff = BackoffRule(kind, base_ms, max_ms)
     return Template(type_, queue, priority, attempts, losses, timeout_ms, backoff, simulated)
 
 

@@ -14,11 +14,11 @@ from holdfast.errors import UnavailableError
 from holdfast.ledger.job_ids import RandomPool
 from holdfast.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.topologies.pipeline.backend.store import Standing
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.history import history_of
-from holdfast.topologies.pipeline.postgres.inserts import Intake, New
+from holdfast.topologies.pipeline.postgres.inserts import InsertIntake, New
 from holdfast.topologies.pipeline.postgres.notification_listener import listen
-from holdfast.topologies.pipeline.postgres.notifier import Teller
+from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.outcomes import cancel_one
 from holdfast.topologies.pipeline.postgres.row_values import (
     Row,
@@ -44,7 +44,7 @@ _OFFSET_MAX = 1 << 62
 class PostgresRows:
     """What schedulers ask of the database."""
 
-    def __init__(self, database: Database, teller: Teller) -> None:
+    def __init__(self, database: Database, teller: StoreNotifier) -> None:
         self._database, self._teller = database, teller
         self._random = RandomPool()
 
@@ -56,7 +56,7 @@ class PostgresRows:
             raise refusal.error()
         now_ms = await self._database.now_ms()
         jobs, refusals = self._checked(templates, drafts, now_ms)
-        intake = Intake(templates, jobs)
+        intake = InsertIntake(templates, jobs)
         for _ in range(_TRIES):
             if intake.is_settled:
                 break
@@ -109,7 +109,7 @@ class PostgresRows:
         """At one instant."""
         known_id(job_id)
 
-        async def ask(connection: Connection) -> list[Row]:
+        async def ask(connection: StoreConnection) -> list[Row]:
             return list(await (await connection.execute(_SQL["history"], {"id": job_id}, binary=True)).fetchall())
 
         rows = await self._database.ask(ask)
@@ -121,7 +121,7 @@ class PostgresRows:
         """The job and what is around it, at two instants right after each other."""
         view = await self.get(job_id)
 
-        async def ask(connection: Connection) -> Row | None:
+        async def ask(connection: StoreConnection) -> Row | None:
             return await (await connection.execute(_ABOUT, {"id": job_id}, binary=True)).fetchone()
 
         row = await self._database.ask(ask)
@@ -142,7 +142,7 @@ class PostgresRows:
     async def _one(self, name: str, job_id: str) -> Row:
         known_id(job_id)
 
-        async def ask(connection: Connection) -> Row | None:
+        async def ask(connection: StoreConnection) -> Row | None:
             return await (await connection.execute(_SQL[name], {"id": job_id}, binary=True)).fetchone()
 
         row = await self._database.ask(ask)
@@ -172,7 +172,7 @@ class PostgresRows:
             "end": offset + size + 1,
         }
 
-        async def ask(connection: Connection) -> list[JobView]:
+        async def ask(connection: StoreConnection) -> list[JobView]:
             statement = _SQL["page_newest" if newest_first else "page_oldest"]
             # Planned anew each time: how far an index is walked depends on the offset.
             cursor = await connection.execute(statement, arguments, prepare=False, binary=True)
@@ -189,7 +189,7 @@ class PostgresRows:
         """One statement for all of them."""
         ids = possible_ids(list(job_ids))
 
-        async def ask(connection: Connection) -> dict[str, int]:
+        async def ask(connection: StoreConnection) -> dict[str, int]:
             cursor = await connection.execute(_SQL["versions"], {"ids": ids}, binary=True)
             return dict(await cursor.fetchall())
 
@@ -199,7 +199,7 @@ class PostgresRows:
         """One statement for all of them."""
         ids = possible_ids(list(job_ids))
 
-        async def ask(connection: Connection) -> dict[str, tuple[JobView, ResultView]]:
+        async def ask(connection: StoreConnection) -> dict[str, tuple[JobView, ResultView]]:
             rows = await (await connection.execute(_SQL["ended"], {"ids": ids}, binary=True)).fetchall()
             ended: dict[str, tuple[JobView, ResultView]] = {}
             for *job, output, summary, runtime_ms in rows:

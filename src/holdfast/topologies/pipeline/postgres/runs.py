@@ -9,9 +9,9 @@ from holdfast.core.model import Extra
 from holdfast.core.outcomes import result_of
 from holdfast.core.state_change import changes
 from holdfast.ports import Assignment
-from holdfast.topologies.pipeline.postgres.connections import Connection, Database
+from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.done_attempts import finish, finishable
-from holdfast.topologies.pipeline.postgres.notifier import Teller
+from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.outcomes import (
     Locked,
     Outcome,
@@ -34,7 +34,7 @@ _ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11
 class PostgresRuns:
     """What workers ask of the database."""
 
-    def __init__(self, database: Database, teller: Teller) -> None:
+    def __init__(self, database: Database, teller: StoreNotifier) -> None:
         self._database, self._teller = database, teller
 
     async def arrive(
@@ -42,7 +42,7 @@ class PostgresRuns:
     ) -> list[int]:
         """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
 
-        async def work(connection: Connection) -> list[int]:
+        async def work(connection: StoreConnection) -> list[int]:
             await connection.execute(_SQL["begin_session"], {"worker": worker, "session": session})
             jobs = await lock_held(connection, worker)
             kept = [job.token for job in jobs if held.get(job.token) == job.id]
@@ -60,7 +60,7 @@ class PostgresRuns:
         """One statement, durable when it returns."""
         arguments: dict[str, Any] = {"ids": possible_ids(list(job_ids)), "worker": worker, "lease_ms": lease_ms}
 
-        async def ask(connection: Connection) -> list[Assignment]:
+        async def ask(connection: StoreConnection) -> list[Assignment]:
             cursor = await connection.execute(_SQL["start"], arguments, binary=True)
             rows = await cursor.fetchall()
             if connection.keeps_changes:
@@ -79,7 +79,7 @@ class PostgresRuns:
         """A lease holds as long as nobody has taken it back."""
         arguments: dict[str, Any] = {"worker": worker, "tokens": list(tokens), "lease_ms": lease_ms}
 
-        async def ask(connection: Connection) -> Heard:
+        async def ask(connection: StoreConnection) -> Heard:
             rows = await (await connection.execute(_SQL["extend"], arguments, binary=True)).fetchall()
             return Heard([token for token, _ in rows], [token for token, is_canceled in rows if is_canceled])
 
@@ -88,7 +88,7 @@ class PostgresRuns:
     async def live(self, worker: str, session: str) -> None:
         """Nothing, if it was never written down."""
 
-        async def ask(connection: Connection) -> None:
+        async def ask(connection: StoreConnection) -> None:
             await connection.execute(_SQL["live"], {"worker": worker, "session": session})
 
         await self._database.ask(ask)
@@ -109,7 +109,7 @@ class PostgresRuns:
         """By the core's rules, under the locks of their rows."""
         ids = possible_ids([row.job_id for row in rows])
 
-        async def work(connection: Connection) -> tuple[dict[str, Outcome], list[str]]:
+        async def work(connection: StoreConnection) -> tuple[dict[str, Outcome], list[str]]:
             jobs = await lock_jobs(connection, ids)
             outcomes, refused = _judged(worker, rows, jobs)
             if outcomes:
@@ -127,7 +127,7 @@ class PostgresRuns:
         """Those that are still this worker's."""
         why = "disconnected" if is_spent else "released"
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: StoreConnection) -> None:
             jobs = [job for job in await lock_held(connection, worker) if job.token in tokens]
             if jobs:
                 outcomes = [revoked(job, why, is_spent=is_spent) for job in jobs]

@@ -11,7 +11,7 @@ from holdfast.core.listing import Place
 from holdfast.errors import InvalidArgumentError
 from holdfast.ledger.search import cursor_of, place_of
 from holdfast.ports import Found, JobQuery, JobView
-from holdfast.topologies.pipeline.postgres.connections import Connection
+from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, searchable, view_of
 from holdfast.topologies.pipeline.postgres.statements import statements
 
@@ -50,7 +50,7 @@ class Search:
             "looks": self._looks,
         }
 
-    async def run(self, connection: Connection) -> Found:
+    async def run(self, connection: StoreConnection) -> Found:
         """What was found, and where to go on."""
         statement = _SQL["scan_oldest" if self._query.oldest_first else "scan_newest"]
         # Planned anew each time: how far the index is walked depends on the arguments.
@@ -66,7 +66,7 @@ class Search:
                 break
         return Found(await self._views(connection, ids), cursor_of(self._query, last))
 
-    async def _views(self, connection: Connection, ids: list[str]) -> list[JobView]:
+    async def _views(self, connection: StoreConnection, ids: list[str]) -> list[JobView]:
         """In order, and only those whose labels are the very same."""
         if not ids:
             return []

@@ -39,11 +39,11 @@ from holdfast.topologies.pipeline.backend.messages import (
     Present,
 )
 from holdfast.topologies.pipeline.backend.role_loops import Ending, ended, going_on
-from holdfast.topologies.pipeline.backend.store import Kind, Places
+from holdfast.topologies.pipeline.backend.store import Places, WorkerKind
 from holdfast.topologies.pipeline.roles.backoff import Outage
-from holdfast.topologies.pipeline.roles.counters import Tally
+from holdfast.topologies.pipeline.roles.counters import RoleCounters
 from holdfast.topologies.pipeline.roles.presence import LOOK_S, Key, Presence
-from holdfast.topologies.pipeline.roles.role_health import Vitals, get, post
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
 from holdfast.topologies.pipeline.roles.role_server import left
 from holdfast.topologies.pipeline.roles.seats import QueueList, Seat, Seats
 
@@ -61,7 +61,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     missed_max: int = 3
 
 
-class CoordinatorRole:
+class PipelineCoordinator:
     """One coordinator: `start`, then `stop`."""
 
     def __init__(self, config: CoordinatorConfig, places: Places) -> None:
@@ -80,7 +80,7 @@ class CoordinatorRole:
         self._stopping = asyncio.Event()
         self._ending = Ending()
         self._tasks: list[asyncio.Task[None]] = []
-        self.tally = Tally(
+        self.tally = RoleCounters(
             "coordinator",
             {
                 "heartbeats": "Heartbeats of workers.",
@@ -90,9 +90,9 @@ class CoordinatorRole:
         )
         self.tally.gauge("workers", "Workers that are there.", lambda: len(self._seats))
 
-    def vitals(self) -> Vitals:
+    def vitals(self) -> RoleHealth:
         """What it says of itself."""
-        return Vitals("coordinator", families=self.tally.families, on_stop=self._stopping.set)
+        return RoleHealth("coordinator", families=self.tally.families, on_stop=self._stopping.set)
 
     def routes(self) -> list[Route]:
         """The rows of the table."""
@@ -132,7 +132,7 @@ class CoordinatorRole:
         self.tally.add("assignments")
         seat = self._seats.get(ask.worker_id)
         if seat is None or seat.session != ask.session:
-            kind = Kind(tuple(sorted(set(ask.types))), tuple(sorted(set(ask.queues))))
+            kind = WorkerKind(tuple(sorted(set(ask.types))), tuple(sorted(set(ask.queues))))
             self._log.info("worker_came", worker_id=ask.worker_id)
             seat = self._seats.sit(Seat(ask.worker_id, ask.session, kind, ask.slots))
         self._hear(seat)

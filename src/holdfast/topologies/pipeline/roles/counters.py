@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 
-class Tally:
+class RoleCounters:
     """Counters of one role: `holdfast_<role>_<name>_total`."""
 
     def __init__(self, role: str, counters: Mapping[str, str]) -> None:

@@ -15,12 +15,19 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.http.request import Answer, Asked, answer
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.circuit_breaker import Absence
-from holdfast.topologies.pipeline.backend.http_client import Lines
-from holdfast.topologies.pipeline.backend.messages import FullLanes, Lanes, Push, Rooms, Routed, Shelved
+from holdfast.topologies.pipeline.backend.http_client import RoleConnections
+from holdfast.topologies.pipeline.backend.messages import (
+    FullLanesReply,
+    Lanes,
+    PushTickets,
+    Rooms,
+    RoutedTickets,
+    ShelvedReply,
+)
 from holdfast.topologies.pipeline.backend.store import FullLane, Ticket
 from holdfast.topologies.pipeline.roles.assignment import is_high, queue_index
-from holdfast.topologies.pipeline.roles.counters import Tally
-from holdfast.topologies.pipeline.roles.role_health import Vitals, get, post
+from holdfast.topologies.pipeline.roles.counters import RoleCounters
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
 from holdfast.topologies.pipeline.roles.shelf import Lane
 
 #: A queue process answers in milliseconds, or is away.
@@ -48,12 +55,12 @@ class ExchangeConfig(msgspec.Struct, frozen=True, kw_only=True):
 class ExchangeRole:
     """The routes of one exchange."""
 
-    def __init__(self, config: ExchangeConfig, lines: Lines) -> None:
+    def __init__(self, config: ExchangeConfig, lines: RoleConnections) -> None:
         self._config = config
         self._lines = lines
         self._absence = Absence("queue process")
         self._queues = dict.fromkeys((*config.normal, *config.high), 0)
-        self.tally = Tally(
+        self.tally = RoleCounters(
             "exchange",
             {
                 "routed": "Tickets that a queue process took.",
@@ -62,26 +69,30 @@ class ExchangeRole:
             },
         )
 
-    def vitals(self) -> Vitals:
+    def vitals(self) -> RoleHealth:
         """What it says of itself."""
-        return Vitals("exchange", families=self.tally.families)
+        return RoleHealth("exchange", families=self.tally.families)
 
     def routes(self) -> list[Route]:
         """The rows of the table."""
         return [
-            post("/exchange/push", self.push, Push, "Route tickets to queue processes", Scope.SUBMIT),
+            post("/exchange/push", self.push, PushTickets, "Route tickets to queue processes", Scope.SUBMIT),
             post(
-                "/exchange/room", self.room, FullLanes, "How many more tickets of a lane would be taken", Scope.SUBMIT
+                "/exchange/room",
+                self.room,
+                FullLanesReply,
+                "How many more tickets of a lane would be taken",
+                Scope.SUBMIT,
             ),
             get("/exchange/stats", self.stats, "The exchange in numbers"),
         ]
 
     async def push(self, asked: Asked) -> Answer:
         """Routes tickets."""
-        push: Push = asked.content
+        push: PushTickets = asked.content
         return answer(await self.route(push.tickets(), push.keep_ms))
 
-    async def route(self, tickets: Iterable[Ticket], keep_ms: int) -> Routed:
+    async def route(self, tickets: Iterable[Ticket], keep_ms: int) -> RoutedTickets:
         """The same for whoever is in this process."""
         batches: dict[str, list[Ticket]] = {}
         for ticket in tickets:
@@ -94,7 +105,7 @@ class ExchangeRole:
                 {place: batches.pop(place) for place in kind if place in batches}, keep_ms
             )
         ]
-        routed = Routed(
+        routed = RoutedTickets(
             sum([part.taken for part in parts]),
             [job_id for part in parts for job_id in part.away],
             [job_id for part in parts for job_id in part.full],
@@ -104,7 +115,7 @@ class ExchangeRole:
             self.tally.add(name, count)
         return routed
 
-    async def _bring_all(self, batches: Mapping[str, Sequence[Ticket]], keep_ms: int) -> list[Routed]:
+    async def _bring_all(self, batches: Mapping[str, Sequence[Ticket]], keep_ms: int) -> list[RoutedTickets]:
         return await asyncio.gather(
             *(
                 self._bring(address, batch[start : start + _BATCH_MAX], keep_ms)
@@ -113,14 +124,14 @@ class ExchangeRole:
             )
         )
 
-    async def _bring(self, address: str, tickets: Sequence[Ticket], keep_ms: int) -> Routed:
+    async def _bring(self, address: str, tickets: Sequence[Ticket], keep_ms: int) -> RoutedTickets:
         """To one queue process. One that does not answer may have them: then they wait twice, and start once."""
-        away = Routed(away=[ticket.job_id for ticket in tickets])
+        away = RoutedTickets(away=[ticket.job_id for ticket in tickets])
         if self._absence.is_away(address):
             return away
-        push = Push(jobs=list(tickets), keep_ms=keep_ms)
+        push = PushTickets(jobs=list(tickets), keep_ms=keep_ms)
         try:
-            shelved = await self._lines.tell(address, "/queue/push", push, kind=Shelved, deadline_s=_DEADLINE_S)
+            shelved = await self._lines.tell(address, "/queue/push", push, kind=ShelvedReply, deadline_s=_DEADLINE_S)
         except HoldfastError as error:
             self._absence.missed(address, error)
             return away
@@ -130,7 +141,7 @@ class ExchangeRole:
         lanes = {(ticket.queue, ticket.route) for ticket in tickets if ticket.job_id in full} if full else set()
         kinds = [is_urgent for is_urgent in (False, True) if address in self._config.kind(is_high=is_urgent)]
         named = [(*lane, is_urgent) for lane in (*lanes, *shelved.crowded) for is_urgent in kinds]
-        return Routed(shelved.accepted, full=shelved.full, lanes=named)
+        return RoutedTickets(shelved.accepted, full=shelved.full, lanes=named)
 
     async def room(self, asked: Asked) -> Answer:
         """For fresh tickets of each lane: the room of the queue process that they go to."""

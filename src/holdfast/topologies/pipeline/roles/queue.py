@@ -16,10 +16,19 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.http.request import Answer, Asked, answer
 from holdfast.server.http.routing import Route
-from holdfast.topologies.pipeline.backend.messages import WAIT_MS_MAX, Lanes, Named, Push, Rooms, Shelved, Take, Taken
+from holdfast.topologies.pipeline.backend.messages import (
+    WAIT_MS_MAX,
+    Lanes,
+    Named,
+    PushTickets,
+    Rooms,
+    ShelvedReply,
+    Take,
+    TakenTickets,
+)
 from holdfast.topologies.pipeline.backend.store import Ticket
-from holdfast.topologies.pipeline.roles.counters import Tally
-from holdfast.topologies.pipeline.roles.role_health import Vitals, get, post
+from holdfast.topologies.pipeline.roles.counters import RoleCounters
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
 from holdfast.topologies.pipeline.roles.role_server import left
 from holdfast.topologies.pipeline.roles.shelf import Lane, Pushed, Shelf, Wish
 
@@ -73,7 +82,7 @@ class QueueRole:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_stopping = False
-        self.tally = Tally(
+        self.tally = RoleCounters(
             "queue",
             {
                 "pushed": "Tickets that were put on the shelf.",
@@ -87,9 +96,9 @@ class QueueRole:
         self.tally.gauge("waiting", "Tickets that wait.", lambda: self._shelf.waiting)
         self.tally.gauge("leased", "Tickets that workers have.", lambda: self._shelf.taken)
 
-    def vitals(self) -> Vitals:
+    def vitals(self) -> RoleHealth:
         """What it says of itself."""
-        return Vitals(
+        return RoleHealth(
             "queue",
             health=lambda: {"type": self._config.kind, "index": self._config.index},
             families=self.tally.families,
@@ -99,7 +108,7 @@ class QueueRole:
     def routes(self) -> list[Route]:
         """The rows of the table."""
         return [
-            post("/queue/push", self.push, Push, "Put tickets on the shelf", Scope.SUBMIT),
+            post("/queue/push", self.push, PushTickets, "Put tickets on the shelf", Scope.SUBMIT),
             post("/queue/lease", self.lease, Take, "Take tickets for a while"),
             post("/queue/release-lease", self.release, Named, "Put tickets back"),
             post("/queue/delete", self.delete, Named, "Forget tickets"),
@@ -122,10 +131,10 @@ class QueueRole:
 
     async def push(self, asked: Asked) -> Answer:
         """Accepts what there is room for."""
-        push: Push = asked.content
+        push: PushTickets = asked.content
         return answer(self.shelve(push.tickets(), push.keep_ms))
 
-    def shelve(self, tickets: Iterable[Ticket], keep_ms: int) -> Shelved:
+    def shelve(self, tickets: Iterable[Ticket], keep_ms: int) -> ShelvedReply:
         """The same for whoever is in this process."""
         now_ms, accepted, new = self._now_ms(), 0, set[Lane]()
         full: list[str] = []
@@ -143,7 +152,7 @@ class QueueRole:
         self.tally.add("refused", len(full))
         self._serve(new)
         self._watch_time()
-        return Shelved(accepted, full, [lane for lane in new - full_lanes if not self._room(lane)])
+        return ShelvedReply(accepted, full, [lane for lane in new - full_lanes if not self._room(lane)])
 
     async def lease(self, asked: Asked) -> Answer:
         """What is wanted, at once if it is here; else as soon as it comes, or nothing when the time is over."""
@@ -158,7 +167,7 @@ class QueueRole:
         found = self._take(ask, wish)
         if not found and ask.wait_ms and not self._is_stopping:
             found = await self._wait(Waiter(ask, wish, asyncio.get_running_loop().create_future()), asked)
-        return answer(Taken(found))
+        return answer(TakenTickets(found))
 
     async def release(self, asked: Asked) -> Answer:
         """Puts tickets back that were taken."""

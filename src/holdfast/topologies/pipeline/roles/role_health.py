@@ -14,7 +14,7 @@ from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, Answer, Asked,
 from holdfast.server.http.routing import EVERYBODY, Handler, Route
 
 
-class Vitals(msgspec.Struct, frozen=True):
+class RoleHealth(msgspec.Struct, frozen=True):
     """What a role says of itself."""
 
     role: str
@@ -30,7 +30,7 @@ class Vitals(msgspec.Struct, frozen=True):
 class VitalRoutes:
     """The same routes for every role. That it lives depends on nobody else; that it is ready may."""
 
-    def __init__(self, vitals: Vitals) -> None:
+    def __init__(self, vitals: RoleHealth) -> None:
         self._vitals = vitals
 
     async def health(self, asked: Asked) -> Answer:

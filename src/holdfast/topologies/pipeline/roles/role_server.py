@@ -20,7 +20,7 @@ from holdfast.server.http.request_handler import Handling
 from holdfast.server.http.routing import Route
 from holdfast.server.http.server import HttpServer
 from holdfast.topologies.pipeline.roles.callers import guard_of
-from holdfast.topologies.pipeline.roles.role_health import VitalRoutes, Vitals
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, VitalRoutes
 
 _MSGPACK = "application/msgpack"
 MSGPACK_TYPE = _MSGPACK.encode()
@@ -33,7 +33,7 @@ class RoleApplication(Handling):
 
     tells_of_leaving = True
 
-    def __init__(self, routes: Iterable[Route], vitals: Vitals, host: str, hashes: str = "") -> None:
+    def __init__(self, routes: Iterable[Route], vitals: RoleHealth, host: str, hashes: str = "") -> None:
         """Only requests that go by an address or name of this machine are answered; `hashes` are its callers'."""
         self._vitals = vitals
         table = [*routes, *VitalRoutes(vitals).routes()]
@@ -70,7 +70,7 @@ async def left(asked: Asked) -> None:
 class RoleServer:
     """One address of one role."""
 
-    def __init__(self, routes: Sequence[Route], vitals: Vitals, hashes: str = "") -> None:
+    def __init__(self, routes: Sequence[Route], vitals: RoleHealth, hashes: str = "") -> None:
         """`hashes` are those of its callers' tokens; without them whoever reaches it may call it."""
         self._hashes = hashes
         self._routes = routes

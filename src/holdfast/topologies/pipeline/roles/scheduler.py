@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from holdfast.core.capabilities import Capability
-from holdfast.core.model import QUADRATIC, Backoff
+from holdfast.core.model import QUADRATIC, BackoffRule
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import AdminApi, HistoryApi, JobApi, ScheduleApi
 from holdfast.server.auth.permissions import Scope
@@ -28,7 +28,7 @@ from holdfast.server.http.short_forms import IdFilter, ShortBody, ShortFilters, 
 from holdfast.topologies.pipeline.backend.port_rpc import Handle, LongPolls, routes
 from holdfast.topologies.pipeline.backend.role_loops import going_on
 from holdfast.topologies.pipeline.roles.backoff import Outage
-from holdfast.topologies.pipeline.roles.role_health import Vitals
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE
 
 #: How often the database is asked whether it is there, and for how long its silence is no news.
@@ -37,7 +37,7 @@ _PING_S, _SILENCE_S = 0.5, 2.0
 
 def short_retries(retries: int, retry_ms: int) -> ShortRetries:
     """How jobs of the short endpoints are tried again: the n-th time after n times n times the base."""
-    return ShortRetries(retries + 1, Backoff(QUADRATIC, retry_ms))
+    return ShortRetries(retries + 1, BackoffRule(QUADRATIC, retry_ms))
 
 
 def port_routes(
@@ -113,9 +113,9 @@ class SchedulerRole:
         schedules = backend.capability(backend.schedules, Capability.SCHEDULES)
         return [*people_routes(backend), *port_routes(backend.jobs, admin, schedules, backend.history, self._waits)]
 
-    def vitals(self) -> Vitals:
+    def vitals(self) -> RoleHealth:
         """What it says of itself."""
-        return Vitals(
+        return RoleHealth(
             "scheduler",
             is_ready=lambda: self._database.is_there,
             health=self._health,

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.topologies.pipeline.backend.store import Kind, Place
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
 from holdfast.topologies.pipeline.roles.assignment import assign
 
 
@@ -31,7 +31,7 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
 class Seat:
     """One worker."""
 
-    def __init__(self, worker: str, session: str, kind: Kind, slots: int) -> None:
+    def __init__(self, worker: str, session: str, kind: WorkerKind, slots: int) -> None:
         self.worker = worker
         self.session = session
         self.kind = kind
@@ -51,11 +51,11 @@ class Seat:
         """The same for the same queue processes and wishes, in every life of a coordinator; never 0."""
         return crc32("\n".join((*self.queues, str(self.is_drain_asked))).encode()) or 1
 
-    def place(self, now_s: float) -> Place:
+    def place(self, now_s: float) -> QueueAssignment:
         """As it is kept."""
         is_draining = self.is_draining or self.is_drain_asked
         heard_ms_ago = max(0, round((now_s - self.heard_s) * 1_000))
-        return Place(self.worker, self.session, self.kind, self.slots, self.queues, heard_ms_ago, is_draining)
+        return QueueAssignment(self.worker, self.session, self.kind, self.slots, self.queues, heard_ms_ago, is_draining)
 
     def wake(self) -> None:
         """Whoever waits for a change of this seat looks at it again."""
@@ -102,7 +102,7 @@ class Seats:
         self.share()
         return seat
 
-    def restore(self, places: Iterable[Place], heard_s: float) -> None:
+    def restore(self, places: Iterable[QueueAssignment], heard_s: float) -> None:
         """Workers of a life before, unless they are here already."""
         for place in places:
             if place.worker not in self._seats and place.worker not in self.gone:

@@ -60,7 +60,7 @@ class Pushed(Enum):
     FULL = "full"
 
 
-class Entry(Generic[T]):
+class ShelfEntry(Generic[T]):
     """One ticket on the shelf."""
 
     __slots__ = ("arrived_ms", "drop_ms", "holder", "place", "ticket", "until_ms")
@@ -81,7 +81,7 @@ class Entry(Generic[T]):
         return self.until_ms > 0
 
 
-_Heap = list[tuple[int, int, Entry[T]]]
+_Heap = list[tuple[int, int, ShelfEntry[T]]]
 
 
 class Shelf(Generic[T]):
@@ -90,7 +90,7 @@ class Shelf(Generic[T]):
     def __init__(self, lane_max: int, aging_ms: int = 0) -> None:
         self.lane_max = lane_max
         self.aging_ms = aging_ms
-        self._entries: dict[str, Entry[T]] = {}
+        self._entries: dict[str, ShelfEntry[T]] = {}
         self._counts: dict[Lane, int] = {}
         #: What waits, by lane and priority, the smallest in order first.
         self._waiting: dict[tuple[str, str, int], _Heap[T]] = {}
@@ -126,7 +126,9 @@ class Shelf(Generic[T]):
         if count >= self.lane_max:
             return Pushed.FULL
         self._counts[lane] = count + 1
-        entry = self._entries[ticket.job_id] = Entry(ticket, now_ms - waited_ms, now_ms + keep_ms if keep_ms else None)
+        entry = self._entries[ticket.job_id] = ShelfEntry(
+            ticket, now_ms - waited_ms, now_ms + keep_ms if keep_ms else None
+        )
         if entry.drop_ms is not None:
             self._watch(entry, entry.drop_ms)
         self._lay_out(entry)
@@ -194,36 +196,36 @@ class Shelf(Generic[T]):
         entries.sort(key=lambda entry: (self._virtual_arrival(entry), entry.ticket.order))
         return [entry.ticket for entry in entries[:count]]
 
-    def all(self) -> Iterator[Entry[T]]:
+    def all(self) -> Iterator[ShelfEntry[T]]:
         """Everything that is here, in the order of arrival."""
         return iter(self._entries.values())
 
     # -- inside
 
-    def _virtual_arrival(self, entry: Entry[T]) -> int:
+    def _virtual_arrival(self, entry: ShelfEntry[T]) -> int:
         priority = entry.ticket.priority
         return entry.arrived_ms - priority * self.aging_ms if self.aging_ms else -priority
 
-    def _lay_out(self, entry: Entry[T]) -> None:
+    def _lay_out(self, entry: ShelfEntry[T]) -> None:
         ticket = entry.ticket
         self._places += 1
         entry.place = self._places
         heap = self._waiting.setdefault((ticket.queue, ticket.route, ticket.priority), [])
         heapq.heappush(heap, (ticket.order, entry.place, entry))
 
-    def _hand_out(self, entry: Entry[T], holder: str, until_ms: int) -> None:
+    def _hand_out(self, entry: ShelfEntry[T], holder: str, until_ms: int) -> None:
         entry.place, entry.until_ms, entry.holder = 0, until_ms, holder
         self.taken += 1
         self._watch(entry, until_ms)
 
-    def _take_back(self, entry: Entry[T]) -> None:
+    def _take_back(self, entry: ShelfEntry[T]) -> None:
         entry.until_ms, entry.holder = 0, ""
         self.taken -= 1
         if entry.drop_ms is not None:
             self._watch(entry, entry.drop_ms)
         self._lay_out(entry)
 
-    def _watch(self, entry: Entry[T], at_ms: int) -> None:
+    def _watch(self, entry: ShelfEntry[T], at_ms: int) -> None:
         self._places += 1
         heapq.heappush(self._times, (at_ms, self._places, entry))
         if len(self._times) > 4 * len(self._entries) + _DEAD_MAX:

@@ -22,12 +22,12 @@ from holdfast.server.http.request import Answer, Asked, answer
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.messages import VISIBILITY_MS
 from holdfast.topologies.pipeline.backend.role_loops import Ending, ended, going_on
-from holdfast.topologies.pipeline.backend.store import Claims, Kind, Places, Ticket
+from holdfast.topologies.pipeline.backend.store import Claims, Places, Ticket, WorkerKind
 from holdfast.topologies.pipeline.roles.backoff import Outage
-from holdfast.topologies.pipeline.roles.counters import Tally
+from holdfast.topologies.pipeline.roles.counters import RoleCounters
 from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
 from holdfast.topologies.pipeline.roles.full_lanes import FullLanes
-from holdfast.topologies.pipeline.roles.role_health import Vitals, get
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get
 
 #: How often the kinds of workers are read.
 _KINDS_S = 1.0
@@ -73,7 +73,7 @@ class WatcherRole:
         self._claims = claims
         self._places = places
         self._exchanges = exchanges
-        self._kinds: tuple[Kind, ...] = ()
+        self._kinds: tuple[WorkerKind, ...] = ()
         self._full = FullLanes()
         self._woken = asyncio.Event()
         #: The database has said something: workers may have come, too.
@@ -87,7 +87,7 @@ class WatcherRole:
         self._ending = Ending()
         self._tasks: list[asyncio.Task[None]] = []
         self._listening: asyncio.Task[None] | None = None
-        self.tally = Tally(
+        self.tally = RoleCounters(
             "watcher",
             {
                 "polls": "Looks at the database.",
@@ -99,9 +99,9 @@ class WatcherRole:
             },
         )
 
-    def vitals(self) -> Vitals:
+    def vitals(self) -> RoleHealth:
         """What it says of itself."""
-        return Vitals("watcher", is_ready=lambda: not self._database.is_on, families=self.tally.families)
+        return RoleHealth("watcher", is_ready=lambda: not self._database.is_on, families=self.tally.families)
 
     def routes(self) -> list[Route]:
         """The rows of the table."""

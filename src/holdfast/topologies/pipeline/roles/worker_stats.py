@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from holdfast.server.http.request import Answer, Asked, answer
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.work_stats import WorkStats
-from holdfast.topologies.pipeline.roles.role_health import Vitals, get
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get
 
 _COUNTERS = {
     "tickets": "Tickets that came.",
@@ -29,11 +29,11 @@ def worker_routes(stats: WorkStats, more: Callable[[], Mapping[str, Any]] = dict
     return [get("/worker/stats", show, "The worker in numbers")]
 
 
-def worker_vitals(stats: WorkStats, is_ready: Callable[[], bool]) -> Vitals:
+def worker_vitals(stats: WorkStats, is_ready: Callable[[], bool]) -> RoleHealth:
     """What it says of itself."""
 
     def families() -> Iterator[Metric]:
         for name, sentence in _COUNTERS.items():
             yield CounterMetricFamily(f"holdfast_worker_{name}", sentence, value=getattr(stats, name))
 
-    return Vitals("worker", is_ready=is_ready, families=families)
+    return RoleHealth("worker", is_ready=is_ready, families=families)

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from holdfast import limits
 from holdfast.errors import UnavailableError
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.zookeeper.backend.bidder import Bidder, Taken
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.bidder import Bidder, MadeBid
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.waiting_line import Line
+from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 
 #: Even who is told nothing looks this often, in case the one before in the line is deaf.
 _LOOK_S = 60.0
@@ -27,7 +27,12 @@ class Taking:
     """Takes for one session; what was taken is told to whoever has to know."""
 
     def __init__(
-        self, connection: Connection, bidder: Bidder, line: Line, *, tell: Callable[[list[Taken]], None]
+        self,
+        connection: EnsembleConnection,
+        bidder: Bidder,
+        line: ElectionLine,
+        *,
+        tell: Callable[[list[MadeBid]], None],
     ) -> None:
         self._connection = connection
         self._bidder = bidder
@@ -125,7 +130,7 @@ class Taking:
         self._wake.clear()
         return bool(done)
 
-    def _deliver(self, taken: list[Taken]) -> bool:
+    def _deliver(self, taken: list[MadeBid]) -> bool:
         self._room = max(0, self._room - len(taken))
         if taken:
             self._tell(taken)

@@ -21,11 +21,11 @@ from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.lanes import CLOSED
 from holdfast.topologies.zookeeper.backend.moves import bucket_of
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
-from holdfast.topologies.zookeeper.backend.paths import BACK, Lane, Posting, lane_named, posting_named
+from holdfast.topologies.zookeeper.backend.paths import BACK, NodeLane, Posting, lane_named, posting_named
 from holdfast.topologies.zookeeper.backend.records import Kept, Record, kept_of
-from holdfast.topologies.zookeeper.backend.transactions import Check, Delete, Done, Node, RefusedError
+from holdfast.topologies.zookeeper.backend.transactions import Check, Delete, Done, ReadNode, RefusedError
 from holdfast.topologies.zookeeper.backend.transition_log import log_changed
-from holdfast.topologies.zookeeper.backend.worker_nodes import Kind
+from holdfast.topologies.zookeeper.backend.worker_nodes import WorkerNodeKind
 
 #: Bids that are under way at a time.
 _BIDS_MAX = 64
@@ -33,7 +33,7 @@ _BIDS_MAX = 64
 _FRESH_S = 0.2
 
 
-class Taken(NamedTuple):
+class MadeBid(NamedTuple):
     """A bid that was made."""
 
     kept: Kept
@@ -46,21 +46,21 @@ class _Bid(NamedTuple):
     kept: Kept
     record: Record
     done: "asyncio.Future[Done]"
-    payload: "asyncio.Future[Node | None] | None"
+    payload: "asyncio.Future[ReadNode | None] | None"
     sent_s: float
 
 
 class Bidder:
     """Bids for one worker."""
 
-    def __init__(self, changing: Changing, kind: Kind, worker: str) -> None:
+    def __init__(self, changing: Changing, kind: WorkerNodeKind, worker: str) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
         self._kind = kind
         self._worker = worker
         #: What every bid checks: that no newer session of this worker has come. Set when this one has.
         self.fence = Check(self._paths.held_by(worker))
-        self._seen: list[tuple[Lane, Posting]] = []
+        self._seen: list[tuple[NodeLane, Posting]] = []
         self._seen_s = 0.0
         self._turn = 0
         #: Bids that were not answered.
@@ -77,12 +77,12 @@ class Bidder:
         """What was seen may have changed."""
         self._seen = []
 
-    async def take(self, count: int, bell: Bell | None = None) -> list[Taken]:
+    async def take(self, count: int, bell: Bell | None = None) -> list[MadeBid]:
         """Up to so many jobs; with a bell, it rings when there may be more."""
         if bell is not None or not self._seen or time.monotonic() - self._seen_s > _FRESH_S:
             self._seen_s = time.monotonic()
             self._seen = await self._look(bell)
-        taken: list[Taken] = []
+        taken: list[MadeBid] = []
         while self._seen and len(taken) < count and not self._unsure:
             width = min(count - len(taken), _BIDS_MAX)
             tried, self._seen = self._seen[:width], self._seen[width:]
@@ -94,9 +94,9 @@ class Bidder:
                 self._seen = self._seen[skip:] + self._seen[:skip]
         return taken
 
-    async def make_sure(self) -> list[Taken]:
+    async def make_sure(self) -> list[MadeBid]:
         """Those of the bids that were not answered which were made; `UnavailableError` if that cannot be told yet."""
-        taken: list[Taken] = []
+        taken: list[MadeBid] = []
         for bid in self._unsure:
             kept = await self._changing.read(bid.record.id)
             if kept is not None and kept.record.state == RUNNING and kept.record.worker == self._worker:
@@ -113,7 +113,7 @@ class Bidder:
 
     # -- looking
 
-    async def _look(self, bell: Bell | None) -> list[tuple[Lane, Posting]]:
+    async def _look(self, bell: Bell | None) -> list[tuple[NodeLane, Posting]]:
         """What waits for this kind of worker, the most urgent first; lanes that are equally urgent take turns."""
         names = await self._connection.children(self._paths.waiting, bell) or []
         lanes = [lane for lane in map(lane_named, sorted(names)) if self._kind.takes(lane)]
@@ -125,7 +125,7 @@ class Bidder:
         postings = await asyncio.gather(*(self._look_into(lane, bell) for lane in lanes))
         return [(lane, posting) for lane, found in zip(lanes, postings, strict=True) for posting in found]
 
-    async def _look_into(self, lane: Lane, bell: Bell | None) -> list[Posting]:
+    async def _look_into(self, lane: NodeLane, bell: Bell | None) -> list[Posting]:
         """What came back, and the first bucket that is not empty.
 
         The bell also rings when another bucket is opened, and when somebody else takes from the one that is looked at:
@@ -146,7 +146,7 @@ class Bidder:
 
     # -- bidding
 
-    async def _bid(self, tried: list[tuple[Lane, Posting]]) -> list[Taken]:
+    async def _bid(self, tried: list[tuple[NodeLane, Posting]]) -> list[MadeBid]:
         """What was won; whatever fails, each bid that was sent is settled or kept until it can be."""
         reads = [self._connection.get(self._paths.record(posting.job_id)) for _, posting in tried]
         bids: list[_Bid] = []
@@ -172,7 +172,7 @@ class Bidder:
         payload = self._connection.get(self._paths.payload(record.id)) if record.payload_bytes else None
         return _Bid(kept, record, done, payload, sent_s)
 
-    async def _settle(self, bid: _Bid) -> Taken | None:
+    async def _settle(self, bid: _Bid) -> MadeBid | None:
         try:
             done = await bid.done
         except RefusedError:
@@ -196,9 +196,9 @@ class Bidder:
         return assignment_of(record, node.data if node else b"")
 
 
-def _won(bid: _Bid, kept: Kept, assignment: Assignment) -> Taken:
+def _won(bid: _Bid, kept: Kept, assignment: Assignment) -> MadeBid:
     log_changed(bid.kept.record, kept.record)
-    return Taken(kept, assignment, bid.sent_s)
+    return MadeBid(kept, assignment, bid.sent_s)
 
 
 def assignment_of(record: Record, payload: bytes) -> Assignment:
@@ -220,7 +220,7 @@ def assignment_of(record: Record, payload: bytes) -> Assignment:
     )
 
 
-def _waits_there(record: Record, lane: Lane, posting: Posting) -> bool:
+def _waits_there(record: Record, lane: NodeLane, posting: Posting) -> bool:
     return record.state == QUEUED and record.lane == lane and record.bucket == bucket_of(posting)
 
 

@@ -9,7 +9,7 @@ import asyncio
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.topologies.zookeeper.backend.node_changes import Changing, left_alone_if_damaged
 from holdfast.topologies.zookeeper.backend.paths import due_of, minute_start_ms
-from holdfast.topologies.zookeeper.backend.records import Retention
+from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.transactions import Delete, Step
 
 _AT_A_TIME = 64
@@ -29,7 +29,7 @@ class Tidying:
         #: Lanes and lines in which nothing was at the last look.
         self._empty: set[str] = set()
 
-    async def look(self, retention: Retention) -> None:
+    async def look(self, retention: NodeRetention) -> None:
         """Once over everything."""
         # FAILED jobs of earlier versions are among all others, and go with them.
         await self._forget_ended(self._paths.ended, retention.retain_ms)
@@ -59,7 +59,7 @@ class Tidying:
             if kept is not None and kept.record.state in TERMINAL:
                 await self._changing.forget(kept, note)
 
-    async def _drop_index(self, retention: Retention) -> None:
+    async def _drop_index(self, retention: NodeRetention) -> None:
         """Minutes of the index with no job left; many keep a FAILED job for days, so they are only read."""
         minutes = await self._minutes(self._paths.index, retention.retain_ms)
         for start in range(0, len(minutes), _AT_A_TIME):

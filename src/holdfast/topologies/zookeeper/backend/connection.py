@@ -37,7 +37,7 @@ from holdfast.topologies.zookeeper.backend.kazoo_answers import (
     stat_or_none,
     unknown,
 )
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Answer, Bell, Bridge, Convert, Watch
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell, Bridge, Convert, KazooAnswer, Watch
 from holdfast.topologies.zookeeper.backend.kazoo_ping_patch import ping_only_if
 from holdfast.topologies.zookeeper.backend.kazoo_xid_patch import drop_if_misread
 from holdfast.topologies.zookeeper.backend.paths import LAYOUT, Paths
@@ -49,8 +49,8 @@ from holdfast.topologies.zookeeper.backend.transactions import (
     Create,
     Delete,
     Done,
-    Node,
     Put,
+    ReadNode,
     RefusedError,
     Stat,
     Step,
@@ -81,7 +81,7 @@ class Phase(Enum):
     LOST = "it is over, and all that was its own is gone"
 
 
-class Connection:
+class EnsembleConnection:
     """One session. Made by `connect`."""
 
     def __init__(self, hosts: str, root: str, session_ms: int, credentials: str = "") -> None:
@@ -214,11 +214,11 @@ class Connection:
 
     # -- requests
 
-    def get(self, path: str, bell: Bell | None = None) -> asyncio.Future[Node | None]:
+    def get(self, path: str, bell: Bell | None = None) -> asyncio.Future[ReadNode | None]:
         """What a node holds; None if there is no such node, and then no bell will ring."""
 
-        def node_of(pair: Any) -> Node:  # noqa: ANN401 - the library's own tuple
-            return Node(pair[0], stat_of(pair[1]))
+        def node_of(pair: Any) -> ReadNode:  # noqa: ANN401 - the library's own tuple
+            return ReadNode(pair[0], stat_of(pair[1]))
 
         return self._ask("get", lambda: self._client.get_async(path, self._watch(bell)), node_of, none_if_missing)
 
@@ -248,7 +248,7 @@ class Connection:
         watches, watch = self._client._data_watchers, Watch(self.traffic, bell)  # noqa: SLF001 - as for grants
         self._loop.call_later(_NOTED_S, lambda: watches.get(path, set()).discard(watch))
 
-    def _commit(self, steps: list[Step]) -> Answer:
+    def _commit(self, steps: list[Step]) -> KazooAnswer:
         transaction = self._client.transaction()
         for step in steps:
             match step:
@@ -260,11 +260,11 @@ class Connection:
                     transaction.delete(step.path, step.version)
                 case Check():
                     transaction.check(step.path, step.version)
-        answer: Answer = transaction.commit_async()
+        answer: KazooAnswer = transaction.commit_async()
         return answer
 
     def _ask(
-        self, kind: str, send: Callable[[], Answer], convert: Convert | None = None, failed: Convert | None = None
+        self, kind: str, send: Callable[[], KazooAnswer], convert: Convert | None = None, failed: Convert | None = None
     ) -> asyncio.Future[Any]:
         if self._is_closed or self.phase is not Phase.CONNECTED:
             return self._unanswered()
@@ -408,13 +408,13 @@ class Connection:
 
 async def connect(
     hosts: str, root: str, *, session_ms: int, credentials: str = "", is_guarded: bool = False
-) -> Connection:
+) -> EnsembleConnection:
     """A connection that is connected; `UnavailableError` if no server answers in time.
 
     A guarded one is closed as soon as this process dies, and not only when its session has timed out: for a process
     that others would wait for.
     """
-    connection = Connection(hosts, root, session_ms, credentials)
+    connection = EnsembleConnection(hosts, root, session_ms, credentials)
     await connection.open()
     if is_guarded:
         connection.guard()

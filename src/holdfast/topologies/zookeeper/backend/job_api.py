@@ -19,29 +19,29 @@ from holdfast.errors import FailedPreconditionError
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
 from holdfast.topologies.zookeeper.backend.cancellation import cancel
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.history import history_of
-from holdfast.topologies.zookeeper.backend.job_listing import Listing
+from holdfast.topologies.zookeeper.backend.job_listing import NodeListing
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
 from holdfast.topologies.zookeeper.backend.records import Kept, executions_of, kept_of, result_of, view_of
-from holdfast.topologies.zookeeper.backend.submission import Submission
-from holdfast.topologies.zookeeper.backend.transactions import Node
+from holdfast.topologies.zookeeper.backend.submission import NodeSubmission
+from holdfast.topologies.zookeeper.backend.transactions import ReadNode
 from holdfast.topologies.zookeeper.backend.why import explain
 
 
 class NodeJobs:
     """What clients ask for, answered by the ensemble."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
         self._paths = connection.paths
         self._changing = Changing(connection)
-        self._listing = Listing(connection)
+        self._listing = NodeListing(connection)
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """One transaction each, many at a time."""
-        return await Submission(self._changing, templates, drafts).run()
+        return await NodeSubmission(self._changing, templates, drafts).run()
 
     async def get(self, job_id: str) -> JobView:
         """Its record."""
@@ -152,7 +152,7 @@ class NodeJobs:
         finally:
             self._connection.ignore(path, bell)
 
-    def _newest(self, path: str, bell: Bell) -> Awaitable[Node | None]:
+    def _newest(self, path: str, bell: Bell) -> Awaitable[ReadNode | None]:
         self._connection.sync()
         return self._connection.get(path, bell)
 

@@ -13,7 +13,7 @@ from holdfast.core.listing import Place
 from holdfast.errors import InvalidArgumentError
 from holdfast.ledger.search import cursor_of, place_of
 from holdfast.ports import Found, JobQuery, JobView, Page
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.paths import due_of, minute_of
 from holdfast.topologies.zookeeper.backend.records import Record, kept_of, view_of
 
@@ -24,10 +24,10 @@ _LOOKS_MAX = 2_000
 Wants = Callable[[Record], bool]
 
 
-class Listing:
+class NodeListing:
     """Jobs by creation, ids ascending within a millisecond."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
         self._paths = connection.paths
 

@@ -9,13 +9,13 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InternalError, UnavailableError
-from holdfast.topologies.zookeeper.backend.transactions import Done, Put, RefusedError, Stat, Step, Why
+from holdfast.topologies.zookeeper.backend.transactions import Done, Put, RefusedError, Stat, Step, StepFailure
 
 _WHY = {
-    kazoo_errors.NodeExistsError: Why.EXISTS,
-    kazoo_errors.NoNodeError: Why.MISSING,
-    kazoo_errors.BadVersionError: Why.CHANGED,
-    kazoo_errors.NotEmptyError: Why.NOT_EMPTY,
+    kazoo_errors.NodeExistsError: StepFailure.EXISTS,
+    kazoo_errors.NoNodeError: StepFailure.MISSING,
+    kazoo_errors.BadVersionError: StepFailure.CHANGED,
+    kazoo_errors.NotEmptyError: StepFailure.NOT_EMPTY,
 }
 #: What the other steps of a transaction are told that failed.
 _BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -37,7 +37,7 @@ def done_of(steps: list[Step], results: list[Any]) -> Done:
         if isinstance(result, _SESSION_OVER + _NOT_ALLOWED):
             raise error_of(result)
         if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
-            raise RefusedError(index, steps[index], _WHY.get(type(result), Why.OTHER))
+            raise RefusedError(index, steps[index], _WHY.get(type(result), StepFailure.OTHER))
     if any(isinstance(result, Exception) for result in results):
         raise InternalError("ZooKeeper rolled a transaction back without saying why")
     paths = [result if isinstance(result, str) else "" for result in results]

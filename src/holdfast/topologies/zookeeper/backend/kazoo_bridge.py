@@ -74,14 +74,14 @@ class Inbox:
             act(*arguments)
 
 
-class Answer:
+class KazooAnswer:
     """Where the library leaves the outcome of one request; a future of the loop gets it."""
 
     __slots__ = ("_inbox", "_link", "convert", "failed", "future")
 
     def __init__(self, inbox: Inbox, future: asyncio.Future[Any]) -> None:
         self._inbox = inbox
-        self._link: Callable[[Answer], None] | None = None
+        self._link: Callable[[KazooAnswer], None] | None = None
         self.future = future
         #: Both are set by whoever asked, before the loop can get to the outcome.
         self.convert: Convert = lambda value: value
@@ -95,7 +95,7 @@ class Answer:
         """On the library's thread."""
         self._inbox.put(self._fail, error)
 
-    def rawlink(self, callback: "Callable[[Answer], None]") -> None:
+    def rawlink(self, callback: "Callable[[KazooAnswer], None]") -> None:
         """The library waits for one answer to give another."""
         self._link = callback
 
@@ -133,9 +133,9 @@ class Bridge(SequentialThreadingHandler):  # type: ignore[misc]  # the library h
         self._loop = loop
         self.inbox = Inbox(loop)
 
-    def async_result(self) -> Answer:
+    def async_result(self) -> KazooAnswer:
         """Called by the library for every request, on the thread that asks: that is the loop's."""
-        return Answer(self.inbox, self._loop.create_future())
+        return KazooAnswer(self.inbox, self._loop.create_future())
 
     def create_connection(self, *address: Any, timeout: float = _ACCEPT_S, **options: Any) -> Any:  # noqa: ANN401
         """Of a machine that is gone the library would wait for as long as the session lasts, and lose it."""

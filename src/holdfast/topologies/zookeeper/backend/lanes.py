@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 
 from holdfast import limits
 from holdfast.errors import UnavailableError
-from holdfast.topologies.zookeeper.backend.connection import Connection
-from holdfast.topologies.zookeeper.backend.paths import BACK, Lane, bucket_name, bucket_number, sequence_of
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
+from holdfast.topologies.zookeeper.backend.paths import BACK, NodeLane, bucket_name, bucket_number, sequence_of
 from holdfast.topologies.zookeeper.backend.records import Record
 from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Put, RefusedError, Step
 
@@ -38,18 +38,18 @@ class _Open:
         self.count = 0
 
 
-class Lanes:
+class NodeLanes:
     """The lanes that one process posts into."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
-        self._open: dict[Lane, _Open] = {}
+        self._open: dict[NodeLane, _Open] = {}
         #: Each as long as somebody holds it or waits for it.
-        self._locks: WeakValueDictionary[Lane, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[NodeLane, asyncio.Lock] = WeakValueDictionary()
         #: Nodes of minutes that are known to be there.
         self._minutes: set[str] = set()
 
-    async def bucket(self, lane: Lane) -> int:
+    async def bucket(self, lane: NodeLane) -> int:
         """The number of the bucket for the next posting of this lane, which is counted."""
         known = self._open.get(lane)
         if known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS:
@@ -62,19 +62,19 @@ class Lanes:
         known.count += 1
         return known.number
 
-    def is_full(self, lane: Lane) -> bool:
+    def is_full(self, lane: NodeLane) -> bool:
         """Whether the next posting goes into another bucket, as far as is known."""
         known = self._open.get(lane)
         return known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS
 
-    def posted(self, lane: Lane, path: str) -> None:
+    def posted(self, lane: NodeLane, path: str) -> None:
         """A posting was made: its name says how full its bucket is."""
         known = self._open.get(lane)
         *_, bucket, name = path.split("/")
         if known is not None and bucket_number(bucket) == known.number:
             known.count = max(known.count, sequence_of(name) + 1)
 
-    def forget(self, lane: Lane) -> None:
+    def forget(self, lane: NodeLane) -> None:
         """What was remembered was wrong."""
         self._open.pop(lane, None)
 
@@ -89,7 +89,7 @@ class Lanes:
         first, second = record.place
         return [Create(f"{path}/{first:010d}.{second:010d}-{record.id}-", sequential=True)]
 
-    async def ensure(self, lane: Lane) -> None:
+    async def ensure(self, lane: NodeLane) -> None:
         """Makes the lane, if it is not there."""
         path = self._connection.paths.lane(lane)
         first, back = Create(f"{path}/{bucket_name(0)}"), Create(f"{path}/{BACK}")
@@ -120,7 +120,7 @@ class Lanes:
 
         return await self._connection.repeat(ask)
 
-    async def _find(self, lane: Lane) -> _Open:
+    async def _find(self, lane: NodeLane) -> _Open:
         """The last bucket is the open one."""
         path = self._connection.paths.lane(lane)
         names = await self._names(path)
@@ -132,7 +132,7 @@ class Lanes:
         found = self._open[lane] = _Open(max(map(bucket_number, names)))
         return found
 
-    async def _roll(self, lane: Lane, full: _Open) -> _Open:
+    async def _roll(self, lane: NodeLane, full: _Open) -> _Open:
         path = self._connection.paths.lane(lane)
         close = Put(f"{path}/{bucket_name(full.number)}", b"closed", OPEN)
         try:

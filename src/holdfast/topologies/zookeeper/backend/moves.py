@@ -13,7 +13,7 @@ from holdfast.core import lifecycle
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Result
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
-from holdfast.topologies.zookeeper.backend.lanes import Lanes
+from holdfast.topologies.zookeeper.backend.lanes import NodeLanes
 from holdfast.topologies.zookeeper.backend.paths import Paths, Posting, bucket_number
 from holdfast.topologies.zookeeper.backend.records import DELAYED, Kept, Record, encode
 from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Delete, Put, Step
@@ -22,7 +22,7 @@ from holdfast.topologies.zookeeper.backend.transactions import Check, Create, De
 class Moves:
     """The steps, for one root."""
 
-    def __init__(self, paths: Paths, lanes: Lanes) -> None:
+    def __init__(self, paths: Paths, lanes: NodeLanes) -> None:
         self._paths = paths
         self._lanes = lanes
 

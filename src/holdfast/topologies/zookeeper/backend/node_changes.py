@@ -12,12 +12,21 @@ from collections.abc import Awaitable, Callable, Iterator
 from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.errors import InternalError, UnavailableError
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.zookeeper.backend.connection import Connection
-from holdfast.topologies.zookeeper.backend.lanes import Lanes
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
+from holdfast.topologies.zookeeper.backend.lanes import NodeLanes
 from holdfast.topologies.zookeeper.backend.moves import Moves
-from holdfast.topologies.zookeeper.backend.paths import Lane
+from holdfast.topologies.zookeeper.backend.paths import NodeLane
 from holdfast.topologies.zookeeper.backend.records import Execution, Kept, Record, encode, executions_of, kept_of
-from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Done, Node, Put, RefusedError, Step, Why
+from holdfast.topologies.zookeeper.backend.transactions import (
+    Check,
+    Create,
+    Done,
+    Put,
+    ReadNode,
+    RefusedError,
+    Step,
+    StepFailure,
+)
 from holdfast.topologies.zookeeper.backend.transition_log import log_changed
 
 #: What a change leads to and the steps to it; None if there is nothing to change.
@@ -42,10 +51,10 @@ def left_alone_if_damaged(job_id: str) -> Iterator[None]:
 class Changing:
     """Changes of jobs over one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: EnsembleConnection) -> None:
         self.connection = connection
         self.paths = connection.paths
-        self.lanes = Lanes(connection)
+        self.lanes = NodeLanes(connection)
         self.moves = Moves(connection.paths, self.lanes)
         paths = connection.paths
         self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.failed, paths.index))
@@ -55,8 +64,8 @@ class Changing:
         node = await self._node(job_id)
         return None if node is None else kept_of(node)
 
-    async def _node(self, job_id: str) -> Node | None:
-        def ask() -> Awaitable[Node | None]:
+    async def _node(self, job_id: str) -> ReadNode | None:
+        def ask() -> Awaitable[ReadNode | None]:
             self.connection.sync()
             return self.connection.get(self.paths.record(job_id))
 
@@ -124,7 +133,7 @@ class Changing:
         data = encode([*executions_of(node), ended][-_EXECUTIONS_MAX:])
         return [Create(path, data) if node is None else Put(path, data)]
 
-    async def transact(self, steps: list[Step], lane: Lane) -> Done:
+    async def transact(self, steps: list[Step], lane: NodeLane) -> Done:
         """With whatever parents it lacks; `RefusedError` if that is not what it lacks."""
         for step in steps:
             if isinstance(step, Create) and step.path.startswith(self._dated):
@@ -137,10 +146,10 @@ class Changing:
                     raise
         return await self.connection.transact(steps)
 
-    async def mend(self, error: RefusedError, lane: Lane) -> bool:
+    async def mend(self, error: RefusedError, lane: NodeLane) -> bool:
         """Makes the parent that a step lacked; whether it was that."""
         step = error.step
-        if not isinstance(step, Create) or error.why is not Why.MISSING:
+        if not isinstance(step, Create) or error.why is not StepFailure.MISSING:
             return False
         if step.path.startswith(f"{self.paths.waiting}/"):
             await self.lanes.ensure(lane)

@@ -20,7 +20,7 @@ BACK = "back"
 _SHARDS = [f"{number:02x}" for number in range(256)]
 
 
-class Lane(NamedTuple):
+class NodeLane(NamedTuple):
     """Jobs that wait for the same kind of worker and are equally urgent."""
 
     queue: str
@@ -33,13 +33,13 @@ class Lane(NamedTuple):
         return f"{self.queue}:{self.route}:{limits.PRIORITY_MAX - self.priority:02d}"
 
 
-def lane_of(template: Template) -> Lane:
-    return Lane(template.queue, template.route, template.priority)
+def lane_of(template: Template) -> NodeLane:
+    return NodeLane(template.queue, template.route, template.priority)
 
 
-def lane_named(name: str) -> Lane:
+def lane_named(name: str) -> NodeLane:
     queue, route, rank = name.split(":")
-    return Lane(queue, route, limits.PRIORITY_MAX - int(rank))
+    return NodeLane(queue, route, limits.PRIORITY_MAX - int(rank))
 
 
 class Posting(NamedTuple):
@@ -142,13 +142,13 @@ class Paths:
     def unique(self, job_type: str, unique_key: str) -> str:
         return _hashed(self._unique, f"{job_type}\0{unique_key}")
 
-    def lane(self, lane: Lane) -> str:
+    def lane(self, lane: NodeLane) -> str:
         return f"{self.waiting}/{lane.name}"
 
-    def bucket(self, lane: Lane, bucket: str) -> str:
+    def bucket(self, lane: NodeLane, bucket: str) -> str:
         return f"{self.waiting}/{lane.name}/{bucket}"
 
-    def posting(self, lane: Lane, posting: Posting) -> str:
+    def posting(self, lane: NodeLane, posting: Posting) -> str:
         return f"{self.bucket(lane, posting.bucket)}/{posting.name}"
 
     def delayed_job(self, due_ms: int, job_id: str) -> str:

@@ -18,8 +18,8 @@ from holdfast.core.lifecycle import QUEUED, RUNNING, State
 from holdfast.core.model import Extra, Result, Template
 from holdfast.errors import InternalError
 from holdfast.ports import JobView
-from holdfast.topologies.zookeeper.backend.paths import Lane, lane_of
-from holdfast.topologies.zookeeper.backend.transactions import Node
+from holdfast.topologies.zookeeper.backend.paths import NodeLane, lane_of
+from holdfast.topologies.zookeeper.backend.transactions import ReadNode
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ended_by: str = ""
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> NodeLane:
         return lane_of(self.template)
 
     @property
@@ -84,7 +84,7 @@ class Execution(msgspec.Struct, frozen=True, array_like=True, gc=False):
     detail: str = ""
 
 
-class Retention(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class NodeRetention(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How long a job is kept after its end."""
 
     retain_ms: int = limits.RETAIN_MS_DEFAULT
@@ -102,15 +102,15 @@ _STATES = frozenset(State)
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(Record)
 _result_decoder = msgspec.msgpack.Decoder(Result)
-_retention_decoder = msgspec.msgpack.Decoder(Retention)
+_retention_decoder = msgspec.msgpack.Decoder(NodeRetention)
 _executions_decoder = msgspec.msgpack.Decoder(list[Execution])
 
 
-def encode(value: Record | Result | Retention | list[Execution]) -> bytes:
+def encode(value: Record | Result | NodeRetention | list[Execution]) -> bytes:
     return _VERSION + _encoder.encode(value)
 
 
-def kept_of(node: Node) -> Kept:
+def kept_of(node: ReadNode) -> Kept:
     """The record in a node, with its token."""
     record = decoded(_record_decoder, _body(node.data))
     if record.state not in _STATES:
@@ -120,18 +120,18 @@ def kept_of(node: Node) -> Kept:
     return Kept(record, node.stat.version)
 
 
-def result_of(node: Node) -> Result:
+def result_of(node: ReadNode) -> Result:
     return decoded(_result_decoder, _body(node.data))
 
 
-def executions_of(node: Node | None) -> list[Execution]:
+def executions_of(node: ReadNode | None) -> list[Execution]:
     """The executions in a node, oldest first; none if there is no node."""
     return decoded(_executions_decoder, _body(node.data)) if node is not None else []
 
 
-def retention_of(node: Node | None) -> Retention:
+def retention_of(node: ReadNode | None) -> NodeRetention:
     """The retention in a node; the default one if there is no node."""
-    return decoded(_retention_decoder, _body(node.data)) if node is not None else Retention()
+    return decoded(_retention_decoder, _body(node.data)) if node is not None else NodeRetention()
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:

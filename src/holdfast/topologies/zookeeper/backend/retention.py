@@ -5,17 +5,17 @@ process. The gateway that starts last writes them.
 """
 
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.zookeeper.backend.connection import Connection
-from holdfast.topologies.zookeeper.backend.records import Retention, encode, retention_of
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
+from holdfast.topologies.zookeeper.backend.records import NodeRetention, encode, retention_of
 from holdfast.topologies.zookeeper.backend.transactions import Create, Put, RefusedError
 
 
-async def read_retention(connection: Connection) -> Retention:
+async def read_retention(connection: EnsembleConnection) -> NodeRetention:
     """The retention that stewards heed: the defaults as long as no gateway has written one."""
     return retention_of(await connection.get(connection.paths.retention))
 
 
-async def write_retention(connection: Connection, retention: Retention) -> None:
+async def write_retention(connection: EnsembleConnection, retention: NodeRetention) -> None:
     """Tells all stewards, from their next look on."""
     path, data = connection.paths.retention, encode(retention)
     node = await connection.get(path)

@@ -12,14 +12,14 @@ import contextlib
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.observe.logs import get_logger
 from holdfast.topologies.zookeeper.backend.cleaner import Tidying
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.delayed_jobs import Ripening
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.lost_workers import Recovery
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
 from holdfast.topologies.zookeeper.backend.retention import read_retention
 from holdfast.topologies.zookeeper.backend.transactions import RefusedError
-from holdfast.topologies.zookeeper.backend.waiting_line import Line
+from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 
 #: How often it tidies up.
 _TIDY_S = 60.0
@@ -32,10 +32,10 @@ _PAUSE_S = 1.0
 class Steward:
     """Stands in line, and looks after everything once it is first."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
         changing = Changing(connection)
-        self._line = Line(connection, connection.paths.stewards)
+        self._line = ElectionLine(connection, connection.paths.stewards)
         self._recovery = Recovery(changing)
         self._ripening = Ripening(changing)
         self._tidying = Tidying(changing)

@@ -22,14 +22,14 @@ from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.job_ids import random_minter
 from holdfast.ports import JobDraft
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
-from holdfast.topologies.zookeeper.backend.paths import Lane, lane_of
+from holdfast.topologies.zookeeper.backend.paths import NodeLane, lane_of
 from holdfast.topologies.zookeeper.backend.records import DELAYED, Kept, Record
 from holdfast.topologies.zookeeper.backend.transactions import (
     Check,
     Done,
     RefusedError,
     Step,
-    Why,
+    StepFailure,
     check_size,
     size_of,
 )
@@ -51,7 +51,7 @@ class _Row(NamedTuple):
     steps: list[Step]
 
 
-class Submission:
+class NodeSubmission:
     """One submission on its way."""
 
     def __init__(self, changing: Changing, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
@@ -97,7 +97,7 @@ class Submission:
         waiting = deque(rows.items())
         while waiting:
             window: list[_Row] = []
-            places: dict[Lane, int] = {}
+            places: dict[NodeLane, int] = {}
             while waiting and len(window) < limits.ZOOKEEPER_BUCKET_JOBS:
                 index, job = waiting[0]
                 lane = lane_of(self._templates[job.template])
@@ -166,7 +166,7 @@ class Submission:
             try:
                 done = await made
             except RefusedError as error:
-                if error.why is Why.EXISTS:
+                if error.why is StepFailure.EXISTS:
                     if await self._is_settled_by(index, job, error, is_unsure=is_unsure):
                         return
                 elif isinstance(error.step, Check):

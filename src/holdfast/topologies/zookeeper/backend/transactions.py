@@ -60,14 +60,14 @@ class Stat(msgspec.Struct, frozen=True, gc=False):
     children: int
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class ReadNode(msgspec.Struct, frozen=True, gc=False):
     """A node as it was read."""
 
     data: bytes
     stat: Stat
 
 
-class Why(Enum):
+class StepFailure(Enum):
     """Why a step failed."""
 
     EXISTS = "the node is there already"
@@ -80,7 +80,7 @@ class Why(Enum):
 class RefusedError(Exception):
     """A transaction did nothing, because this step of it was not possible."""
 
-    def __init__(self, index: int, step: Step, why: Why) -> None:
+    def __init__(self, index: int, step: Step, why: StepFailure) -> None:
         super().__init__(f"step {index} on {step.path!r}: {why.value}")
         self.index = index
         self.step = step

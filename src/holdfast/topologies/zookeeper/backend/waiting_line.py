@@ -6,16 +6,16 @@ found again by the session in its name.
 
 import contextlib
 
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.paths import sequence_of
-from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, RefusedError, Why
+from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, RefusedError, StepFailure
 
 
-class Line:
+class ElectionLine:
     """One line, and the place of this session in it."""
 
-    def __init__(self, connection: Connection, path: str) -> None:
+    def __init__(self, connection: EnsembleConnection, path: str) -> None:
         self._connection = connection
         self._path = path
         #: Whether a place may have been made.
@@ -61,7 +61,7 @@ class Line:
         try:
             await self._connection.transact([place])
         except RefusedError as error:
-            if error.why is not Why.MISSING:
+            if error.why is not StepFailure.MISSING:
                 raise
             with contextlib.suppress(RefusedError):
                 await self._connection.transact([Create(self._path)])

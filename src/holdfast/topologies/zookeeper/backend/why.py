@@ -5,15 +5,15 @@ import asyncio
 from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.paths import BACK, bucket_name, posting_named
 from holdfast.topologies.zookeeper.backend.records import Record
-from holdfast.topologies.zookeeper.backend.worker_nodes import Kind, kind_in
+from holdfast.topologies.zookeeper.backend.worker_nodes import WorkerNodeKind, kind_in
 
 Answer = tuple[str, str]
 
 
-async def explain(connection: Connection, record: Record, summary: str = "") -> Answer:
+async def explain(connection: EnsembleConnection, record: Record, summary: str = "") -> Answer:
     """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
 
     `summary` is that of the result, once the job has ended.
@@ -27,7 +27,7 @@ async def explain(connection: Connection, record: Record, summary: str = "") -> 
     )
 
 
-async def _running(connection: Connection, record: Record) -> Answer:
+async def _running(connection: EnsembleConnection, record: Record) -> Answer:
     asked = "; it was asked to stop" if record.cancel_requested else ""
     sentence = f"it runs: leased by {record.worker}, attempt {record.attempts}{asked}"
     if await connection.exists(connection.paths.bid(record.id)) is None:
@@ -35,18 +35,18 @@ async def _running(connection: Connection, record: Record) -> Answer:
     return "RUNNING", sentence
 
 
-def _delayed(connection: Connection, record: Record) -> Answer | None:
+def _delayed(connection: EnsembleConnection, record: Record) -> Answer | None:
     wait_ms = record.not_before_ms - connection.now_ms()
     if wait_ms <= 0:
         return None
     return "DELAYED", delay_text(wait_ms, record.failures)
 
 
-async def _without_worker(connection: Connection, record: Record) -> Answer | None:
+async def _without_worker(connection: EnsembleConnection, record: Record) -> Answer | None:
     template, paths = record.template, connection.paths
     names = await connection.children(paths.workers) or []
     nodes = await asyncio.gather(*(connection.get(f"{paths.workers}/{name}") for name in names))
-    kinds: list[Kind] = [kind_in(node.data) for node in nodes if node is not None]
+    kinds: list[WorkerNodeKind] = [kind_in(node.data) for node in nodes if node is not None]
     if not kinds:
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
     knowing = [kind for kind in kinds if template.route in kind.types]
@@ -57,7 +57,7 @@ async def _without_worker(connection: Connection, record: Record) -> Answer | No
     return None
 
 
-async def _behind(connection: Connection, record: Record) -> Answer:
+async def _behind(connection: EnsembleConnection, record: Record) -> Answer:
     """How many of its own lane come first: in its bucket by their names, in earlier ones by their number."""
     lane = connection.paths.lane(record.lane)
     own = BACK if record.bucket < 0 else bucket_name(record.bucket)

@@ -3,19 +3,19 @@
 from collections.abc import Awaitable, Callable
 
 from holdfast.ports import Introduction
-from holdfast.topologies.zookeeper.backend.connection import Connection, connect
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, connect
 from holdfast.topologies.zookeeper.backend.worker_nodes import this_process
 from holdfast.topologies.zookeeper.backend.worker_session import BidSession
 from holdfast.worker.introduction import check_names
 
 #: How a session gets its connection: hosts, root, and how long the session may be silent.
-Connect = Callable[[str, str, int], Awaitable[Connection]]
+Connect = Callable[[str, str, int], Awaitable[EnsembleConnection]]
 
 
 def connecting_with(credentials: str) -> Connect:
     """Guarded connections of a process that ZooKeeper knows by these credentials, `user:password` or none."""
 
-    async def guarded(hosts: str, root: str, session_ms: int) -> Connection:
+    async def guarded(hosts: str, root: str, session_ms: int) -> EnsembleConnection:
         return await connect(hosts, root, session_ms=session_ms, credentials=credentials, is_guarded=True)
 
     return guarded

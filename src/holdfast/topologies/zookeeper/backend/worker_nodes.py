@@ -7,7 +7,7 @@ import uuid
 import msgspec
 
 from holdfast.ports import Introduction
-from holdfast.topologies.zookeeper.backend.paths import Lane
+from holdfast.topologies.zookeeper.backend.paths import NodeLane
 from holdfast.topologies.zookeeper.backend.records import decoded
 
 #: Numbers of processes are used again, and in containers they are all the same.
@@ -19,7 +19,7 @@ def this_process() -> str:
     return f"{_BORN}.{os.getpid()}"
 
 
-class Kind(msgspec.Struct, frozen=True, array_like=True):
+class WorkerNodeKind(msgspec.Struct, frozen=True, array_like=True):
     """What a worker takes; no queues means all."""
 
     types: tuple[str, ...]
@@ -32,20 +32,20 @@ class Kind(msgspec.Struct, frozen=True, array_like=True):
         words = "\n".join(("types", *self.types, "queues", *self.queues))
         return hashlib.sha256(words.encode()).hexdigest()[:32]
 
-    def takes(self, lane: Lane) -> bool:
+    def takes(self, lane: NodeLane) -> bool:
         return lane.route in self.types and (not self.queues or lane.queue in self.queues)
 
 
-_DECODER = msgspec.msgpack.Decoder(Kind)
+_DECODER = msgspec.msgpack.Decoder(WorkerNodeKind)
 
 
-def kind_of(introduction: Introduction) -> Kind:
-    return Kind(tuple(sorted(introduction.types)), tuple(sorted(introduction.queues)), introduction.slots)
+def kind_of(introduction: Introduction) -> WorkerNodeKind:
+    return WorkerNodeKind(tuple(sorted(introduction.types)), tuple(sorted(introduction.queues)), introduction.slots)
 
 
-def kind_said(kind: Kind) -> bytes:
+def kind_said(kind: WorkerNodeKind) -> bytes:
     return msgspec.msgpack.encode(kind)
 
 
-def kind_in(data: bytes) -> Kind:
+def kind_in(data: bytes) -> WorkerNodeKind:
     return decoded(_DECODER, data)

@@ -6,12 +6,14 @@ Invariant: a look sets the watch for the next one, and a lost connection rings, 
 from collections.abc import Callable
 
 from holdfast.errors import UnavailableError
-from holdfast.topologies.zookeeper.backend.connection import Connection
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.transactions import Check, Delete
 
 
-async def hear_cancels(connection: Connection, worker: str, fence: Check, heard: Callable[[list[str]], None]) -> None:
+async def hear_cancels(
+    connection: EnsembleConnection, worker: str, fence: Check, heard: Callable[[list[str]], None]
+) -> None:
     """For ever: whoever asks leaves a word with the id of the job, and one watch hears them all.
 
     A word is struck out once it is heard, unless a newer session of this worker has come: then it is for that one.
@@ -30,7 +32,7 @@ async def hear_cancels(connection: Connection, worker: str, fence: Check, heard:
         await bell.wait()
 
 
-async def until_superseded(connection: Connection, worker: str, session_id: int) -> None:
+async def until_superseded(connection: EnsembleConnection, worker: str, session_id: int) -> None:
     """Watches the worker's own node: a newer session of this worker takes it away."""
     path, bell = connection.paths.worker(worker), Bell()
     while True:

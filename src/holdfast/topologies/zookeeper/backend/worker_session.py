@@ -20,15 +20,15 @@ from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.topologies.zookeeper.backend.bid_loop import Taking
-from holdfast.topologies.zookeeper.backend.bidder import Bidder, Taken
-from holdfast.topologies.zookeeper.backend.connection import Connection, Phase
+from holdfast.topologies.zookeeper.backend.bidder import Bidder, MadeBid
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
 from holdfast.topologies.zookeeper.backend.lease_outcomes import Settling
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
 from holdfast.topologies.zookeeper.backend.records import Kept
 from holdfast.topologies.zookeeper.backend.session_start import Arrival
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Delete
-from holdfast.topologies.zookeeper.backend.waiting_line import Line
+from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of
 from holdfast.topologies.zookeeper.backend.worker_notices import hear_cancels, until_superseded
 from holdfast.worker.polling_session import KeptSession
@@ -42,7 +42,7 @@ _CLOSE_S = 3.0
 class BidSession(KeptSession):
     """One session. Made by `BidWork`."""
 
-    def __init__(self, connection: Connection, introduction: Introduction, lease_ms: int, process: str) -> None:
+    def __init__(self, connection: EnsembleConnection, introduction: Introduction, lease_ms: int, process: str) -> None:
         super().__init__(introduction.worker_id, ZOOKEEPER)
         self._connection, self._paths = connection, connection.paths
         self._changing = Changing(connection)
@@ -62,7 +62,7 @@ class BidSession(KeptSession):
         self._bidding: asyncio.Task[None] | None = None
         kind = kind_of(introduction)
         self._bidder = Bidder(self._changing, kind, self._worker)
-        line = Line(connection, self._paths.line(kind.name))
+        line = ElectionLine(connection, self._paths.line(kind.name))
         self._taking = Taking(connection, self._bidder, line, tell=self._deliver)
         self._settling = Settling(self._changing, self._worker)
         self._steward = Steward(connection)
@@ -195,7 +195,7 @@ class BidSession(KeptSession):
         except UnavailableError:
             self._log.debug("line_not_left")
 
-    def _deliver(self, taken: list[Taken]) -> None:
+    def _deliver(self, taken: list[MadeBid]) -> None:
         for each in taken:
             token, record = each.assignment.token, each.kept.record
             self._running[token] = each.kept
