@@ -3,11 +3,12 @@
 Every server is asked: what only some of them know is damage.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError, OperationTimeoutError, SessionExpiredError
 
 from holdfast.core.model import Extra, Result
 from holdfast.errors import HoldfastError
@@ -20,6 +21,8 @@ from holdfast.topologies.zookeeper.backend.transactions import ReadNode, Stat
 
 _STORE = "ensemble"
 _CONNECT_S = 60.0
+#: How often a server is read from the beginning: on a busy machine its leader may cut it off meanwhile.
+_READS_MAX = 5
 _SESSION_S = 10.0
 #: So many questions are on their way at a time.
 _TOGETHER = 200
@@ -45,6 +48,13 @@ def agreed(told: Mapping[str, list[Record]]) -> list[Record]:
 
 
 def _told_by(server: str, root: str) -> list[Record]:
+    for _ in range(_READS_MAX - 1):
+        with contextlib.suppress(ConnectionLoss, OperationTimeoutError, SessionExpiredError):
+            return _read_once(server, root)
+    return _read_once(server, root)
+
+
+def _read_once(server: str, root: str) -> list[Record]:
     client = KazooClient(server, timeout=_SESSION_S)
     client.start(timeout=_CONNECT_S)
     try:
