@@ -4,6 +4,7 @@ import pytest
 
 from tests.e2e.fleet import Fleet
 from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.waiting import eventually
 
 EMPTY = """
 from holdfast import Holdfast
@@ -41,5 +42,5 @@ def test_worker_names_the_types_that_no_worker_knows(fleet: Fleet, loaded: Loade
     for job_type in ("old.name", "old.name", "echo"):
         assert shell.run("job", "submit", job_type).returncode == 0
     worker = fleet.worker(target)
-    (line,) = worker.lines("unknown_types")
+    (line,) = eventually(lambda: worker.lines("unknown_types"), what="the warning")
     assert (line["level"], line["types"]) == ("warning", {"old.name": 2})

@@ -19,8 +19,8 @@ def process_name() -> str:
 
 
 def fresh_name() -> str:
-    """The same and something of its own: several workers of one process must differ."""
-    return _cut(f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}")
+    """Host, process and a random part: unique for each worker of a process."""
+    return _cut(f"{_host()}-{os.getpid()}-{secrets.token_hex(6)}")
 
 
 def _host() -> str:
