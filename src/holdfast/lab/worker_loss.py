@@ -55,7 +55,7 @@ class TransitionTail:
         """The start of this attempt, counted from 1; `TimeoutError` if the log does not say it in time."""
         async with asyncio.timeout(_PATIENCE_S):
             # Other processes write the log, and no event tells of it.
-            while len(starts := [line for line in self.lines() if line["new_state"] == "RUNNING"]) < number:  # noqa: ASYNC110
+            while len(starts := [line for line in self.lines() if line["new_state"] == "RUNNING"]) < number:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(_LOOK_S)
         return starts[number - 1]
 

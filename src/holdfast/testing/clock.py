@@ -50,7 +50,7 @@ class ManualClock:
             self._move(round(seconds * 1_000))
         for index, connection in enumerate(followers):
             moved_ms = round(seconds * 1_000) if index == 0 else 0
-            connection.portal().run(lambda moved_ms=moved_ms, connection=connection: self._pass(connection, moved_ms))  # type: ignore[misc]
+            connection.portal().run(lambda moved_ms=moved_ms, connection=connection: self._pass(connection, moved_ms))  # type: ignore[misc] # mypy cannot infer the default
 
     def _move(self, step_ms: int) -> None:
         self._steady_ms += step_ms

@@ -48,7 +48,7 @@ def _run_due(connection: AppConnection, handlers: dict[str, Handler], attempts_m
         if lease is None:
             return count
         context, row = contextvars.copy_context().run(_attempt, assignment(lease), handlers[lease.template.route])
-        connection.portal().run(lambda context=context, row=row: _report(connection, context, row))  # type: ignore[misc]
+        connection.portal().run(lambda context=context, row=row: _report(connection, context, row))  # type: ignore[misc] # mypy cannot infer the default
     raise FailedPreconditionError(f"{attempts_max} attempts, and still jobs are due", reason="TOO_MANY_ATTEMPTS")
 
 

@@ -211,7 +211,7 @@ def test_ensemble_serves_without_one_of_three(ensemble: PrivateZooKeeper) -> Non
 def test_server_that_serves_nobody_while_others_do_is_replaced(
     ensemble: PrivateZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that hangs is killed and started again; one whose neighbours do not serve either is left alone."""
+    """A server that hangs is killed and started again."""
     monkeypatch.setattr(server_process, "_LOOK_S", 0.2)
     monkeypatch.setattr(server_process, "_STUCK_S", 1.0)
     hung = ensemble.servers[1]

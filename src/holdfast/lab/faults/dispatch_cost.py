@@ -176,9 +176,9 @@ def idle_workers(count: int, *, is_own_kind: bool) -> Row:
     server.longest_s = 0.0
     submits, finishes = [], []
     for number in range(SAMPLES):
-        submits.append(server.timed(lambda number=number: server.submit(f"job-{number}")))  # type: ignore[misc]
+        submits.append(server.timed(lambda number=number: server.submit(f"job-{number}")))  # type: ignore[misc] # mypy cannot infer the default
         holder = next(lease for lease in server.ledger.book.leases.values()).worker
-        finishes.append(server.timed(lambda holder=holder: server.finish(holder, 1)))  # type: ignore[misc]
+        finishes.append(server.timed(lambda holder=holder: server.finish(holder, 1)))  # type: ignore[misc] # mypy cannot infer the default
     case = "idle workers, each with other queues" if is_own_kind else "idle workers"
     return _row(case, count, 1, submits, finishes, server)
 
@@ -197,9 +197,9 @@ def many_queues(count: int, *, are_named: bool) -> Row:
     submits, finishes = [], []
     for number in range(SAMPLES):
         queue = names[number * 7 % count]
-        submits.append(server.timed(lambda number=number, queue=queue: server.submit(f"job-{number}", queue)))  # type: ignore[misc]
+        submits.append(server.timed(lambda number=number, queue=queue: server.submit(f"job-{number}", queue)))  # type: ignore[misc] # mypy cannot infer the default
         holder = f"w{number % WORKERS}"
-        finishes.append(server.timed(lambda holder=holder: server.finish(holder, 1)))  # type: ignore[misc]
+        finishes.append(server.timed(lambda holder=holder: server.finish(holder, 1)))  # type: ignore[misc] # mypy cannot infer the default
     case = f"jobs in queues, {WORKERS} workers" + (" that name all of them" if are_named else "")
     return _row(case, WORKERS, count, submits, finishes, server)
 

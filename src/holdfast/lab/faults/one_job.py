@@ -98,7 +98,7 @@ async def fate(case: str, tail: TransitionTail) -> Fate:
     """What became of the job, once it has ended."""
     async with asyncio.timeout(_END_S):
         # Other processes write the log, and no event tells of it.
-        while not (lines := tail.lines()) or lines[-1]["new_state"] not in _ENDS:  # noqa: ASYNC110
+        while not (lines := tail.lines()) or lines[-1]["new_state"] not in _ENDS:  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(_LOOK_S)
     starts = sum(line["new_state"] == "RUNNING" for line in lines)
     losses = sum((line["old_state"], line["new_state"]) == ("RUNNING", "QUEUED") for line in lines)

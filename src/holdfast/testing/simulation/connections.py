@@ -174,7 +174,7 @@ class End(asyncio.Transport):
         cut = wires.rng.randrange(len(data)) if data and wires.rng.random() < _CUT else 0
         for piece in (data[:cut], data[cut:]):
             if piece:
-                self.carry(lambda piece=piece: self.peer.receive(piece), "bytes")  # type: ignore[misc]
+                self.carry(lambda piece=piece: self.peer.receive(piece), "bytes")  # type: ignore[misc] # mypy cannot infer the default
         if self._direction == UP and wires.hits("reset-after-send"):
             wait_us = max(0, self.free_us - wires.clock.now_us) + wires.notice_us(is_reset=True)
             connection = self._connection
